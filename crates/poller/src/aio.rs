@@ -447,15 +447,23 @@ impl Poller for Aio {
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
         self.parts.counters.system_calls.add(1);
-        if !self.is_for_beside(raw, FileKind::of(raw)) {
+        let kind = FileKind::of(raw);
+        if !self.is_for_beside(raw, kind) {
             self.enqueue(key, false);
             return Ok(());
         }
-        let watched = self.watch_beside(key);
-        if watched.is_err() {
-            self.table.remove(raw);
+        match self.watch_beside(key) {
+            Err(refused) if kind == Some(FileKind::Signals) => {
+                self.table.remove(raw);
+                Err(refused)
+            }
+            // No descriptor is left for the epoll: listeners and pipes are polled as other files are.
+            Err(_) => {
+                self.enqueue(key, false);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
-        watched
     }
 
     #[inline]

@@ -19,6 +19,43 @@ use libc::{
 use super::programs::{falls_asleep, while_another_waits};
 use super::{PATIENCE, Subject, ctl, found_on, ready};
 
+/// What a child finds of a pipe and of a listener that it adds when it can open nothing more, and of a client that it
+/// cannot accept.
+pub(super) fn a_pipe_and_a_listener_are_watched_when_no_number_is_left(
+    subject: &Subject,
+) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let (reader, _writer) = ready();
+    let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let epoll = subject.another().into_number();
+        // SAFETY: takes no pointer.
+        while (0..31).contains(&unsafe { libc::dup(reader.as_raw_fd()) }) {}
+        let none = libc::rlimit { rlim_cur: 32, rlim_max: 32 };
+        // SAFETY: reads a live local.
+        let mut status = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+        for (fd, data) in [(listener.as_raw_fd(), 1), (reader.as_raw_fd(), 2)] {
+            status |= ctl(epoll.as_raw_fd(), EPOLL_CTL_ADD, fd, Some((EPOLLIN as u32, data)));
+        }
+        let mut seen = 0;
+        let end = Instant::now() + PATIENCE;
+        while status == 0 && seen != 3 && Instant::now() < end {
+            match found_on(epoll.as_raw_fd(), Duration::from_millis(100)) {
+                Ok(found) => seen |= found.iter().fold(0, |all, (data, _)| all | *data as c_int),
+                Err(errno) => status = errno,
+            }
+        }
+        // SAFETY: ends the child and nothing else.
+        unsafe { libc::_exit(if status == 0 { seen } else { 100 + status }) };
+    }
+    let mut status = 0;
+    // SAFETY: writes to a live local.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    format!("{}", libc::WEXITSTATUS(status))
+}
+
 /// What is found of a file before and after it becomes ready, when it was emptied, and by each trigger; and of a pipe
 /// beside it.
 fn watched(

@@ -100,6 +100,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_signalfd_is_reported,
     a_terminal_is_reported,
     a_fifo_for_both_directions_is_reported,
+    a_pipe_and_a_listener_are_watched_when_no_number_is_left,
     news_of_the_mounts_are_reported,
     a_listener_that_is_shut_down_is_hung_up,
     a_busy_instance_takes_no_exclusive_wake,
