@@ -1,53 +1,11 @@
 /* Calls of epoll, reads, writes and closes by syscall(2); registers by a ring of io_uring where there is one, as
    libuv does. */
-#include <errno.h>
-#include <linux/io_uring.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "ring.h"
 
 enum { ROUNDS = 40, PIPES = 8 };
-
-#define CHECK(what)                                                                               \
-    do {                                                                                          \
-        if (!(what)) {                                                                            \
-            fprintf(stderr, "line %d: %s does not hold: %s\n", __LINE__, #what, strerror(errno));  \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
-
-struct ring {
-    int fd;
-    unsigned *tail, mask, *array, *cq_head, *cq_tail, cq_mask;
-    struct io_uring_sqe *entries;
-    struct io_uring_cqe *results;
-};
-
-static void open_ring(struct ring *ring) {
-    struct io_uring_params params = {0};
-    ring->fd = (int)syscall(SYS_io_uring_setup, 16, &params);
-    if (ring->fd < 0) return;
-    size_t sq_bytes = params.sq_off.array + params.sq_entries * sizeof(unsigned);
-    size_t cq_bytes = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
-    size_t bytes = sq_bytes > cq_bytes ? sq_bytes : cq_bytes;
-    char *both = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQ_RING);
-    CHECK(both != MAP_FAILED);
-    ring->entries = mmap(0, params.sq_entries * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE,
-                         MAP_SHARED, ring->fd, IORING_OFF_SQES);
-    CHECK(ring->entries != MAP_FAILED);
-    ring->tail = (unsigned *)(both + params.sq_off.tail);
-    ring->mask = *(unsigned *)(both + params.sq_off.ring_mask);
-    ring->array = (unsigned *)(both + params.sq_off.array);
-    ring->cq_head = (unsigned *)(both + params.cq_off.head);
-    ring->cq_tail = (unsigned *)(both + params.cq_off.tail);
-    ring->cq_mask = *(unsigned *)(both + params.cq_off.ring_mask);
-    ring->results = (struct io_uring_cqe *)(both + params.cq_off.cqes);
-}
 
 /* 0, or the errno. */
 static int update(struct ring *ring, int epfd, int op, int fd, struct epoll_event *event) {

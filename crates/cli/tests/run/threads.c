@@ -1,25 +1,14 @@
 /* Threads that wait on one instance and change it, while others fork, vfork, spawn, start a shell and are
  * cancelled: every byte is taken once, and nothing hangs. */
-#include <errno.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                               \
-    do {                                                                                          \
-        if (!(what)) {                                                                            \
-            fprintf(stderr, "%s:%d: %s does not hold (errno: %s)\n", __FILE__, __LINE__, #what,    \
-                    strerror(errno));                                                             \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
+#include "check.h"
 
 enum { WAITERS = 4, PAIRS = 16, BYTES = 4000, CHILDREN = 20, STOP = 1000 };
 
