@@ -16,7 +16,7 @@ use pollux_lab::run::{Observer, RunLabel};
 use pollux_lab::{report, store};
 use pollux_load::render::count;
 
-/// Shows what the runner does and saves the record after each block, as that of a run that goes on.
+/// Shows what the runner does and saves the record after each block, as that of a run that continues.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     is_quiet: bool,

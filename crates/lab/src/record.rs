@@ -535,7 +535,7 @@ pub enum Badge {
 }
 
 /// The answer for one kind of load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The kind of load, such as `Many streams, all active (pipes)`.
     pub load: String,
@@ -543,6 +543,13 @@ pub struct Answer {
     pub choice: String,
     /// Ratio and interval in words, and what loses.
     pub reason: String,
+    /// Experiment and point whose rows say so; absent in results of earlier versions, and where the question is
+    /// about a document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<[String; 2]>,
+    /// The arms that are certainly better there than the baseline and reach the best; none where nothing is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub better: Vec<String>,
 }
 
 #[cfg(test)]

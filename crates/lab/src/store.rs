@@ -155,7 +155,7 @@ pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
     files.iter().try_for_each(|(name, text)| replace(&folder.join(name), text))
 }
 
-/// The same of a run that goes on: the files say so, and a run that is killed leaves them behind.
+/// The same of a run that continues: the files say so, and a run that is killed leaves them behind.
 ///
 /// # Errors
 /// As [`save`].

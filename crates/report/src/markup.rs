@@ -104,9 +104,22 @@ pub fn card_of(heading: &str, about: &str, body: &str) -> String {
 /// Names with values beside each other, in one strip. What is not known is greyed.
 #[must_use]
 pub fn strip<'a>(items: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    strip_with(items, |_| "")
+}
+
+/// The same, where `hint` says what a name means; nothing where it has nothing to say.
+#[must_use]
+pub fn strip_with<'a>(
+    items: impl IntoIterator<Item = (&'a str, String)>,
+    hint: impl Fn(&str) -> &'static str,
+) -> String {
     let item = |(name, value): (&str, String)| {
         let class = if value.starts_with("n/a") { " class=\"na\"" } else { "" };
-        format!("<div><dt>{}</dt><dd{class}>{}</dd></div>", escape(name), escape(&value))
+        let title = match hint(name) {
+            "" => String::new(),
+            meaning => format!(" title=\"{}\"", escape(meaning)),
+        };
+        format!("<div><dt{title}>{}</dt><dd{class}>{}</dd></div>", escape(name), escape(&value))
     };
     let items: String = items.into_iter().map(item).collect();
     format!("<dl class=\"trust\">{items}</dl>\n")

@@ -178,6 +178,8 @@ impl Cell {
 #[derive(Clone)]
 pub(crate) struct Heading {
     pub(crate) words: String,
+    /// What it means, for the pointer.
+    hint: Option<&'static str>,
     pub(crate) is_figure: bool,
     /// Whether on a narrow terminal its cells stand below their rows.
     pub(crate) gives_way: bool,
@@ -215,7 +217,7 @@ impl Table {
             let words = heading.as_ref();
             let (is_figure, gives_way) = (words.starts_with('#'), words.starts_with('?'));
             let words = words.trim_start_matches(['#', '?']).to_owned();
-            Heading { words, is_figure, gives_way }
+            Heading { words, hint: None, is_figure, gives_way }
         };
         let headings = headings.into_iter().map(heading).collect();
         Self { headings, bodies: Vec::new(), is_plot: false }
@@ -226,6 +228,15 @@ impl Table {
     #[must_use]
     pub fn plot(headings: &[&str; 5]) -> Self {
         Self { is_plot: true, ..Self::new(headings) }
+    }
+
+    /// The same with what its headings mean, for the pointer; nothing where `meaning` has nothing to say.
+    #[must_use]
+    pub fn hinted(mut self, meaning: impl Fn(&str) -> &'static str) -> Self {
+        for heading in &mut self.headings {
+            heading.hint = Some(meaning(&heading.words)).filter(|meaning| !meaning.is_empty());
+        }
+        self
     }
 
     /// Starts a group of rows under a line of its own.

@@ -13,7 +13,7 @@
 //!
 //! The lab reads around turns what the kernel books for a process; that is not for a hot path.
 //!
-//! [`ignores`] says whether a signal was set to be ignored by whoever started the process, as nohup(1) does.
+//! [`ignores`] says whether a signal was set to be ignored by what started the process, as nohup(1) does.
 
 use std::io;
 use std::num::NonZeroU32;

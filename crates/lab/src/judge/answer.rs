@@ -52,6 +52,7 @@ fn of_loads(plan: &Plan, record: &Record) -> Vec<Answer> {
             (Some((first, answer)), Some(span)) => {
                 let at = place(point, span);
                 answer.reason = format!("at {at} {span}: {}", found.reason);
+                (answer.place, answer.better) = (found.place, found.better);
                 let words = format!("{} to {at}", place(first, span));
                 // A point that stands for all from the first to this one.
                 let mut all = first.clone();
@@ -124,7 +125,9 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
     for (arm, why) in failed {
         reason.push_str(&format!("; {arm}: {why}"));
     }
-    Some(Answer { load: why::load(point), choice, reason })
+    let place = Some([plan.part_name(point).to_owned(), point.point.label.clone()]);
+    let better = better(&rows).into_iter().map(str::to_owned).collect();
+    Some(Answer { load: why::load(point), choice, reason, place, better })
 }
 
 /// What a load can choose from, and what it is seen beside; the best first.
@@ -171,7 +174,7 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
         remark: None,
     };
     let is = |row: &ResultRow, verdict| row.verdict == verdict && !row.is_small_difference();
-    let best = leaders(rows, &|row| is(row, Verdict::Faster));
+    let best = better(rows);
     if !best.is_empty() {
         return decided(one_or_more(&best), &best);
     }
@@ -192,6 +195,11 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
         (true, false) => recommendation(rows),
         (true, true) => decided(equal(rows), &[]),
     }
+}
+
+/// Those that were shown to be better than the baseline, by more than what is small, and no worse than the best.
+fn better<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
+    leaders(rows, &|row| row.verdict == Verdict::Faster && !row.is_small_difference())
 }
 
 /// Of those that are better the ones that reach the best.

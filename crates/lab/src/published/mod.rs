@@ -100,6 +100,7 @@ impl Beside {
             load: format!("Beside {}", self.document.title),
             choice: format!("{agree} of {all} published series {verb} back"),
             reason,
+            ..Answer::default()
         }
     }
 }

@@ -23,7 +23,9 @@ use section::behind;
 
 pub use terminal::{markdown, table};
 
+mod advice;
 mod chart;
+mod glossary;
 mod section;
 mod terminal;
 mod words;
@@ -45,7 +47,7 @@ pub fn html(record: &Record) -> String {
     let comparisons = Comparison::all(record);
     let sections = [
         section::title(record, &comparisons),
-        section::answers(&record.answers),
+        section::answers(record),
         section::trust(record),
         contents(record, &comparisons),
         section::results(record, &comparisons, &arms),
@@ -58,6 +60,7 @@ pub fn html(record: &Record) -> String {
         behind::left_out(record),
         behind::environment(record),
         behind::job(record),
+        glossary::html(record),
     ];
     let data = behind::embedded(record);
     pollux_report::page_with_script(&record.job.question, &sections.concat(), &data)
@@ -92,6 +95,7 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     fixed.push(("left-out", "left out", !record.left_out.is_empty() || !record.cuts.is_empty()));
     fixed.push(("environment", "environment", true));
     fixed.push(("job", "repeat it", true));
+    fixed.push(("words", "words", true));
     let there = fixed.into_iter().filter(|(.., is_there)| *is_there);
     let links: Vec<_> = results
         .chain(there.map(|(id, name, _)| (id.to_owned(), name.to_owned())))

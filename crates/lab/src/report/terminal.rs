@@ -13,9 +13,11 @@ use pollux_report::markup::{capital, escape_markdown};
 use pollux_report::terminal::{GAP, Page};
 use pollux_report::{Cell, Table, Tone};
 
+use super::advice::{self, Advice};
 use super::section::{self, behind, matrix};
 use super::{
-    Arms, Comparison, Panel, failure_reason, gap_reason, in_order, number, panel_gap, words,
+    Arms, Comparison, Panel, failure_reason, gap_reason, glossary, in_order, number, panel_gap,
+    words,
 };
 use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
@@ -38,6 +40,10 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
     page.finish()
 }
 
+/// The words without which the table says nothing.
+const WORDS: &str = "A/A: the baseline a second time; [low, high]: 95 % interval; set: fresh processes of all arms; \
+                     sys/ev: system calls for each event; ev/wait: events for each wait";
+
 fn head(page: &mut Page, record: &Record) {
     page.paragraph(&record.job.question, Tone::Bold, 0);
     if let Some(ending) = words::ending(record) {
@@ -45,10 +51,13 @@ fn head(page: &mut Page, record: &Record) {
     }
     for answer in &record.answers {
         page.paragraph(
-            &format!("{}: {} ({})", answer.load, answer.choice, answer.reason),
+            &format!("{}: {} ({})", words::load(record, answer), answer.choice, answer.reason),
             Tone::Plain,
             2,
         );
+        if let Some(Advice { action, figures, .. }) = advice::of(record, answer) {
+            page.paragraph(&format!("→ {action}: {figures}"), Tone::Dim, 2);
+        }
     }
 }
 
@@ -141,6 +150,7 @@ fn foot(page: &mut Page, record: &Record) {
         );
         page.paragraph(&line, Tone::Dim, 2);
     }
+    page.paragraph(WORDS, Tone::Dim, 2);
     let failures = record.left_out.iter().map(|left| left.reason.as_str());
     for reason in in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
         page.paragraph(&format!("Left out or cut: {reason}"), Tone::Dim, 2);
@@ -167,11 +177,15 @@ pub fn markdown(record: &Record) -> String {
     }
     for answer in &record.answers {
         let (load, choice, reason) = (
-            escape_markdown(&answer.load),
+            escape_markdown(&words::load(record, answer)),
             escape_markdown(&answer.choice),
             escape_markdown(&answer.reason),
         );
         let _ = writeln!(out, "- {load}: **{choice}** – {reason}");
+        if let Some(Advice { action, figures, .. }) = advice::of(record, answer) {
+            let (action, figures) = (escape_markdown(&action), escape_markdown(&figures));
+            let _ = writeln!(out, "  To do: {action} – {figures}");
+        }
     }
     let _ = writeln!(out, "\n{}\n", trust_line(record));
     for comparison in Comparison::all(record) {
@@ -192,6 +206,14 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(out, "### {heading}\n\n{about}\n\n{}", table.markdown());
     }
     remarks(&mut out, record);
+    let words = glossary::words(record).into_iter().map(|(word, meaning)| {
+        format!("- **{}**: {}\n", escape_markdown(word), escape_markdown(meaning))
+    });
+    let words: String = words.collect();
+    let _ = writeln!(
+        out,
+        "<details><summary>The words of this page</summary>\n\n{words}\n</details>\n"
+    );
     let _ = writeln!(
         out,
         "Repeat it: `` {} ``",

@@ -12,7 +12,9 @@ use super::{Comparison, in_order, number};
 use crate::experiments;
 use crate::host::Reading;
 use crate::judge::{is_noisy, more_sets, trust_in, undecided_rows};
-use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsQuality, Verdict};
+use crate::record::{
+    Answer, Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsQuality, Verdict,
+};
 
 /// More blocks than this are not run for one row: what needs them is too noisy.
 const MORE_BLOCKS_MAX: u32 = 100;
@@ -147,14 +149,24 @@ pub(super) fn badge_of_all(
     if good.is_empty() || bad.is_empty() {
         return badge(&record.trust);
     }
-    let names: Vec<&str> = bad.iter().map(|(each, _)| each.title.as_str()).collect();
-    let words = format!(
-        "{} of {} tables can be trusted; not: {}",
-        good.len(),
-        badges.len(),
-        in_order(names.into_iter()).join(", ")
-    );
-    (words, "open")
+    let names = in_order(bad.iter().map(|(each, _)| each.title.as_str())).join(", ");
+    let holds = match record.trust.turns.is_some() {
+        true => "A/A control holds",
+        false => "quiet",
+    };
+    let (good, all) = (good.len(), badges.len());
+    (format!("{holds} in {good} of {all} tables, not in: {names}"), "open")
+}
+
+/// The load of an answer; with the part of the job where two answers have the same.
+pub(super) fn load(record: &Record, answer: &Answer) -> String {
+    let same = record.answers.iter().filter(|other| other.load == answer.load).count();
+    match &answer.place {
+        Some([experiment, _]) if same > 1 => {
+            format!("{} ({})", answer.load, part(record, experiment))
+        }
+        _ => answer.load.clone(),
+    }
 }
 
 /// Why the figures of a run are worth nothing, and what to do.
@@ -352,6 +364,11 @@ pub(super) fn cell(row: &ResultRow) -> Option<String> {
 
 /// What the signs of [`cell`] mean.
 pub(super) const SIGNS: &str = "▲ better ▼ worse = equivalent ? open × failed ~ A/A";
+
+/// Whether a unit is one of time for each thing done, and not a rate.
+pub(super) fn is_cost(unit: &str) -> bool {
+    ["ns/", "µs/", "ms/"].iter().any(|time| unit.starts_with(time))
+}
 
 /// The absolute value with half of its interval, without the unit.
 pub(super) fn value(row: &ResultRow) -> String {

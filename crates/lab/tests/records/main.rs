@@ -21,7 +21,7 @@ const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
                         worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
-                        control_half_width_max descriptors_per_wait bounds";
+                        control_half_width_max descriptors_per_wait bounds place better";
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../../docs/result.schema.json")).expect("JSON")

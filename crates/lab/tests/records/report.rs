@@ -491,7 +491,7 @@ fn a_noisy_herd_takes_the_badge_from_its_own_table_alone() {
     let page = html(&record);
     assert_eq!(page.matches(noisy).count(), 1, "the badge of the herd");
     assert_eq!(page.matches("<span class=\"badge good\">").count(), 4);
-    let all = "4 of 5 tables can be trusted; not: Herd";
+    let all = "A/A control holds in 4 of 5 tables, not in: Herd";
     assert!(page.contains(&format!("<span class=\"badge open\">{all}</span>")));
     let terminal = table(&record, usize::MAX, false);
     assert!(
@@ -504,6 +504,47 @@ fn a_noisy_herd_takes_the_badge_from_its_own_table_alone() {
         "{summary}"
     );
     assert_eq!(summary.matches(noisy).count(), 1);
+}
+
+#[test]
+fn a_card_has_its_own_figure_the_saving_and_what_to_do_in_every_form() {
+    let mut record = in_turns();
+    let answer = &mut record.answers[0];
+    assert_eq!(
+        (answer.load.as_str(), answer.choice.as_str()),
+        ("2000 streams, all active (pipes)", "uring-poll")
+    );
+    (answer.place, answer.better) =
+        (Some(["streams".into(), "pipe".into()]), vec!["uring-poll".into()]);
+    // The ratio of the row, on one value of the baseline.
+    let figures = "uring-poll: 1.92 µs/event, saves 0.229 [0.189, 0.269] of 2.15";
+    let page = html(&record).replace('\u{a0}', " ");
+    let card = format!(
+        "<p class=\"figures\">{figures}</p><p class=\"action\">To do: <b>--poller uring-poll</b></p>"
+    );
+    let there = page.find("<p class=\"figures\">").map(|at| &page[at..at + 250]);
+    assert!(page.contains(&card), "{there:?}");
+    let terminal = table(&record, usize::MAX, false);
+    assert!(terminal.contains(&format!("→ --poller uring-poll: {figures}\n")), "{terminal}");
+    let summary = markdown(&record).replace('\\', "");
+    let lines: Vec<&str> = summary.lines().filter(|line| line.contains("To do")).collect();
+    assert_eq!(lines, [format!("  To do: --poller uring-poll – {figures}")]);
+}
+
+#[test]
+fn words_are_explained_where_they_stand_and_at_the_end() {
+    let page = html(&in_turns());
+    assert!(page.contains("<dt title=\"the baseline a second time"), "the strip");
+    assert!(page.contains("title=\"CPU time in billionths"), "headings");
+    assert!(
+        page.contains("<td class=\"arm\" title=\"io_uring(7) that is asked for readiness"),
+        "arms"
+    );
+    for word in ["A/A", "interval", "set", "turn", "decided", "ns, µs", "uring-poll", "aio"] {
+        assert!(page.contains(&format!("<dt>{word}</dt><dd>")), "{word}");
+        assert!(markdown(&in_turns()).contains(&format!("- **{word}**: ")), "{word}");
+    }
+    assert!(table(&in_turns(), usize::MAX, false).contains("A/A: the baseline a second time;"));
 }
 
 #[test]

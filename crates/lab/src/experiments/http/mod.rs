@@ -399,7 +399,7 @@ const LOAD: Topic = Topic {
 };
 
 /// Requests per second, of a run that was loaded throughout. In turns each arm has the machine to itself for
-/// milliseconds: what it does then is no rate of a server, and nothing to compare.
+/// milliseconds: what it does then is not the rate of a server.
 fn rate(run: &Measurement) -> Option<f64> {
     run.figures.get("requests_per_s").copied().filter(|_| run.turns.is_none())
 }

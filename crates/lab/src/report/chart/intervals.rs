@@ -20,7 +20,9 @@ use pollux_report::chart::{
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table, Tone};
 
-use super::super::{Arms, Comparison, failure_reason, grouped, in_order, is_drawn, number, words};
+use super::super::{
+    Arms, Comparison, failure_reason, glossary, grouped, in_order, is_drawn, number, words,
+};
 use crate::record::{
     Block, Interval, Measurement, Outcome, Record, ResultRow, Run, SteadyKind, Verdict,
 };
@@ -211,14 +213,14 @@ fn forest_table(comparison: &Comparison<'_>) -> Table {
     let in_turns = comparison.rows.iter().any(|row| row.turns.is_some());
     let count = if in_turns { "#sets" } else { "#blocks" };
     let headings = ["arm", &value, &versus, median, band, "verdict", count, "notes"];
-    let mut forest_table = Table::new(headings);
+    let mut forest_table = Table::new(headings).hinted(glossary::heading);
     for point in comparison.points() {
         forest_table.group(point);
         for row in comparison.at(point) {
             let [value, ratio, verdict] = words::cells(row);
             let band = format!("± {}", number::percent(row.no_difference));
             forest_table.row([
-                Cell::text(&row.arm),
+                Cell::text(&row.arm).part("arm").title(glossary::arm(&row.arm)),
                 value,
                 if row.ratio.is_some() { ratio.title(&row.method) } else { ratio },
                 Cell::number_or(row.ratio_median, number::ratio, "–", ""),
@@ -239,7 +241,8 @@ fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
     let forest = Forest::over(bounds.chain(comparison.rows.iter().flat_map(ends)));
     let (versus, unit) =
         (format!("#vs {}", comparison.baseline()), format!("#{}", comparison.unit()));
-    let mut forest_table = Table::plot(&["arm", &unit, "ratio, 95 % interval", "verdict", &versus]);
+    let headings = ["arm", &unit, "ratio, 95 % interval", "verdict", &versus];
+    let mut forest_table = Table::plot(&headings).hinted(glossary::heading);
     let (less, more) =
         if comparison.more_is_better() { ("slower", "faster") } else { ("less", "more") };
     let blank = || Cell::text("");
@@ -254,7 +257,7 @@ fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
             let value = Cell::number(&words::value(row), row.value.unwrap_or(f64::NAN));
             let [_, ratio, verdict] = words::cells(row);
             forest_table.row([
-                Cell::text(&row.arm),
+                Cell::text(&row.arm).part("arm").title(glossary::arm(&row.arm)),
                 value.tone(Tone::Dim),
                 plot,
                 verdict.part("verdict"),

@@ -11,7 +11,7 @@ use pollux_report::{Cell, Table, Tone};
 
 use super::super::chart::{self, intervals};
 use super::super::words::{self, figure_of};
-use super::super::{Arms, grouped, in_order, number};
+use super::super::{Arms, glossary, grouped, in_order, number};
 use super::{folded, panels};
 use crate::host::Reading;
 use crate::published::checks::Outcome;
@@ -62,7 +62,7 @@ fn counts(record: &Record, experiment: &str) -> String {
 }
 
 fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
-    let mut table = Table::new(HEADINGS);
+    let mut table = Table::new(HEADINGS).hinted(glossary::heading);
     for point in points {
         table.group(point);
         for row in rows.iter().filter(|row| row.point == *point) {

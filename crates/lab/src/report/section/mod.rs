@@ -10,13 +10,15 @@
 
 pub(super) mod behind;
 
-use pollux_report::markup::{card, card_of, details, escape, notes, section, strip};
+use pollux_report::markup::{card, card_of, details, escape, notes, section, strip_with};
 use pollux_report::number::NA;
 use pollux_report::{Cell, Table, Tone};
 
 use super::chart::{self, Shared, intervals};
 use super::words::{self, figure_of};
-use super::{Arms, Comparison, NOISE_ARM, Panel, grouped, in_order, number, panel_gap};
+use super::{
+    Arms, Comparison, NOISE_ARM, Panel, advice, glossary, grouped, in_order, number, panel_gap,
+};
 use crate::experiments::{self, Section, Topic};
 use crate::host::Reading;
 use crate::record::{Answer, CountingRun, Key, Measurement, Record, ResultRow, Verdict};
@@ -82,20 +84,30 @@ fn subtitle(record: &Record) -> String {
     parts.join(" · ")
 }
 
-/// A card for each kind of load.
-pub(super) fn answers(answers: &[Answer]) -> String {
+/// A card for each kind of load: the choice, its own figure and saving, what to do, and why.
+pub(super) fn answers(record: &Record) -> String {
+    // A figure stays with its unit where a line ends.
+    let shown = |text: &str| escape(text).replace(" %", "\u{a0}%").replace(" µs", "\u{a0}µs");
     let card = |answer: &Answer| {
+        let advice = advice::of(record, answer);
+        let is_open = advice.as_ref().is_some_and(|advice| !advice.is_decided);
+        let class = if is_open { "choice open" } else { "choice" };
+        let advice = advice.map_or_else(String::new, |advice| {
+            let (figures, action) = (shown(&advice.figures), shown(&advice.action));
+            format!(
+                "<p class=\"figures\">{figures}</p><p class=\"action\">To do: <b>{action}</b></p>"
+            )
+        });
+        let (load, choice, reason) =
+            (shown(&words::load(record, answer)), shown(&answer.choice), shown(&answer.reason));
         format!(
-            "<div class=\"answer\"><p class=\"load\">{}</p><p class=\"choice\">{}</p><p>{}</p></div>",
-            escape(&answer.load),
-            escape(&answer.choice),
-            // A figure stays with its unit where a line ends.
-            escape(&answer.reason).replace(" %", "\u{a0}%")
+            "<div class=\"answer\"><p class=\"load\">{load}</p><p class=\"{class}\">{choice}</p>{advice}\
+             <p class=\"reason\">{reason}</p></div>",
         )
     };
-    match answers {
+    match record.answers.as_slice() {
         [] => "<p class=\"warning\">No answer: nothing was decided in this run.</p>\n".to_owned(),
-        _ => format!(
+        answers => format!(
             "<div class=\"answers\">{}</div>\n",
             answers.iter().map(card).collect::<String>()
         ),
@@ -104,7 +116,7 @@ pub(super) fn answers(answers: &[Answer]) -> String {
 
 /// Whether to believe it, in one strip.
 pub(super) fn trust(record: &Record) -> String {
-    strip(words::trust(&record.trust))
+    strip_with(words::trust(&record.trust), glossary::heading)
 }
 
 /// A section for each comparison, with a badge of its own.
