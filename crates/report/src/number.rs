@@ -281,8 +281,8 @@ pub fn change_in_words(ratio: f64, low: f64, high: f64) -> String {
     format!("{} {}", size_in_words(ratio), interval_in_words(ratio, low, high))
 }
 
-/// What a ratio is at least away from 1, `times` being that factor and 2 or more: `at least 5.2 times`, `at least 1,200
-/// times`; below 1 `at most a fifth`, `at most 1/42`. Rounded towards 1, so that it holds.
+/// What a ratio is at least away from 1, `times` being that factor: `at least 5.2 times`, `at least 1,200 times`; below 1
+/// `at most a fifth`, `at most 1/42`, `at most 0.63 times`. Rounded towards 1, so that it holds.
 #[must_use]
 pub fn bound_in_words(times: f64, is_more: bool) -> String {
     const PARTS: [&str; 9] = [
@@ -298,10 +298,13 @@ pub fn bound_in_words(times: f64, is_more: bool) -> String {
     ];
     // Two digits are known, and of a factor below ten no more than tenths.
     let unit = 10_f64.powi((times.log10().floor() as i32 - 1).max(-1));
-    let down = ((times / unit + 1e-9).floor() * unit).max(TIMES_MIN);
+    let down = ((times / unit + 1e-9).floor() * unit).max(1.0);
     match is_more {
         true if down < 10.0 => format!("at least {down:.1} times"),
         true => format!("at least {} times", count((down + 1e-9) as u64)),
+        false if down < TIMES_MIN => {
+            format!("at most {:.2} times", (100.0 / times - 1e-9).ceil() / 100.0)
+        }
         false => match PARTS.get((down + 1e-9) as usize - 2) {
             Some(part) => format!("at most {part}"),
             None => format!("at most 1/{}", count((down + 1e-9) as u64)),
@@ -410,5 +413,7 @@ mod tests {
         assert_eq!(more, words.map(|times| format!("at least {times} times")));
         let less = [2.9, 5.0, 10.3, 21.7].map(|times| bound_in_words(times, false));
         assert_eq!(less, ["at most half", "at most a fifth", "at most a tenth", "at most 1/21"]);
+        let near = [true, false].map(|is_more| bound_in_words(1.69, is_more));
+        assert_eq!(near, ["at least 1.6 times", "at most 0.60 times"]);
     }
 }

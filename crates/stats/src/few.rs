@@ -4,20 +4,20 @@
 //! arm that costs a thousand times as much need not wait for five of them. It must never give a bound that is wrong
 //! more often than in one of a hundred rows, so it takes the wider of two allowances for the spread between sets.
 //! Student's quantile of the row's own spread holds whatever that spread is. Two or three sets may by chance lie next
-//! to each other, the more so where starts fall into two kinds; the widest spread that another row of the run shows,
-//! taken as known, stands against that.
+//! to each other, the more so where starts fall into two kinds; the widest spread that another row of the same point
+//! shows, or the usual one of the run, taken as known, stands against that.
 
 use super::confidence::{Interval, Method};
 use super::ratio::{BETWEEN_SETS, RatioEstimate};
 use super::sample_size::SETS_MIN;
-use super::summary::student_t_quantile;
+use super::summary::{median, student_t_quantile};
 
 /// Each bound holds with this probability.
 const CONFIDENCE: f64 = 0.99;
 /// The normal quantile at it.
 const NORMAL: f64 = 2.326_348;
 /// A difference of less than this factor is not called large: it waits for [`SETS_MIN`] sets.
-const LARGE: f64 = 2.0;
+const LARGE: f64 = 1.5;
 
 /// Whether an estimate rests on sets that are too few for a verdict and enough for a bound.
 fn is_few(estimate: &RatioEstimate) -> bool {
@@ -25,15 +25,19 @@ fn is_few(estimate: &RatioEstimate) -> bool {
 }
 
 /// The bounds of the ratio of each row that has few sets, in the order of the rows; none for the others. All rows of
-/// the run belong in here, controls too: each lends the others its spread.
+/// the run belong in here with the number of their point, controls too: each lends the others its spread.
 #[must_use]
-pub fn bounds_of_few_sets(rows: &[&RatioEstimate]) -> Vec<Option<Interval>> {
+pub fn bounds_of_few_sets(rows: &[(usize, &RatioEstimate)]) -> Vec<Option<Interval>> {
     let spread = |row: &RatioEstimate| row.sd_log.filter(|_| row.method == Method::Sets);
+    let all: Vec<f64> = rows.iter().filter_map(|(_, row)| spread(row)).collect();
+    let usual = median(&all).unwrap_or(0.0).max(BETWEEN_SETS);
     let widest_beside = |own: usize| {
-        let others = rows.iter().enumerate().filter(|(place, _)| *place != own);
-        others.filter_map(|(_, row)| spread(row)).fold(BETWEEN_SETS, f64::max)
+        let (point, _) = rows[own];
+        let others = rows.iter().enumerate();
+        let others = others.filter(|(place, (other, _))| *place != own && *other == point);
+        others.filter_map(|(_, (_, row))| spread(row)).fold(usual, f64::max)
     };
-    let bounds = |(place, row): (usize, &&RatioEstimate)| {
+    let bounds = |(place, (_, row)): (usize, &(usize, &RatioEstimate))| {
         let own = spread(row).filter(|_| is_few(row))?;
         let by_itself = student_t_quantile(CONFIDENCE, (row.n - 1) as u32) * own;
         let reach = by_itself.max(NORMAL * widest_beside(place)) / (row.n as f64).sqrt();
@@ -45,7 +49,7 @@ pub fn bounds_of_few_sets(rows: &[&RatioEstimate]) -> Vec<Option<Interval>> {
 
 impl Interval {
     /// How many times as much, or as little, it shows at least: 5 where all of it lies above 5 or below a fifth. None
-    /// where that is less than twice.
+    /// where that is less than half as much again.
     #[must_use]
     pub fn at_least(&self) -> Option<f64> {
         Some(self.lo.max(1.0 / self.hi)).filter(|times| *times >= LARGE)
@@ -60,7 +64,8 @@ mod tests {
     use super::*;
 
     /// Ratio, deviation between sets and that within them, over the root of the rounds, of rows of the default job
-    /// (runs/2026-11-22-quick-turns), the widest among them.
+    /// (runs/2026-11-22-quick-turns), the widest among them; and at which point each is.
+    const POINTS: [usize; 14] = [0, 0, 0, 1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5];
     const ROWS: [[f64; 3]; 14] = [
         [3.619, 0.0373, 0.0394],
         [3.523, 0.0456, 0.0296],
@@ -106,7 +111,7 @@ mod tests {
                 }
             };
             let rows: Vec<RatioEstimate> = ROWS.iter().map(|each| row(each, &mut rng)).collect();
-            let bounds = bounds_of_few_sets(&rows.iter().collect::<Vec<_>>());
+            let bounds = bounds_of_few_sets(&POINTS.into_iter().zip(&rows).collect::<Vec<_>>());
             for (([ratio, ..], bounds), [wrong, large]) in ROWS.iter().zip(bounds).zip(&mut counts)
             {
                 let bounds = bounds.expect("few sets");
@@ -158,21 +163,24 @@ mod tests {
     fn only_few_sets_have_bounds_and_neighbours_widen_them() {
         let row = |logs: &[f64]| estimate(logs);
         let (one, five) = (row(&[2.0]), row(&[2.0, 2.01, 2.0, 2.01, 2.0]));
-        assert_eq!(bounds_of_few_sets(&[&one, &five]), [None, None]);
+        assert_eq!(bounds_of_few_sets(&[(0, &one), (0, &five)]), [None, None]);
         let (close, wide) = (row(&[2.0, 2.0]), row(&[0.0, 0.4]));
-        let alone = bounds_of_few_sets(&[&close])[0].expect("two sets");
-        let beside = bounds_of_few_sets(&[&close, &wide])[0].expect("two sets");
+        let alone = bounds_of_few_sets(&[(0, &close)])[0].expect("two sets");
+        let beside = bounds_of_few_sets(&[(0, &close), (0, &wide)])[0].expect("two sets");
         assert!(alone.lo > 7.3 && beside.lo < 5.0, "{alone:?} {beside:?}");
+        let elsewhere = [(0, &close), (1, &wide), (2, &close), (3, &close)];
+        let elsewhere = bounds_of_few_sets(&elsewhere)[0].expect("two sets");
+        assert_eq!(elsewhere.lo, alone.lo, "another point is not this one");
     }
 
     #[test]
     fn less_is_bounded_as_more_is() {
         let few = |centre: f64| {
             let sets = [centre - 0.01, centre, centre + 0.01];
-            bounds_of_few_sets(&[&estimate(&sets)])[0].expect("three sets").at_least()
+            bounds_of_few_sets(&[(0, &estimate(&sets))])[0].expect("three sets").at_least()
         };
         let (more, less) = (few(3.0).expect("20 times"), few(-3.0).expect("a twentieth"));
         assert!((more - less).abs() < 1e-9 && (19.0..20.1).contains(&more), "{more} {less}");
-        assert_eq!(few(0.5), None);
+        assert_eq!(few(0.4), None);
     }
 }

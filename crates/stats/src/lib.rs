@@ -58,8 +58,8 @@ pub use few::bounds_of_few_sets;
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
 pub use sample_size::{
-    Aim, Effort, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, StoppingRule, Trial,
-    rounds_within,
+    Aim, Effort, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SoFar, StoppingRule,
+    Trial, comes_now, rounds_within,
 };
 pub use steady::{Steadiness, steadiness};
 pub use summary::{

@@ -16,6 +16,8 @@ use super::summary::{mean, median, student_t_quantile};
 pub const SETS_MAX: u32 = 200;
 /// With fewer sets a row has no verdict.
 pub const SETS_MIN: u32 = 5;
+/// Sets of every point before points are finished one after the other: two have a spread.
+const SETS_OF_ALL: u32 = 2;
 /// With fewer sets no interval counts as narrow: stopping as soon as it is would stop more often where
 /// the spread is underestimated, which few sets do most.
 pub const SETS_NARROW: u32 = 8;
@@ -191,6 +193,43 @@ pub fn rounds_within(
     }
 }
 
+/// What a point has had, and what another set of it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoFar {
+    /// How long its last set took.
+    pub set: Duration,
+    /// Sets that it has had.
+    pub sets: u32,
+}
+
+/// Whether the point at `own` has its next set now, where so much time is `left` for all `points`.
+///
+/// Without [`SETS_MIN`] sets a row has no verdict, and a machine that is busy may be too slow for so many at every point:
+/// after the first two points get there one after the other, those whose sets take least time first. One
+/// for which the time does not suffice waits, and one that has them does not take the time of those for which it does.
+#[must_use]
+pub fn comes_now(points: &[SoFar], own: usize, left: Duration) -> bool {
+    let point = points[own];
+    if point.sets < SETS_OF_ALL {
+        return true;
+    }
+    let missing = |point: &SoFar| point.set * SETS_MIN.saturating_sub(point.sets);
+    let mut lacking: Vec<usize> = (0..points.len()).collect();
+    lacking.retain(|place| points[*place].sets < SETS_MIN);
+    lacking.sort_by_key(|place| missing(&points[*place]));
+    let mut reserved = Duration::ZERO;
+    for place in lacking {
+        if reserved + missing(&points[place]) > left {
+            break;
+        }
+        reserved += missing(&points[place]);
+        if place == own {
+            return true;
+        }
+    }
+    point.sets >= SETS_MIN && reserved + point.set <= left
+}
+
 /// About how many more sets like the `done` ones make an interval at `level` (0.05 for 95 %) as narrow
 /// as `half_width`, given the deviation of a set; at least 1, at most [`SETS_MAX`].
 pub(super) fn more_sets(done: usize, set_sd: f64, half_width: f64, level: f64) -> u32 {
@@ -329,6 +368,28 @@ mod tests {
         let time = time_of(&points, &[narrow, decided[1]]) + dear.effort.round * 8;
         assert_eq!(rounds_within(&points, 8, 0.02, 0.01, time), [narrow, decided[1]]);
         assert_eq!(rounds_within(&points, 8, 0.02, 0.01, time * 10), [narrow; 2]);
+    }
+
+    #[test]
+    fn a_slow_machine_finishes_the_points_that_it_can_one_after_the_other() {
+        let points =
+            |sets: u32| [10, 2, 4].map(|seconds| SoFar { set: Duration::from_secs(seconds), sets });
+        let now = |points: &[SoFar], left| {
+            [0, 1, 2].map(|own| comes_now(points, own, Duration::from_secs(left)))
+        };
+        assert_eq!(now(&points(1), 0), [true; 3], "two sets of every point");
+        // Three more of all take 48 s.
+        assert_eq!(now(&points(2), 48), [true; 3]);
+        assert_eq!(now(&points(2), 47), [false, true, true]);
+        assert_eq!(now(&points(2), 17), [false, true, false]);
+        assert_eq!(now(&points(2), 5), [false; 3]);
+        // The cheapest is done: it does not take the time that the others need.
+        let mut some = points(3);
+        some[1].sets = 5;
+        assert_eq!(now(&some, 30), [true, true, true]);
+        assert_eq!(now(&some, 28), [true, false, true]);
+        assert_eq!(now(&some, 12), [false, true, true]);
+        assert_eq!(now(&points(5), 4), [false, true, true]);
     }
 
     #[test]

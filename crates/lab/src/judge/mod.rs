@@ -41,9 +41,15 @@ struct Compared {
 
 impl Compared {
     /// The bounds of the rows that have few sets, by their place.
-    fn bounds_of_few_sets(&self) -> Vec<(usize, Interval)> {
+    fn bounds_of_few_sets(&self, results: &[ResultRow]) -> Vec<(usize, Interval)> {
         let all = || self.questions.iter().chain(&self.controls);
-        let estimates: Vec<&RatioEstimate> = all().map(|(_, row)| &row.estimate).collect();
+        let point = |place: usize| {
+            let [experiment, point, _] = results[place].key();
+            let is_there = |row: &ResultRow| row.key()[..2] == [experiment, point];
+            results.iter().position(is_there).unwrap_or(place)
+        };
+        let estimates: Vec<(usize, &RatioEstimate)> =
+            all().map(|(place, row)| (point(*place), &row.estimate)).collect();
         let bounds = bounds_of_few_sets(&estimates).into_iter();
         all().zip(bounds).filter_map(|((place, _), bounds)| Some((*place, bounds?))).collect()
     }
@@ -57,7 +63,7 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     for point in &plan.points {
         judge_point(plan, point, record, &mut results, &mut compared);
     }
-    let few = compared.bounds_of_few_sets();
+    let few = compared.bounds_of_few_sets(&results);
     correct_for_many(&mut results, compared.questions);
     decide_by_bounds(&mut results, few);
     let controls_differ = differing_controls(&mut results, compared.controls);

@@ -33,7 +33,7 @@ use crate::record::{
     Block, Ending, FAILURES_MAX, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run,
     Verdict,
 };
-use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
+use crate::stats::{Aim, SETS_NARROW, SoFar, StoppingRule, block_order, comes_now};
 
 mod arm;
 mod length;
@@ -173,7 +173,10 @@ impl Runner<'_> {
         let job = &self.plan.job;
         let sets = state.sets.get(&state.key(self.plan, point)).copied().unwrap_or(0);
         let wants = if done < job.blocks {
-            done < SETS_NARROW || self.lacks(Aim::Narrow, point, state)
+            match done < SETS_NARROW {
+                true => self.comes_now(point, state),
+                false => self.lacks(Aim::Narrow, point, state),
+            }
         } else if sets >= job.blocks_max {
             false
         } else if job.budget.is_some() {
@@ -182,6 +185,25 @@ impl Runner<'_> {
             self.lacks(Aim::Decide, point, state)
         };
         wants && self.can_compare(point, state) && !self.is_over_budget(point, state)
+    }
+
+    /// Whether a point has its next planned set in this block: where the budget does not suffice for enough sets of every
+    /// point, points get there one after the other (see [`comes_now`]).
+    fn comes_now(&self, point: &PlannedPoint, state: &State) -> bool {
+        let Some(budget) = self.plan.job.budget else { return true };
+        let left = budget.saturating_sub(state.start.elapsed() + self.plan.side_passes());
+        let (mut points, mut own) = (Vec::new(), None);
+        for other in self.plan.points.iter().filter(|other| other.method == Method::Turns) {
+            let key = state.key(self.plan, other);
+            let Some(set) = state.point_times.get(&key).copied() else { continue };
+            if std::ptr::eq(other, point) {
+                own = Some(points.len());
+            }
+            if std::ptr::eq(other, point) || self.can_compare(other, state) {
+                points.push(SoFar { set, sets: state.sets.get(&key).copied().unwrap_or(0) });
+            }
+        }
+        own.is_none_or(|own| comes_now(&points, own, left))
     }
 
     /// Whether the baseline of a point and one that it is compared with have not been given up; also
