@@ -413,7 +413,46 @@ impl Comparison {
         }
     }
 
-    /// Whether a figure got worse.
+    /// Why a gate fails: the figure that got worse most, by how much, and the bound; none where none did.
+    #[must_use]
+    pub fn worse(&self) -> Option<String> {
+        let worse: Vec<&Compared> =
+            self.rows.iter().filter(|row| row.change == Change::Worse).collect();
+        let distance = |row: &Compared| row.ratio.ln().abs();
+        let worst = worse.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
+        let Compared { figure, unit, before, after, ratio, interval, .. } = worst;
+        let change = match interval {
+            Some([low, high]) => change_in_words(*ratio, *low, *high),
+            None => size_in_words(*ratio),
+        };
+        let (before, after) = (value(unit, *before), value(unit, *after));
+        let bound = match self.least_change > LEAST_EFFECT {
+            true => format!("more than {}", effect_in_words(self.least_change)),
+            false => "a change that is certain".to_owned(),
+        };
+        let others = match worse.len() - 1 {
+            0 => String::new(),
+            1 => "; 1 more figure is worse too".to_owned(),
+            several => format!("; {several} more figures are worse too"),
+        };
+        Some(format!(
+            "--gate: {figure}: {change}, {before} before and {after} now; {bound} fails{others}"
+        ))
+    }
+
+    /// Why a strict comparison is not content: the first figure that is unclear, or has no interval.
+    #[must_use]
+    pub fn unclear(&self) -> Option<String> {
+        let is_open = |row: &&Compared| matches!(row.change, Change::Unclear | Change::Open);
+        let (first, all) = (self.rows.iter().find(is_open)?, self.rows.len());
+        let open = self.rows.iter().filter(is_open).count();
+        Some(format!(
+            "--strict: {open} of {all} figures are unclear or without an interval, the first: {}",
+            first.figure
+        ))
+    }
+
+    /// Whether a figure has this judgement.
     #[must_use]
     pub fn has(&self, change: Change) -> bool {
         self.rows.iter().any(|row| row.change == change)

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Subcommand};
 use pollux_engine::{Driver, Signals};
-use pollux_load::compare::{Change, Comparison, compare};
+use pollux_load::compare::{Comparison, compare};
 use pollux_load::merge::merged;
 use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
@@ -177,12 +177,22 @@ fn compared(
         true => serde_json::to_string_pretty(&comparison).expect("plain data") + "\n",
         false => output::shown(&comparison.table()),
     })?;
-    let is_unclear = comparison.has(Change::Unclear) || comparison.has(Change::Open);
-    Ok(match () {
-        () if gate && comparison.has(Change::Worse) => ExitCode::from(WORSE),
-        () if strict && is_unclear => ExitCode::from(UNCLEAR),
-        () => ExitCode::SUCCESS,
-    })
+    Ok(judged(&comparison, (gate, strict)))
+}
+
+/// The exit code; where it is not that of success, its reason is the last line on standard error.
+fn judged(comparison: &Comparison, (gate, strict): (bool, bool)) -> ExitCode {
+    let reasons = [
+        (WORSE, comparison.worse().filter(|_| gate)),
+        (UNCLEAR, comparison.unclear().filter(|_| strict)),
+    ];
+    match reasons.into_iter().find_map(|(code, reason)| Some((code, reason?))) {
+        Some((code, reason)) => {
+            output::remark(&reason);
+            ExitCode::from(code)
+        }
+        None => ExitCode::SUCCESS,
+    }
 }
 
 fn sum(results: &[PathBuf], files: &Output) -> Result<ExitCode, Failure> {
@@ -367,8 +377,7 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
     })?;
     Ok(match interrupt {
         Some(interrupt) => interrupt.exit_code(),
-        None if gate && found.has(Change::Worse) => ExitCode::from(WORSE),
-        None => ExitCode::SUCCESS,
+        None => judged(&found, (gate, false)),
     })
 }
 

@@ -383,6 +383,12 @@ fn a_server_that_got_slower_is_worse() {
     assert_eq!(said.code, Some(3), "{said:?}");
     let row = said.stdout.lines().find(|line| line.starts_with("p50")).expect("a row");
     assert!(row.contains("times [") && row.ends_with("worse"), "{said:?}");
+    let reason = said.stderr.lines().last().expect("a reason");
+    assert!(reason.starts_with("--gate: ") && reason.contains(" times ["), "{reason}");
+    assert!(
+        reason.contains("; a change that is certain fails; ") && reason.ends_with(" worse too"),
+        "{reason}"
+    );
     let turned: Vec<&str> = files.iter().rev().copied().collect();
     let said = load(&[&["compare", "--gate"][..], &turned].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
