@@ -214,6 +214,11 @@ pub(crate) fn undecided_rows(record: &Record) -> Option<String> {
         }
         (decided, time_s) = (decided + 1, total_s);
     }
+    let is_cut_short = open.iter().all(|row| row.blocks < 2)
+        && record.runs.iter().all(|run| run.failure().is_none());
+    if is_cut_short {
+        return Some(format!("{said}: one needs two sets or blocks, and the run ended before."));
+    }
     if open.iter().all(|row| row.half_width().is_none()) {
         return Some(format!("{said}: their arms or the baseline failed in too many sets."));
     }
@@ -322,6 +327,19 @@ mod tests {
         assert_eq!(said(Ending::Budget, 12), expected(" (--budget 30s --max-blocks 17)"));
         assert_eq!(said(Ending::Complete, 200), expected(" (--precision 1%)"));
         assert_eq!(said(Ending::Interrupted, 200), expected(""));
+    }
+
+    #[test]
+    fn of_a_run_that_ended_after_its_first_set_nothing_is_said_to_have_failed() {
+        let mut record = record(&[2]);
+        record.results.truncate(1);
+        (record.results[0].ci_low, record.results[0].blocks) = (None, 1);
+        let said = undecided_rows(&record).expect("one is open");
+        let expected = "1 row undecided, 1 without an interval: one needs two sets or blocks, and the run ended before.";
+        assert_eq!(said, expected);
+        record.runs[0].outcome = crate::record::Outcome::Failed { reason: "no answer".to_owned() };
+        let said = undecided_rows(&record).expect("one is open");
+        assert!(said.contains("failed in too many sets"), "{said}");
     }
 
     #[test]
