@@ -18,6 +18,7 @@ use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::{Interval, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize};
+use crate::warm_up::{Until, warm_up};
 
 /// What is measured: an arm of an experiment at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,6 +131,15 @@ pub fn serve(
                 (counted.samples, counted.symbols) =
                     profiling.map_or((None, Vec::new()), Profiling::finish);
                 Reply::Counted(Box::new(counted))
+            }
+            Order::Load { length_us, units, until_flat } => {
+                let until = match units {
+                    _ if until_flat => Until::Flat,
+                    Some(units) => Until::Units(units),
+                    None => Until::TimeOver,
+                };
+                let length = Duration::from_micros(length_us);
+                Reply::Loaded(warm_up(&mut *subject, until, length)?)
             }
             Order::End => {
                 return say(replies, &Reply::Ended(subject.end()?));

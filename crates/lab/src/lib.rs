@@ -98,5 +98,6 @@ pub mod report;
 pub mod run;
 pub mod store;
 pub mod subject;
+mod warm_up;
 
 pub use pollux_stats as stats;

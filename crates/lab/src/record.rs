@@ -17,7 +17,9 @@ use crate::subject::Figure;
 
 mod found;
 
-pub use found::{Key, RequestTimes, RequestTimesRun, RowTurns, TimeBucket, Turns, TurnsQuality};
+pub use found::{
+    Key, RequestTimes, RequestTimesRun, RowTurns, Thirds, TimeBucket, Turns, TurnsQuality, WarmUp,
+};
 
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -419,6 +421,10 @@ pub struct ResultRow {
     pub method: String,
     /// Blocks whose ratio lies outside Tukey's fences; they are kept.
     pub outliers: u32,
+    /// Why it has no verdict although it may have an interval: the arm or the baseline cost less and less, or more and
+    /// more, while it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<String>,
     /// What the reader should know, such as `unexplained: no count moved by 10 %`.
     pub notes: Vec<String>,
 }

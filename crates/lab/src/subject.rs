@@ -25,6 +25,7 @@ use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::host::symbols::SymbolShare;
+use crate::record::WarmUp;
 
 /// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {
@@ -227,6 +228,17 @@ pub enum Order {
         /// Samples for each second of CPU time.
         rate_hz: u32,
     },
+    /// Work that is not compared, before the first turn that is: older builds know none.
+    Load {
+        /// For how long at most.
+        length_us: u64,
+        /// Units after which it ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        units: Option<u64>,
+        /// Whether it ends when a unit costs no less than before.
+        #[serde(default)]
+        until_flat: bool,
+    },
     /// The end.
     End,
 }
@@ -239,6 +251,8 @@ pub enum Reply {
     Ready(SubjectInfo),
     /// A turn is over: a figure for each part.
     Turned(Vec<Figure>),
+    /// A load is over.
+    Loaded(WarmUp),
     /// What was counted.
     Counted(Box<Counted>),
     /// It has ended well.

@@ -42,6 +42,7 @@
 
 pub mod agree;
 mod confidence;
+mod drift;
 mod few;
 mod random;
 mod ratio;
@@ -54,6 +55,7 @@ mod verdict;
 mod acceptance;
 
 pub use confidence::{Interval, Method, Resampling};
+pub use drift::{SetChange, change_over_sets, change_within_sets};
 pub use few::bounds_of_few_sets;
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};

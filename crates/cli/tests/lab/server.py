@@ -22,6 +22,8 @@ def options():
     parser.add_argument("--daemon", action="store_true", help="leave the process that was started")
     parser.add_argument("--pid-file", help="where a daemon writes its number")
     parser.add_argument("--requests", type=int, default=0, help="answers before it is out of order")
+    parser.add_argument("--cold", type=int, default=0, help="answers that cost five times more")
+    parser.add_argument("--dearer", action="store_true", help="each answer costs more")
     parser.add_argument("--silent", action="store_true", help="take requests, never answer")
     return parser.parse_args()
 
@@ -33,6 +35,7 @@ class Server:
         self.other = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         self.start = f"GET {asked.path} ".encode()
         self.asked, self.listener, self.left = asked, listener, asked.requests
+        self.answered = 0
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ)
 
@@ -65,12 +68,20 @@ class Server:
                 pass
             os._exit(0)
 
+    def spend(self):
+        self.answered += 1
+        if self.answered <= self.asked.cold:
+            sum(range(6000))
+        elif self.asked.dearer:
+            sum(range(min(self.answered, 1_000_000)))
+
     def read(self, connection):
         try:
             data = connection.recv(65536)
         except ConnectionError:
             data = b""
         if data and not self.asked.silent:
+            self.spend()
             one = self.answer if data.startswith(self.start) else self.other
             connection.sendall(one * data.count(b"\r\n\r\n"))
             self.left -= 1

@@ -238,6 +238,70 @@ fn any_server_is_an_arm_beside_those_of_the_lab() {
     assert!(live.is_alive(), "a server that ran before keeps running");
 }
 
+/// The row of an arm.
+fn row<'a>(record: &'a Value, arm: &str) -> &'a Value {
+    let rows = record["results"].as_array().expect("rows");
+    rows.iter().find(|row| row["arm"] == arm).expect("a row")
+}
+
+#[test]
+fn a_server_whose_first_requests_cost_five_times_more_is_warm_before_it_is_timed() {
+    if !has("python3") {
+        return;
+    }
+    let plain = format!("plain={}", python(""));
+    let cold = format!("cold={}", python("--cold 2000"));
+    let mut live = Running::start(&["--cold", "2000"]);
+    let arms = [plain, cold, live.arm("live")];
+    let arms = arms.each_ref().map(String::as_str);
+    let sets = ["--blocks", "5", "--max-blocks", "5", "--baseline", "plain", "--budget", "20s"];
+    let record = record(&run(&arms, &sets));
+    let cost = |run: &Value| run["value"].as_f64().expect("a cost");
+    let plain: Vec<f64> = measured(&record, "plain").into_iter().map(cost).collect();
+    for arm in ["cold", "live"] {
+        let runs = measured(&record, arm);
+        for (run, plain) in runs.iter().zip(&plain) {
+            assert!(cost(run) < plain * 2.0, "{arm}: {} µs beside {plain}: {run}", cost(run));
+        }
+        // The first look found out how much load is needed, and later sets repeat it.
+        let loads: Vec<&Value> = runs.iter().map(|run| &run["turns"]["warm_up"]).collect();
+        let [first, last] =
+            ["first_ns", "last_ns"].map(|of| loads[0][of].as_f64().expect("a cost"));
+        assert!(first > last * 2.0, "{arm}: {}", loads[0]);
+        let units = |load: &Value| load["units"].as_u64().expect("a number");
+        assert!(units(loads[0]) > 2000, "{arm}: {}", loads[0]);
+        assert!(arm == "live" || units(loads[1]) >= 2000, "{arm}: {}", loads[1]);
+        let notes = row(&record, arm)["notes"].to_string();
+        assert!(notes.contains("got cheaper while it was loaded before the first set"), "{notes}");
+        assert!(row(&record, arm)["unsettled"].is_null(), "{}", row(&record, arm));
+    }
+    assert!(live.is_alive());
+}
+
+#[test]
+fn a_server_that_still_changes_has_no_verdict_but_says_by_how_much() {
+    if !has("python3") {
+        return;
+    }
+    let arms = [format!("plain={}", python("")), format!("dearer={}", python("--dearer"))];
+    let arms = arms.each_ref().map(String::as_str);
+    let sets = ["--blocks", "5", "--max-blocks", "5", "--baseline", "plain", "--budget", "20s"];
+    let record = record(&run(&arms, &sets));
+    let row = row(&record, "dearer");
+    let said = row["unsettled"].as_str().unwrap_or_else(|| panic!("{row}"));
+    assert!(said.starts_with("getting dearer: ") && said.contains(" µs; "), "{said}");
+    assert_eq!(row["verdict"], "inconclusive");
+}
+
+#[test]
+fn a_fixed_time_of_load_takes_the_place_of_the_look() {
+    let record = record(&run(&["raw-epoll"], &["--ramp-time", "300ms"]));
+    for arm in ["raw-epoll", "A/A"] {
+        let load = &measured(&record, arm)[0]["turns"]["warm_up"];
+        assert!(load["time_s"].as_f64() >= Some(0.3), "{arm}: {load}");
+    }
+}
+
 #[test]
 fn processes_that_end_within_turns_are_counted() {
     if !has("python3") {

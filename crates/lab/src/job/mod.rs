@@ -72,8 +72,8 @@ pub struct Part {
     pub baseline: String,
     /// Values of each axis of the experiment, complete and checked.
     pub axes: BTreeMap<String, Vec<Value>>,
-    /// Time before the measured window.
-    pub ramp_time: Duration,
+    /// Time before the measured window, where it is asked for.
+    pub ramp_time: Option<Duration>,
     /// Length of the measured window.
     pub runtime: Duration,
     /// Length of one interval within it.
@@ -81,6 +81,9 @@ pub struct Part {
     /// Whether whole runs are measured for their rates, instead of costs in turns.
     pub rates: bool,
 }
+
+/// Time before the measured window of a run, where none is asked for.
+pub(crate) const RAMP_TIME: Duration = Duration::from_millis(100);
 
 impl Job {
     /// This job as TOML text. Reading it gives back an equal job, provided that this
@@ -121,7 +124,9 @@ fn write_part(text: &mut String, part: &Part) {
     line("experiment", quoted(part.experiment.name));
     line("arms", written_list(&part.arms, arm));
     line("baseline", quoted(&part.baseline));
-    line("ramp_time", quoted(&duration_text(part.ramp_time)));
+    if let Some(ramp_time) = part.ramp_time {
+        line("ramp_time", quoted(&duration_text(ramp_time)));
+    }
     line("runtime", quoted(&duration_text(part.runtime)));
     line("interval", quoted(&duration_text(part.interval)));
     line("rates", part.rates.to_string());

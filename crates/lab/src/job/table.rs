@@ -221,10 +221,10 @@ table! { keys, key;
             "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is not an arm or this \
              machine lacks it, the first arm").optional(&name().called("ARM"))),
         #[heading("Window")]
-        /// Time before the measured one; not part of `runtime`
-        pub(super) ramp_time: Said<Duration> = Said::of(key, |key| key.default("100ms")
-            .otherwise("caches and the scheduler settle within it")
-            .one(&duration(Duration::ZERO..=WINDOW_MAX))),
+        /// Time of load before the measured time, of each run, or of each arm before each set
+        pub(super) ramp_time: Said<Option<Duration>> = Said::of(key, |key| key.otherwise(
+            "100 ms of a run; in sets of turns as long as a request costs a server of yours less and less, which \
+             is found by its cost").optional(&duration(Duration::ZERO..=WINDOW_MAX))),
         /// Measured time of an arm: of all its turns in a set, or of a run
         pub(super) runtime: Said<Duration> = Said::of(key, |key| key.default("500ms")
             .otherwise("at most 200 turns; more sets, or more runs, tell more than longer ones")

@@ -27,6 +27,7 @@ pub(crate) use why::difference;
 
 mod answer;
 mod runs;
+mod settled;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -68,6 +69,7 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     decide_by_bounds(&mut results, few);
     let controls_differ = differing_controls(&mut results, compared.controls);
     bound_by_controls(&mut results);
+    settled::withhold(plan, record, &mut results);
     why::explain(plan, &mut results, &record.why);
     record.results = results;
     record.trust = trust_of(record, controls_differ);
@@ -178,6 +180,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
     }
     notes.extend(runs.findings(arm));
     notes.extend(runs.other_answer(arm));
+    notes.extend(runs.warm_up(arm));
     ResultRow {
         experiment: runs.part.to_owned(),
         point: runs.point.point.label.clone(),

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pollux_report::number;
 use pollux_settings::share_text;
 
 use crate::arm::Arm;
 use crate::plan::{Plan, PlannedPoint, minutes};
-use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict};
+use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict, WarmUp};
 use crate::stats::{
     Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, median, tukey_flags,
 };
@@ -20,6 +21,8 @@ use crate::stats::{
 const UNDISTURBED_MIN: usize = 3;
 /// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
 const SET_OVER_TURNS: f64 = 1.6;
+/// A cost that changed by less while an arm was loaded is not worth a word.
+const WARM_UP_MIN: f64 = 0.1;
 /// The narrowest interval that can be asked for.
 const PRECISION_MIN: f64 = 0.001;
 /// Rows that would take more than so many times what the run took are not worth the wait.
@@ -61,7 +64,7 @@ impl<'a> PointRuns<'a> {
     }
 
     /// What the runs of an arm gave that went to their end.
-    fn measured(&self, arm: &Arm) -> impl Iterator<Item = &'a Measurement> {
+    pub(super) fn measured(&self, arm: &Arm) -> impl Iterator<Item = &'a Measurement> {
         let name = arm.name.clone();
         let of_arm = self.runs.iter().filter(move |run| run.arm == name);
         of_arm.filter_map(|run| run.measured())
@@ -90,6 +93,25 @@ impl<'a> PointRuns<'a> {
         let shown = found.into_iter().filter(|(kind, _)| !of_generator.contains(kind));
         let all = measured.len();
         shown.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
+    }
+
+    /// How the cost of an arm changed while it was loaded before it was timed for the first time, if it did.
+    pub(super) fn warm_up(&self, arm: &Arm) -> Option<String> {
+        let found = self.measured(arm).find_map(|measured| measured.turns?.warm_up)?;
+        let WarmUp { first_ns, last_ns, flat_after, flat_after_s, .. } = found;
+        let way = match last_ns / first_ns {
+            ratio if ratio < 1.0 - WARM_UP_MIN => "cheaper",
+            ratio if ratio > 1.0 + WARM_UP_MIN => "dearer",
+            _ => return None,
+        };
+        let cost = &self.point.experiment.cost;
+        let (unit, what) = cost.metric.unit.split_once('/').unwrap_or((cost.metric.unit, "unit"));
+        let [first, last] = [first_ns, last_ns].map(|ns| number::si(ns / cost.unit_ns));
+        let count = number::count(flat_after);
+        Some(format!(
+            "got {way} while it was loaded before the first set: {first} to {last} {unit} within \
+             {flat_after_s:.1} s ({count} {what}s)"
+        ))
     }
 
     /// That an arm answers requests with another length than the baseline, if so.
@@ -190,7 +212,9 @@ pub(crate) fn more_sets(sets: u32) -> String {
 /// How many rows are open, how long it would take to decide those that can be decided in a time
 /// that is worth it, and the limit to move for it. None where no row in turns is open.
 pub(crate) fn undecided_rows(record: &Record) -> Option<String> {
-    let is_open = |row: &&ResultRow| row.verdict == Verdict::Inconclusive && row.turns.is_some();
+    let is_open = |row: &&ResultRow| {
+        row.verdict == Verdict::Inconclusive && row.turns.is_some() && row.unsettled.is_none()
+    };
     let mut open: Vec<&ResultRow> = record.results.iter().filter(is_open).collect();
     if open.is_empty() {
         return None;

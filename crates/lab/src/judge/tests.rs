@@ -276,6 +276,8 @@ fn in_set(set: u32, arm: &str, ratio: Option<f64>) -> Run {
             lead_in_us: 1250,
             log_ratio: ratio.map(f64::ln),
             round_sd: ratio.map(|_| 0.06),
+            warm_up: None,
+            thirds: None,
         });
     }
     run
@@ -497,7 +499,7 @@ fn the_costs_of_a_point_stand_in_the_order_of_its_ratios() {
 }
 
 #[test]
-fn three_percent_is_no_verdict_where_the_same_program_twice_is_further_apart() {
+fn three_percent_is_not_a_verdict_where_the_same_program_twice_is_further_apart() {
     let mut record = turned(&[("select", 1.033), ("uring", 0.7), ("A/A", 0.99)]);
     for run in record.runs.iter_mut().filter(|run| run.arm == "A/A") {
         if let Outcome::Measured(Measurement { turns: Some(turns), .. }) = &mut run.outcome {
@@ -519,7 +521,7 @@ fn three_percent_is_no_verdict_where_the_same_program_twice_is_further_apart() {
 }
 
 #[test]
-fn equal_and_small_are_no_verdicts_beside_a_wide_control() {
+fn equal_and_small_are_not_verdicts_beside_a_wide_control() {
     let narrow = turned(&[("select", 1.012), ("uring", 1.001), ("A/A", 1.0)]);
     let said =
         |arm: &str| (judged(&narrow, arm).verdict, judged(&narrow, arm).is_small_difference());

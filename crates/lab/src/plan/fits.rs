@@ -139,7 +139,9 @@ impl Plan {
         let mut has_cut = false;
         for point in &mut self.points {
             let (ramp_time, runtime) = (point.ramp_time, point.runtime);
-            point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
+            if !point.is_ramp_fixed {
+                point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
+            }
             point.runtime = (runtime / 2).max(runtime_min(point)).min(runtime);
             point.interval = point.interval.min(point.runtime / INTERVALS_KEPT);
             has_cut |= (point.ramp_time, point.runtime) != (ramp_time, runtime);

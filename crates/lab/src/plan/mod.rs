@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::arm::{Arm, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
 use crate::experiments::{Experiment, Generator, Metric};
-use crate::job::{Job, Part, default_baseline};
+use crate::job::{Job, Part, RAMP_TIME, default_baseline};
 use crate::record::{LeftOut, Point};
 
 mod arms;
@@ -89,6 +89,8 @@ pub struct PlannedPoint {
     pub groups: Vec<Vec<usize>>,
     /// Time before the window.
     pub ramp_time: Duration,
+    /// Whether that was asked for: then each arm that takes turns is loaded for so long before each set.
+    pub is_ramp_fixed: bool,
     /// Length of the window.
     pub runtime: Duration,
     /// Length of an interval.
@@ -107,6 +109,11 @@ pub enum Method {
 }
 
 impl PlannedPoint {
+    /// How long each arm that takes turns is loaded before each set, where that was asked for.
+    pub(crate) fn fixed_ramp_time(&self) -> Option<Duration> {
+        self.is_ramp_fixed.then_some(self.ramp_time)
+    }
+
     /// What is measured here.
     #[must_use]
     pub fn metric(&self) -> Metric {
@@ -165,7 +172,8 @@ impl Plan {
                     method,
                     rates: part.rates,
                     groups,
-                    ramp_time: part.ramp_time,
+                    ramp_time: part.ramp_time.unwrap_or(RAMP_TIME),
+                    is_ramp_fixed: part.ramp_time.is_some(),
                     runtime: part.runtime,
                     interval: part.interval,
                     budget: job.budget,

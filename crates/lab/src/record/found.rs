@@ -246,6 +246,49 @@ pub struct Turns {
     /// within this set (the winsorised deviation over the share that the trimming kept).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_sd: Option<f64>,
+    /// The load before the first round; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
+    /// The first and the last third of the rounds; absent where those are too few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thirds: Option<Thirds>,
+}
+
+/// What the first and the last third of the rounds of a set say: apart from each other where a cost changes meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thirds {
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Cost of a unit of work in the first, as the value has it.
+    pub first: f64,
+    /// The same in the last.
+    pub last: f64,
+    /// What the logarithm of the cost changed by.
+    pub change: f64,
+    /// What the logarithm of the ratio to the baseline changed by; absent for the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_change: Option<f64>,
+}
+
+/// The load of an arm before it was timed, and what a unit of work cost it meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// Units of work.
+    pub units: u64,
+    /// How long it took.
+    pub time_s: f64,
+    /// CPU time of a unit in the first turn of it.
+    pub first_ns: f64,
+    /// CPU time of a unit in the last quarter of its units.
+    pub last_ns: f64,
+    /// The share by which that lies above what a unit cost in the quarter before, or below where it is negative.
+    pub change: f64,
+    /// Whether those two are alike.
+    pub is_flat: bool,
+    /// Units after which the cost was the one of the last half of them.
+    pub flat_after: u64,
+    /// How long those took.
+    pub flat_after_s: f64,
 }
 
 /// How a row was measured whose arms took turns.

@@ -25,6 +25,7 @@ pub(super) fn verdict(row: &ResultRow) -> &'static str {
     let in_turns = row.turns.is_some();
     let is_small = row.is_small_difference();
     match (row.verdict, row.more_is_better) {
+        (Verdict::Inconclusive, _) if row.unsettled.is_some() => "unsettled",
         (Verdict::Inconclusive, more_is_better) => unconfirmed(row, more_is_better),
         (Verdict::NoiseLevel, _) if in_turns => "control",
         (Verdict::Faster, false) | (Verdict::Slower, true) if is_small => "less, small",
@@ -50,6 +51,9 @@ pub(super) fn judgement(row: &ResultRow) -> String {
         }
         Verdict::Faster | Verdict::Slower => size_in_words(ratio),
         Verdict::Equivalent => format!("equal within {}", effect_in_words(row.no_difference)),
+        Verdict::Inconclusive if row.unsettled.is_some() => {
+            row.unsettled.clone().unwrap_or_default()
+        }
         Verdict::Inconclusive if row.half_width().is_none() => {
             format!("{short}: {} of its sets succeeded, too few for an interval", row.blocks)
         }

@@ -4,6 +4,7 @@
 use super::set::{SetArm, arm_name};
 use super::{Runner, State};
 use crate::plan::PlannedPoint;
+use crate::record::WarmUp;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 use crate::subject::{Figure, TurnSize};
 use std::collections::BTreeMap;
@@ -49,6 +50,10 @@ pub(super) struct Length {
     pub(super) rounds: u32,
     /// What the first set says of how many there should be.
     pub(super) trial: Trial,
+    /// The first load of each arm that is loaded before it is timed.
+    pub(super) warm_ups: BTreeMap<String, WarmUp>,
+    /// How much longer the first set took than those that follow will, as it looked at how much load is needed.
+    pub(super) looked: Duration,
 }
 
 impl Length {
@@ -72,7 +77,8 @@ impl State {
         for (((part, label, _), length), rounds) in self.lengths.iter_mut().zip(rounds) {
             let round = length.trial.effort.round;
             if let Some(took) = self.point_times.get_mut(&(part.clone(), label.clone())) {
-                *took = (*took + round * rounds).saturating_sub(round * length.rounds);
+                let looked = std::mem::take(&mut length.looked);
+                *took = (*took + round * rounds).saturating_sub(round * length.rounds + looked);
             }
             length.rounds = rounds;
         }
@@ -92,8 +98,16 @@ impl Runner<'_> {
         let is_planned = self.plan.job.budget.is_some();
         let rounds = if is_planned { ROUNDS_MIN } else { fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
         let lead_in = turn / LEAD_IN;
-        let (units, unsettled, trial) = (BTreeMap::new(), Vec::new(), Trial::default());
-        let mut length = Length { turn, lead_in, units, unsettled, rounds, trial };
+        let mut length = Length {
+            turn,
+            lead_in,
+            units: BTreeMap::new(),
+            unsettled: Vec::new(),
+            rounds,
+            trial: Trial::default(),
+            warm_ups: BTreeMap::new(),
+            looked: Duration::ZERO,
+        };
         // Looking takes as long as several sets where a turn is three waves of a thousand requests, and
         // a quarter was enough wherever it was tried; the callers of what is shared are threads that
         // every turn starts anew.

@@ -40,6 +40,7 @@ mod length;
 mod passes;
 mod process_output;
 mod set;
+mod warm_up;
 
 pub use crate::store::Scratch;
 

@@ -1,8 +1,8 @@
 //! One set at a point: fresh processes of all arms, which take turns.
 //!
 //! ```text
-//!  start all arms ─► ready ─► lead-in of a turn ─► rounds: every arm once, in random order ─► counts ─► end
-//!                             (first set only)                                          (first set only)
+//!  start all arms ─► ready ─► load ─► lead-in of a turn ─► rounds: every arm once, in random order ─► counts ─► end
+//!                                    (first set only)                                          (first set only)
 //! ```
 //!
 //! A round gives each arm one turn; the ratio of an arm to the baseline is formed within the round.
@@ -31,7 +31,9 @@ use crate::host::Reading;
 use crate::host::counting::InUse;
 use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN};
-use crate::record::{LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Turns};
+use crate::record::{
+    LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Thirds, Turns, WarmUp,
+};
 use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 use crate::subject::{Counted, Figure, Life, Order, Reply, SubjectInfo, TurnSize};
 
@@ -40,6 +42,8 @@ const RAMP_MAX: u32 = 8;
 /// Turns of the counting at the end of the first set, and of the profiling.
 const COUNTED_TURNS: u32 = 5;
 const PROFILED_TURNS: u32 = 10;
+/// Rounds of a third of a set.
+const THIRD_MIN: usize = 2;
 /// How long a subject may take to be set up: tens of thousands of connections take some seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// Grace of each answer beyond the time that was ordered: a turn ends what it began.
@@ -53,6 +57,8 @@ pub(super) struct SetArm<'a> {
     pub(super) described: SubjectInfo,
     /// Whether it was lost when it was counted or profiled, after its turns: they stand.
     is_lost_late: bool,
+    /// What the load before its first round found.
+    pub(super) warm_up: Option<WarmUp>,
     /// A figure for each round, none where it had none.
     rounds: Vec<Option<Figure>>,
 }
@@ -91,23 +97,32 @@ impl Runner<'_> {
         let mut arms = self.arms(set, &planned, point);
         let started = start.elapsed();
         let key = (label.experiment.clone(), label.point.clone(), number);
-        let mut length = match state.lengths.remove(&key) {
+        let known = state.lengths.remove(&key);
+        let warmed = self.warm_up(&mut arms, known.as_ref(), point);
+        let mut length = match known {
             Some(length) => length,
             None => self.length(&mut arms, point),
         };
+        for arm in arms.iter().filter(|arm| arm.planned.name != SAME_AGAIN) {
+            let found = arm.warm_up.map(|found| (arm.planned.name.clone(), found));
+            length.warm_ups.extend(found.filter(|(name, _)| !length.warm_ups.contains_key(name)));
+        }
         let per_round = self.rounds(&mut arms, set, &length, point);
         if set == 0 {
             self.counts(&mut arms, &length, number, point, state);
         }
         let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
         let ratios = ratios(&arms, &costs, point);
+        let thirds = thirds(&arms, &costs, point);
         let ending = Instant::now();
         let ends = self.ends(&mut arms);
         if self.stop.is_urgent() {
             return;
         }
         if set == 0 {
-            let effort = Effort { set: started + ending.elapsed(), round: per_round };
+            let planned = self.warm_up_time(&arms, &length, point);
+            length.looked = warmed.saturating_sub(planned);
+            let effort = Effort { set: started + planned + ending.elapsed(), round: per_round };
             let named = arms.iter().zip(&ratios).filter(|(arm, _)| arm.planned.name != SAME_AGAIN);
             length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
         }
@@ -123,7 +138,9 @@ impl Runner<'_> {
             let outcome = end.and_then(|life| {
                 let measured =
                     measurement(arm, &costs[position], ratios[position], &length, point)?;
-                Ok(with_turns(measured, arm, &length, life))
+                let mut measured = with_turns(measured, arm, &length, life);
+                measured.turns.iter_mut().for_each(|turns| turns.thirds = thirds[position]);
+                Ok(measured)
             });
             let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
             self.observer.run_ended(&label, value);
@@ -194,7 +211,8 @@ impl Runner<'_> {
                     Err(reason) => (Err(reason), SubjectInfo::default()),
                 };
                 let planned = planned[index];
-                SetArm { planned, living, described, is_lost_late: false, rounds: Vec::new() }
+                let (is_lost_late, warm_up, rounds) = (false, None, Vec::new());
+                SetArm { planned, living, described, is_lost_late, warm_up, rounds }
             })
             .collect()
     }
@@ -212,7 +230,10 @@ impl Runner<'_> {
         let mut order: Vec<usize> = (0..arms.len()).collect();
         // The arm that works first takes the first pages: in every set another one.
         random.shuffle(&mut order);
-        let ramp_time = point.ramp_time.min(length.turn * RAMP_MAX);
+        let ramp_time = match point.fixed_ramp_time() {
+            Some(_) => Duration::ZERO,
+            None => point.ramp_time.min(length.turn * RAMP_MAX),
+        };
         for &index in order.iter().filter(|_| !ramp_time.is_zero()) {
             self.turn(&mut arms[index], TurnSize::of(ramp_time), Duration::ZERO, 1);
         }
@@ -253,7 +274,12 @@ impl Runner<'_> {
         }
     }
 
-    fn order(&mut self, arm: &mut SetArm<'_>, order: &Order, length: Duration) -> Option<Reply> {
+    pub(super) fn order(
+        &mut self,
+        arm: &mut SetArm<'_>,
+        order: &Order,
+        length: Duration,
+    ) -> Option<Reply> {
         let stop = self.stop.clone();
         let living = arm.living.as_mut().ok()?;
         match living.order(order, length, &|| stop.is_urgent()) {
@@ -366,6 +392,40 @@ fn ratios(
     (0..arms.len()).map(ratio).collect()
 }
 
+/// The first and the last third of the rounds of each arm; none where those are too few.
+fn thirds(
+    arms: &[SetArm<'_>],
+    costs: &[Vec<Option<f64>>],
+    point: &PlannedPoint,
+) -> Vec<Option<Thirds>> {
+    let rounds = costs.iter().map(Vec::len).max().unwrap_or(0);
+    let third = rounds / 3;
+    let part = |from: usize| -> Vec<Vec<Option<f64>>> {
+        let of_arm = |costs: &Vec<Option<f64>>| costs.get(from..from + third).map(<[_]>::to_vec);
+        costs.iter().map(|costs| of_arm(costs).unwrap_or_default()).collect()
+    };
+    let (first, last) = (part(0), part(rounds - third));
+    let [ratio_first, ratio_last] = [&first, &last].map(|part| ratios(arms, part, point));
+    let usual = |part: &[Option<f64>]| {
+        let costs: Vec<f64> = part.iter().flatten().copied().collect();
+        Some((median(&costs)?, set_ratio(&costs, &vec![1.0; costs.len()])?.log_ratio))
+    };
+    let of_arm = |index: usize| {
+        let ((first, first_log), (last, last_log)) =
+            usual(&first[index]).zip(usual(&last[index])).filter(|_| third >= THIRD_MIN)?;
+        let ratios = ratio_first[index].zip(ratio_last[index]);
+        let unit_ns = point.experiment.cost.unit_ns;
+        Some(Thirds {
+            rounds: third as u32,
+            first: first / unit_ns,
+            last: last / unit_ns,
+            change: last_log - first_log,
+            ratio_change: ratios.map(|(first, last)| last.log_ratio - first.log_ratio),
+        })
+    };
+    (0..arms.len()).map(of_arm).collect()
+}
+
 /// The same with what the arm said of itself, what its turns were like and what its life came to.
 fn with_turns(
     mut measured: Measurement,
@@ -436,6 +496,8 @@ fn measurement(
             lead_in_us: (turn_us * lead_in) as u64,
             log_ratio: ratio.map(|ratio| ratio.log_ratio),
             round_sd: ratio.and_then(|ratio| ratio.round_sd),
+            warm_up: arm.warm_up,
+            thirds: None,
         }),
         events: Some(units),
         cpu_ns: Reading::Value(cpu_ns),

@@ -21,7 +21,8 @@ const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
                         worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
-                        control_half_width_max descriptors_per_wait bounds place better";
+                        control_half_width_max descriptors_per_wait bounds place better \
+                        unsettled warm_up thirds ratio_change";
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../../docs/result.schema.json")).expect("JSON")
@@ -51,7 +52,27 @@ fn small_record() -> Record {
             lead_in_us: 1250,
             log_ratio: Some(-0.016),
             round_sd: Some(0.06),
+            warm_up: Some(WarmUp {
+                units: 84_000,
+                time_s: 1.1,
+                first_ns: 61_000.0,
+                last_ns: 10_200.0,
+                change: -0.004,
+                is_flat: true,
+                flat_after: 38_000,
+                flat_after_s: 0.6,
+            }),
+            thirds: Some(Thirds {
+                rounds: 26,
+                first: 10.3,
+                last: 10.2,
+                change: -0.01,
+                ratio_change: Some(0.002),
+            }),
         });
+    }
+    if let Some(row) = record.results.first_mut() {
+        row.unsettled = Some("still getting cheaper: 73 to 16 µs".to_owned());
     }
     record.results[0].turns = Some(RowTurns {
         rounds: 80,

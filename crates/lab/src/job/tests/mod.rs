@@ -31,7 +31,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!(part.arms[all.len()..], [Arm::peer(RAW_C)]);
     assert_eq!(
         (part.ramp_time, part.runtime, part.interval),
-        (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
+        (None, Duration::from_millis(500), Duration::from_millis(20))
     );
     assert_eq!(part.axes.len(), known("streams").axes.len());
     assert_eq!(part.axes["nfds"], [Value::Number(2000)]);

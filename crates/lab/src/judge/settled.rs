@@ -1,0 +1,141 @@
+//! Rows of arms that cost less and less, or more and more, while they were measured: they have no verdict.
+//!
+//! A program that still compiles itself, a cache that fills, a list that grows: the interval of such a row holds what
+//! its sets have in common, and that is the time at which they were taken. Whatever machine and neighbours do meanwhile
+//! is in all arms alike, so a change counts where it is one beside the baseline; a change of both sides only where it
+//! is too large for a machine. Of pollux and what the lab knows only the first is asked.
+
+use super::runs::PointRuns;
+use crate::arm::Arm;
+use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
+use crate::record::{Measurement, Record, ResultRow, Thirds, Turns, Verdict};
+use crate::stats::{SetChange, change_over_sets, change_within_sets, median};
+use pollux_report::number;
+
+/// The least change of a ratio within sets, or over sets of one process, that takes a verdict away.
+const OF_RATIO_MIN: f64 = 0.05;
+/// The least change of a cost by itself: machines change by less from the start of a set to its end.
+const OF_COST_MIN: f64 = 0.12;
+/// The least change at the end of the load before sets.
+const OF_LOAD_MIN: f64 = 0.05;
+
+/// Takes the verdict from the rows of which a side has not settled.
+pub(super) fn withhold(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
+    for point in plan.points.iter().filter(|point| point.method == Method::Turns) {
+        let runs = PointRuns::of(plan, point, record);
+        let baseline = &point.arms[point.baseline];
+        for arm in point.arms.iter().filter(|arm| arm.name != SAME_AGAIN) {
+            let here = |row: &&mut ResultRow| {
+                row.experiment == runs.part && row.point == point.point.label && row.arm == arm.name
+            };
+            let Some(row) = results.iter_mut().find(here) else { continue };
+            let is_judged = matches!(
+                row.verdict,
+                Verdict::Faster | Verdict::Slower | Verdict::Equivalent | Verdict::Inconclusive
+            );
+            let found = Side::of(&runs, arm).filter(|_| is_judged).and_then(|own| {
+                let other = Side::of(&runs, baseline)?;
+                own.unsettled("", point).or_else(|| {
+                    let of_baseline = other.unsettled("the baseline is ", point);
+                    of_baseline.or_else(|| beside(&own, &other, point))
+                })
+            });
+            if found.is_some() {
+                (row.verdict, row.more_blocks, row.bounds) = (Verdict::Inconclusive, None, None);
+                row.unsettled = found;
+            }
+        }
+    }
+}
+
+/// One side of a ratio: what its sets say of changes.
+struct Side {
+    turns: Vec<Turns>,
+    values: Vec<f64>,
+    /// Whether nothing is known of it.
+    is_of_user: bool,
+    /// Whether all sets had the same process.
+    lives_on: bool,
+}
+
+impl Side {
+    fn of(runs: &PointRuns<'_>, arm: &Arm) -> Option<Self> {
+        let measured: Vec<&Measurement> = runs.measured(arm).collect();
+        let turns: Vec<Turns> = measured.iter().filter_map(|measured| measured.turns).collect();
+        let values = measured.iter().map(|measured| measured.value).collect();
+        let lives_on = matches!(arm.kind, crate::arm::ArmKind::Running { .. });
+        let is_of_user = arm.kind.is_of_user();
+        (!turns.is_empty()).then_some(Self { turns, values, is_of_user, lives_on })
+    }
+
+    fn thirds(&self) -> impl Iterator<Item = (&Turns, Thirds)> {
+        self.turns.iter().filter_map(|turns| Some((turns, turns.thirds?)))
+    }
+
+    /// The median over the sets of something in their thirds.
+    fn usual(&self, of: impl Fn(Thirds) -> f64) -> f64 {
+        median(&self.thirds().map(|(_, thirds)| of(thirds)).collect::<Vec<f64>>()).unwrap_or(0.0)
+    }
+
+    /// That this side changes by itself, if so.
+    fn unsettled(&self, whose: &str, point: &PlannedPoint) -> Option<String> {
+        if !self.is_of_user || !point.experiment.is_server() {
+            return None;
+        }
+        let unit_ns = point.experiment.cost.unit_ns;
+        let loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
+        let moving = loads.iter().filter(|load| !load.is_flat).count();
+        let change = median(&loads.iter().map(|load| load.change).collect::<Vec<f64>>());
+        if let (Some(change), Some(first), Some(last)) = (change, loads.first(), loads.last())
+            && moving * 2 > loads.len()
+            && change.abs() >= OF_LOAD_MIN
+        {
+            let [from, to] = [first.first_ns, last.last_ns].map(|ns| ns / unit_ns);
+            return Some(words(whose, change, from, to, point));
+        }
+        let own = self.thirds().map(|(_, thirds)| SetChange { change: thirds.change, error: 0.0 });
+        let change = change_within_sets(&own.collect::<Vec<_>>(), OF_COST_MIN)?;
+        Some(self.words(whose, change, point))
+    }
+
+    /// From the first third to the last.
+    fn words(&self, whose: &str, change: f64, point: &PlannedPoint) -> String {
+        let (from, to) = (self.usual(|thirds| thirds.first), self.usual(|thirds| thirds.last));
+        words(whose, change, from, to, point)
+    }
+}
+
+/// That one side of a ratio changes beside the other, if so.
+fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
+    let of_set = |(turns, thirds): (&Turns, Thirds)| {
+        let error = turns.round_sd? * (2.0 / f64::from(thirds.rounds)).sqrt();
+        Some(SetChange { change: thirds.ratio_change?, error })
+    };
+    let sets: Vec<SetChange> = own.thirds().filter_map(of_set).collect();
+    if let Some(change) = change_within_sets(&sets, OF_RATIO_MIN) {
+        let (of_own, of_other) = (own.usual(|t| t.change), other.usual(|t| t.change));
+        // Seen from the other side the ratio goes the other way.
+        return Some(match of_own * change.signum() >= -of_other * change.signum() {
+            true => own.words("", change, point),
+            false => other.words("the baseline is ", -change, point),
+        });
+    }
+    let log_ratios: Vec<f64> = own.turns.iter().filter_map(|turns| turns.log_ratio).collect();
+    let living = [(own, "", 1.0), (other, "the baseline is ", -1.0)];
+    let (side, whose, sign) = living.into_iter().find(|(side, ..)| side.lives_on)?;
+    let change = change_over_sets(&log_ratios, OF_RATIO_MIN)? * sign;
+    let third = side.values.len() / 3;
+    let from = median(&side.values[..third])?;
+    let to = median(&side.values[side.values.len() - third..])?;
+    Some(words(whose, change, from, to, point))
+}
+
+fn words(whose: &str, change: f64, from: f64, to: f64, point: &PlannedPoint) -> String {
+    let unit = point.experiment.cost.metric.unit;
+    let unit = unit.split_once('/').map_or(unit, |(unit, _)| unit);
+    let span = format!("{} to {} {unit}", number::si(from), number::si(to));
+    match change < 0.0 {
+        true => format!("{whose}still getting cheaper: {span}; give --ramp-time or more budget"),
+        false => format!("{whose}getting dearer: {span}; --ramp-time shows whether that ends"),
+    }
+}

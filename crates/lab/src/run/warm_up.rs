@@ -1,0 +1,132 @@
+//! Loads arms before a set of them is timed: programs of which nothing is known, until a request costs them no less
+//! than before. How much load that takes is found in the first set of a group, and repeated in those that follow.
+//!
+//! Where a fixed time of load is asked for (`--ramp-time`), every arm has that instead.
+
+use std::time::{Duration, Instant};
+
+use super::Runner;
+use super::length::Length;
+use super::set::{SetArm, arm_name};
+use crate::arm::ArmKind;
+use crate::plan::{PlannedPoint, SAME_AGAIN};
+use crate::record::WarmUp;
+use crate::subject::{Order, Reply, TurnSize};
+use crate::warm_up::units_again;
+
+/// The longest look at one arm.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// The shortest, however short the budget is.
+const LOOK_MIN: Duration = Duration::from_millis(200);
+/// All looks together take at most this part of a budget.
+const LOOKS_SHARE: f64 = 0.3;
+/// A load that repeats one may take so many times as long.
+const SLOWER: f64 = 3.0;
+
+impl Runner<'_> {
+    /// Loads the arms of a set, one after the other; the time that this took.
+    pub(super) fn warm_up(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        known: Option<&Length>,
+        point: &PlannedPoint,
+    ) -> Duration {
+        let start = Instant::now();
+        if let Some(ramp_time) = point.fixed_ramp_time() {
+            for arm in arms.iter_mut().filter(|_| !ramp_time.is_zero()) {
+                // Another build may know no other order.
+                match arm.planned.kind.build() {
+                    Some(_) => drop(self.turn(arm, TurnSize::of(ramp_time), Duration::ZERO, 1)),
+                    None => self.load(arm, ramp_time, None, false),
+                }
+            }
+            return start.elapsed();
+        }
+        let mut left = self.looks_time();
+        let mut found: Vec<(String, WarmUp)> = Vec::new();
+        for index in 0..arms.len() {
+            let arm = &mut arms[index];
+            if self.stop.is_urgent() || arm.living.is_err() || !warms_up(&arm.planned.kind, point) {
+                continue;
+            }
+            // The second copy of the baseline is the same program.
+            let name = match arm.planned.name.as_str() {
+                SAME_AGAIN => arm_name(point).to_owned(),
+                name => name.to_owned(),
+            };
+            let before = found.iter().find(|(other, _)| *other == name).map(|(_, found)| *found);
+            let before = before.or_else(|| known?.warm_ups.get(&name).copied());
+            if let Some(before) = before {
+                let units = units_again(&before);
+                self.load(
+                    arm,
+                    time_of(units, &before).mul_f64(SLOWER).max(LOOK_MIN),
+                    Some(units),
+                    false,
+                );
+                continue;
+            }
+            let others = arms[index..].iter().filter(|arm| warms_up(&arm.planned.kind, point));
+            let fair = left / u32::try_from(others.count()).unwrap_or(1).max(1);
+            let most = fair.max(left / 2).clamp(LOOK_MIN, LOOK_MAX);
+            let look = Instant::now();
+            self.load(&mut arms[index], most, None, true);
+            left = left.saturating_sub(look.elapsed());
+            found.extend(arms[index].warm_up.map(|warm_up| (name, warm_up)));
+        }
+        start.elapsed()
+    }
+
+    /// What the loads before each of the sets that follow take together.
+    pub(super) fn warm_up_time(
+        &self,
+        arms: &[SetArm<'_>],
+        length: &Length,
+        point: &PlannedPoint,
+    ) -> Duration {
+        let of_arm = |arm: &SetArm<'_>| match (point.fixed_ramp_time(), arm.planned.name.as_str()) {
+            (Some(ramp_time), _) => ramp_time,
+            (None, name) => {
+                let name = if name == SAME_AGAIN { arm_name(point) } else { name };
+                let found = length.warm_ups.get(name);
+                found.map_or(Duration::ZERO, |found| time_of(units_again(found), found))
+            }
+        };
+        arms.iter().filter(|arm| arm.living.is_ok()).map(of_arm).sum()
+    }
+
+    /// What looks at a point may take together.
+    fn looks_time(&self) -> Duration {
+        let points = self.plan.points.iter().filter(|point| point.experiment.is_server()).count();
+        let share = |budget: Duration| budget.mul_f64(LOOKS_SHARE) / points.max(1) as u32;
+        self.plan.job.budget.map_or(Duration::MAX, share)
+    }
+
+    /// One load of an arm; one that fails has no turn in this set.
+    fn load(
+        &mut self,
+        arm: &mut SetArm<'_>,
+        length: Duration,
+        units: Option<u64>,
+        until_flat: bool,
+    ) {
+        let order = Order::Load { length_us: length.as_micros() as u64, units, until_flat };
+        if let Some(Reply::Loaded(found)) = self.order(arm, &order, length) {
+            arm.warm_up = Some(found);
+        }
+    }
+}
+
+/// Whether the cost of an arm is looked at before it is timed: a server of the user, of which nothing is known. Those
+/// that the lab knows cost what they cost from the first requests on.
+fn warms_up(kind: &ArmKind, point: &PlannedPoint) -> bool {
+    kind.is_of_user() && point.experiment.is_server()
+}
+
+/// How long a load of so many units takes that repeats this one.
+fn time_of(units: u64, found: &WarmUp) -> Duration {
+    let more = units.saturating_sub(found.flat_after) as f64;
+    let flat = found.units.saturating_sub(found.flat_after).max(1) as f64;
+    let each_s = (found.time_s - found.flat_after_s).max(0.0) / flat;
+    Duration::from_secs_f64(found.flat_after_s + more * each_s)
+}
