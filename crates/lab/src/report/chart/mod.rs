@@ -105,6 +105,9 @@ fn table(record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) -> Str
     table.html()
 }
 
+/// An interval is drawn to so many times its value at most, either way.
+const INTERVAL_MAX: f64 = 100.0;
+
 /// Lowest and highest end of all value intervals.
 fn value_span(panels: &[Panel<'_>]) -> (f64, f64) {
     let rows = panels.iter().flat_map(|panel| &panel.rows);
@@ -118,8 +121,15 @@ fn value_span(panels: &[Panel<'_>]) -> (f64, f64) {
 fn value_interval(row: &ResultRow) -> Option<(f64, f64, f64)> {
     let value = row.value.filter(|value| value.is_finite())?;
     let half = row.value_half_width.filter(|half| half.is_finite()).unwrap_or(0.0) * value;
-    // An interval wider than its value would reach below nothing.
-    Some((value, (value - half).max(value * 0.01), value + half))
+    let (low, high) = match (row.turns, row.ratio, row.ci_low, row.ci_high) {
+        // Of all but the baseline the ratio is what is known, and the value is made of it.
+        (Some(_), Some(ratio), Some(low), Some(high)) => {
+            (value * low / ratio, value * high / ratio)
+        }
+        _ => (value - half, value + half),
+    };
+    // An interval wider than its value would reach below nothing, and one of two sets beyond any paper.
+    Some((value, low.max(value / INTERVAL_MAX), high.min(value * INTERVAL_MAX)))
 }
 
 /// A panel as wide as asked for, whose values span what all panels do.
@@ -425,6 +435,21 @@ fn times_data(runs: &[&RequestTimesRun]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{row_for_tests, row_in_turns};
+    use crate::record::Verdict;
+
+    #[test]
+    fn a_curve_of_turns_has_the_interval_of_its_ratio() {
+        let row = row_in_turns("poll", Verdict::Slower).with_interval([2.0, 1.9, 2.2]);
+        let row = ResultRow { value: Some(10.0), ..row };
+        assert_eq!(value_interval(&row), Some((10.0, 9.5, 11.0)));
+        // Of two sets, whose interval is as good as none.
+        let row = row.with_interval([2.0, 0.001, 9000.0]);
+        assert_eq!(value_interval(&row), Some((10.0, 0.1, 1000.0)));
+        let whole = row_for_tests("poll", Verdict::Slower).with_interval([2.0, 1.9, 2.2]);
+        let whole = ResultRow { value: Some(10.0), value_half_width: Some(0.1), ..whole };
+        assert_eq!(value_interval(&whole), Some((10.0, 9.0, 11.0)));
+    }
 
     #[test]
     fn classes_are_powers_of_two() {
