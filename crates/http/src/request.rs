@@ -409,6 +409,13 @@ impl<'b> Method<'b> {
     /// longest registered one has 17 letters.
     pub const BYTES_MAX: usize = 32;
 
+    /// Whether these bytes could name a method: a token (RFC 9110 5.6.2) of at most [`Self::BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn is_name(word: &[u8]) -> bool {
+        let is_token = word.iter().all(|&byte| is_token_byte(byte));
+        !word.is_empty() && word.len() <= Self::BYTES_MAX && is_token
+    }
+
     /// The method of that name.
     #[must_use]
     pub fn named(name: &'b str) -> Self {

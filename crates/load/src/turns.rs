@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_kind_with_the_first_of_them() {
+    fn failures_are_counted_by_kind_with_the_first_of_them() {
         let address = one_by_one(64);
         let plan = plan(address, NonZeroU32::new(1));
         let wrong = Expect { status: Some(201), body_bytes: None };

@@ -2,7 +2,7 @@
 //! its limit, how many wait, and how many it has dropped since it listens.
 //!
 //! What does not fit is dropped without a word, and the client's kernel tries again after a second, then two, then
-//! four: a server with a small backlog is measured by these pauses unless whoever connects knows the limit.
+//! four: a server with a small backlog is measured by these pauses unless the limit is known where connections are opened.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_answer_and_a_refusal_is_its_errno() {
+    fn what_is_cut_short_answers_nothing_and_a_refusal_is_its_errno() {
         let mut found = Vec::new();
         let whole = request(AddressFamily::INET, 80);
         for len in 0..whole.len() {

@@ -5,16 +5,13 @@
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::{
-    BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Rejection, Request,
-    Status, write_chunk_head,
+    BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Method, Rejection,
+    Request, Status, write_chunk_head,
 };
 
 use crate::answer::Persistence;
 use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
-
-/// Longest name of a method that is taken for one; the longest that is registered has 17.
-pub(crate) const METHOD_BYTES_MAX: usize = 32;
 
 /// Room that the head of an echo and the framing of its pieces take at most.
 const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
@@ -230,19 +227,10 @@ pub(crate) fn request_line(head: &[u8]) -> RequestLine<'_> {
     let is_version =
         matches!(version, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
     let version = str::from_utf8(version).ok().filter(|_| is_version).unwrap_or_default();
-    match is_method(method.as_bytes()) && !target.is_empty() {
+    match Method::is_name(method.as_bytes()) && !target.is_empty() {
         true => RequestLine { method, target, version },
         false => none,
     }
-}
-
-/// Whether these bytes could name a method: a token (RFC 9110 5.6.2), and not an endless one.
-pub(crate) fn is_method(word: &[u8]) -> bool {
-    !word.is_empty() && word.len() <= METHOD_BYTES_MAX && word.iter().all(is_token_byte)
-}
-
-fn is_token_byte(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 /// The value of the first field of that name, of a head that was parsed before; else nothing.

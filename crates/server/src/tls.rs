@@ -11,10 +11,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pollux_engine::{Actions, DeferredClose};
+use pollux_http::Method;
 pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
-
-use crate::request::{METHOD_BYTES_MAX, is_method};
 
 /// What a client gets that speaks plain HTTP to a server with a certificate: in the words of nginx, which programs know
 /// (`pollux load` among them).
@@ -41,13 +40,13 @@ impl Opening {
         if !input.first().is_none_or(u8::is_ascii_alphabetic) {
             return Self::Other;
         }
-        let window = &input[..input.len().min(METHOD_BYTES_MAX + 1)];
+        let window = &input[..input.len().min(Method::BYTES_MAX + 1)];
         let Some(end) = window.iter().position(|byte| *byte == b' ') else {
-            let is_cut = window.is_empty() || is_method(window);
+            let is_cut = window.is_empty() || Method::is_name(window);
             return if is_cut { Self::Unknown } else { Self::Other };
         };
         let method = &window[..end];
-        match is_method(method) && method != b"PROXY" {
+        match Method::is_name(method) && method != b"PROXY" {
             false => Self::Other,
             true if input.len() < RECORD_HEAD_BYTES => Self::Unknown,
             true => Self::Http { is_head: method == b"HEAD" },
@@ -439,7 +438,7 @@ mod tests {
                 "{request}: {known:?}"
             );
         }
-        let endless = [b'A'; METHOD_BYTES_MAX + 1];
+        let endless = [b'A'; Method::BYTES_MAX + 1];
         for other in [
             &b"\x16"[..],
             b"\x16\x03\x01",

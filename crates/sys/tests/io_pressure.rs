@@ -62,7 +62,7 @@ fn held_up(pressure: &Path) -> Option<Duration> {
 }
 
 #[test]
-fn an_idle_thread_on_a_ring_is_no_pressure_on_io() {
+fn an_idle_thread_on_a_ring_puts_no_pressure_on_io() {
     let wait = || Some(WAIT);
     if let Err(refused) = Ring::open(SIZES) {
         return pollux_testing::skip(refused);

@@ -423,14 +423,14 @@ const ANY_INDEX: u32 = u32::MAX;
 
 impl Door {
     /// The way in by the descriptor of `io`. A thread that waits there waits for the network, not for a disk: where
-    /// the kernel tells them apart (Linux 6.15) an idle server is no pressure on I/O.
+    /// the kernel tells them apart (Linux 6.15) an idle server puts no pressure on I/O.
     pub(super) fn of(io: &IoUring) -> Self {
-        let is_told = io.params().is_feature_no_iowait();
-        let flags = if is_told { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        let has_flag = io.params().is_feature_no_iowait();
+        let flags = if has_flag { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
         Self { ring: io.as_raw_fd(), registered: None, flags }
     }
 
-    /// The way in by a descriptor that may be no ring's.
+    /// The way in by a descriptor of anything.
     #[cfg(test)]
     pub(super) fn to(ring: RawFd) -> Self {
         Self { ring, registered: None, flags: EnterFlags::empty() }

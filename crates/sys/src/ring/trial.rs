@@ -30,7 +30,7 @@ const SIZES: StreamSizes = StreamSizes {
 /// Each receive of the trial has its bytes there when it is submitted.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether a receive that stays armed can be told how much it may bring.
+/// Whether a receive that stays armed takes a bound of what it may bring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bounds {
     Known,
@@ -52,7 +52,7 @@ pub(super) fn run() -> Result<Bounds, String> {
     for (number, (word, shots)) in words.into_iter().zip([Shots::One, Shots::Many]).enumerate() {
         let (ours, mut peer) = UnixStream::pair().map_err(failed)?;
         peer.write_all(word).map_err(failed)?;
-        ring.receive(ours.as_raw_fd(), shots, number as u64).expect("the queue has room");
+        ring.receive(ours.as_raw_fd(), shots, number as u64).expect("the queue takes it");
         pairs.push((ours, peer));
     }
     for _ in &words {
@@ -65,7 +65,7 @@ pub(super) fn run() -> Result<Bounds, String> {
     let (ours, mut peer) = UnixStream::pair().map_err(failed)?;
     peer.write_all(b"two").map_err(failed)?;
     ring.bounds = Bounds::Known;
-    ring.receive_up_to(ours.as_raw_fd(), 2, 3).expect("the queue has room");
+    ring.receive_up_to(ours.as_raw_fd(), 2, 3).expect("the queue takes it");
     let is_bound = next(&mut ring).is_some_and(|seen| {
         let has_ended = !seen.has_more;
         has_ended && taken(&mut ring, seen).is_some_and(|bytes| bytes == b"tw")

@@ -423,7 +423,7 @@ mod tests {
         assert!(checked(Generator::Wrk, counted(100_000, 100)).is_ok());
         let error = checked(Generator::Wrk, counted(100_000, 101)).expect_err("too many");
         assert_eq!(error.to_string(), "wrk: 101 failures beside 100,000 answers: 7 reset");
-        assert!(checked(Generator::Pollux, counted(11, 1)).is_ok(), "one is no reason");
+        assert!(checked(Generator::Pollux, counted(11, 1)).is_ok(), "one is not enough");
         assert!(checked(Generator::Pollux, counted(11, 4)).is_err());
         let error = checked(Generator::Pollux, counted(0, 0)).expect_err("no answer");
         let expected = "pollux: had not one request answered: nothing came";

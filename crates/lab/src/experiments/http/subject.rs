@@ -29,8 +29,8 @@ use crate::host::Reading;
 use crate::measure::{Done, Observed, RunSpec};
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
-/// More failures than this, and than this share of the answers, are no measurement: a single reset connection is none
-/// of what is compared, and its turn is left out.
+/// More failures than this, and than this share of the answers, measure nothing: a single reset connection does not
+/// belong to what is compared, and its turn is left out.
 const FAILED_MAX: u64 = 3;
 const FAILED_SHARE_MAX: f64 = 0.001;
 /// A turn before the first one that counts, in which a server of the user shows what it is.

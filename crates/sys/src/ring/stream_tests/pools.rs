@@ -130,7 +130,7 @@ fn connections_that_share_a_buffer_get_their_own_bytes() {
     }
 }
 
-/// The end of a stream may name a buffer, and the kernel goes on with it all the same.
+/// The end of a stream may name a buffer, and the kernel continues to fill it all the same.
 #[test]
 fn an_end_between_a_completion_and_the_next_receive_costs_no_buffer() {
     for mut ring in each_ring(QUEUES) {
@@ -175,7 +175,7 @@ fn an_end_between_a_completion_and_the_next_receive_costs_no_buffer() {
 
 /// A lease that is held for long keeps its buffer back and no other, and its bytes stay.
 #[test]
-fn a_slow_holder_keeps_its_bytes_and_the_others_go_on() {
+fn a_slow_holder_keeps_its_bytes_and_the_others_continue() {
     for mut ring in each_ring(QUEUES) {
         let sizes = ring.receive_buffers();
         let (slow, mut slow_peer) = tcp_pair();
@@ -287,7 +287,7 @@ fn submit(ring: &mut StreamRing) -> bool {
     ring.has_overflow()
 }
 
-/// What a receive that stays armed may bring is told when it is armed: no cancellation is needed to stop there.
+/// What a receive that stays armed may bring is fixed when it is armed: no cancellation is needed to stop there.
 #[test]
 fn a_bounded_receive_ends_by_itself_with_the_last_of_its_bytes() {
     for mut ring in each_ring(QUEUES) {
