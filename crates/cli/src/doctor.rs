@@ -117,7 +117,14 @@ fn plan(name: &str, fds_max: u64) -> Option<Plan> {
     job.budget = None;
     Some(Plan::make(
         job,
-        &Machine { fds_max, cpus: 2, resources: Resources::default(), missing: &|_| None },
+        &Machine {
+            fds_max,
+            cpus: 2,
+            resources: Resources::default(),
+            looks: &[],
+            spent: std::time::Duration::ZERO,
+            missing: &|_| None,
+        },
     ))
 }
 

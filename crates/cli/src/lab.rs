@@ -11,20 +11,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::time::{Duration, Instant};
 
 use pollux_baselines::{BaselineOptions, BaselineServer};
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
-use pollux_lab::child::{Task, measure, serve};
+use pollux_lab::child::{self, Task, measure, serve};
 use pollux_lab::compare_records::{self, Change};
 use pollux_lab::experiments::herd::{run_callers, run_worker};
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
-use pollux_lab::measure::Line;
+use pollux_lab::measure::{Line, Pass};
 use pollux_lab::plan::{self, Machine, Plan, Requirement, Resources, missing_here};
-use pollux_lab::record::{Ending, Record};
-use pollux_lab::run::{Runner, Scratch, Stop};
+use pollux_lab::record::{Ending, LeftOut, Look, Record};
+use pollux_lab::run::{Runner, Scratch, Stop, look};
 use pollux_lab::{gate, report, store};
 use pollux_settings::Row;
 use pollux_sys::descriptors;
@@ -66,7 +67,9 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
 }
 
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
-    let plan = plan(target, flags.job)?;
+    let began = Instant::now();
+    let job = read_job(target, flags.job)?;
+    let plan = planned(job.clone(), &[], Duration::ZERO);
     can_run(&plan)?;
     if flags.gate
         && let Some(fault) = plan.gate_fault()
@@ -79,20 +82,34 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     }
     let sources = Sources::probe();
     require(&plan.job, &sources)?;
+    let stop = Stop::default();
+    let ended_by = listen_for_interrupts(&stop, plan.unit())?;
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    let scratch = Scratch::make().map_err(Failure::failed)?;
+    let looks = look(&plan, &program, scratch.path(), &stop);
+    if stop.is_asked() {
+        return Ok(output::ended_by(ended_by.load(Relaxed)));
+    }
+    let plan = if looks.is_empty() { plan } else { planned(job, &looks, began.elapsed()) };
+    if let Err(failure) = can_run(&plan) {
+        for look in looks.iter().filter(|look| look.fault.is_none() && !flags.quiet) {
+            output::remark(&format!("looked at {}: {}", look.arm, look.in_words()));
+        }
+        return Err(failure);
+    }
     // Now, and not after minutes of measuring.
     store::prepare(&folder).map_err(Failure::failed)?;
     if !flags.quiet {
         announce(&plan, &sources, &folder);
     }
-    let stop = Stop::default();
-    let ended_by = listen_for_interrupts(&stop, plan.unit())?;
     let mut progress = Progress::new(&plan, folder.clone(), flags.quiet);
     let record = Runner {
         plan: &plan,
-        program: std::env::current_exe().map_err(Failure::failed)?,
+        program,
         command: std::iter::once("pollux".to_owned()).chain(std::env::args().skip(1)).collect(),
         sources,
-        scratch: Scratch::make().map_err(Failure::failed)?,
+        scratch,
+        began,
         stop,
         observer: &mut progress,
     }
@@ -118,9 +135,20 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
 fn can_run(plan: &Plan) -> Result<(), Failure> {
     if plan.points.is_empty() {
         // Several parts lack the same program; once is enough to say.
-        let mut reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
-        reasons.sort_unstable();
-        reasons.dedup();
+        let reason = |left: &LeftOut| match plan.looks.iter().any(|look| look.arm == left.arm) {
+            true => format!("{}: {}", left.arm, left.reason),
+            false => left.reason.clone(),
+        };
+        let mut reasons: Vec<String> = plan.left_out.iter().map(reason).collect();
+        // What was found wrong with an arm comes before what follows from it.
+        reasons.sort_by_key(|reason| !plan.looks.iter().any(|look| reason.starts_with(&look.arm)));
+        let mut seen = Vec::new();
+        reasons.retain(|reason| {
+            !seen.contains(reason) && {
+                seen.push(reason.clone());
+                true
+            }
+        });
         return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
     }
     plan.budget_fault().map_or(Ok(()), |fault| Err(Failure::usage(fault)))
@@ -145,21 +173,28 @@ fn exit_code(
     first.map_or((ExitCode::SUCCESS, None), |(code, reason)| (ExitCode::from(code), reason))
 }
 
-fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
+fn read_job(target: &str, flags: JobFlags) -> Result<Job, Failure> {
     let job = job::read(target, flags.given).map_err(Failure::usage)?;
     let faults = plan::faults(&job);
     if !faults.is_empty() {
         return Err(Failure::usage(faults.join("\n")));
     }
-    Ok(Plan::make(
+    Ok(job)
+}
+
+/// The plan for a job on this machine, after these looks, and what they took.
+fn planned(job: Job, looks: &[Look], spent: Duration) -> Plan {
+    Plan::make(
         job,
         &Machine {
+            looks,
+            spent,
             fds_max: descriptors::Limit::here().hard,
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             resources: Resources::here(),
             missing: &missing_here,
         },
-    ))
+    )
 }
 
 /// The axes of one experiment, or of all.
@@ -259,12 +294,19 @@ fn json(value: &impl serde::Serialize) -> String {
 }
 
 fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, Failure> {
-    let plan = plan(target, flags)?;
+    let plan = planned(read_job(target, flags)?, &[], Duration::ZERO);
     output::result(&if as_json {
         json(&plan.summary())
     } else {
         output::shown(&plan.to_string())
     })?;
+    let unknown = plan.unlooked();
+    if !as_json && !unknown.is_empty() {
+        output::remark(&format!(
+            "a run starts {} once before it plans: what it finds there changes this",
+            unknown.join(", ")
+        ));
+    }
     can_run(&plan)?;
     match plan.job.require.is_empty() {
         true => Ok(()),
@@ -476,6 +518,12 @@ fn measure_one() -> Result<ExitCode, Failure> {
     }
     rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
+    if task.spec.pass == Pass::Look {
+        let looked = child::look(&task, &|| is_interrupted.load(Relaxed));
+        let looked = looked.map_err(|error| Failure::failed(output::in_words(&error)))?;
+        line(&Line::Looked(Box::new(looked)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let done = measure(
         &task,
         &mut |interval| {

@@ -83,6 +83,7 @@ impl Progress {
             (Pass::Timing, Some(block)) => self.counted(block + 1),
             (Pass::Counting, _) => "counting pass".to_owned(),
             (Pass::Profile { .. }, _) => "profile pass".to_owned(),
+            (Pass::Look, _) => "first look".to_owned(),
             (Pass::RequestTimes, _) => "request times".to_owned(),
             (Pass::Timing, None) => "run".to_owned(),
         };

@@ -16,7 +16,7 @@ use crate::experiments::Experiment;
 use crate::host::Reading;
 use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
-use crate::record::{Interval, OPEN_DESCRIPTORS};
+use crate::record::{Interval, Look, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize};
 use crate::warm_up::{Until, warm_up};
 
@@ -64,6 +64,14 @@ pub fn measure(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
     task.experiment.measure(&task.spec, on_interval, is_interrupted)
+}
+
+/// Looks at what the task would measure, before anything is planned.
+///
+/// # Errors
+/// [`MeasureError`]: it can't be measured.
+pub fn look(task: &Task, is_interrupted: &dyn Fn() -> bool) -> Result<Look, MeasureError> {
+    task.experiment.look(&task.spec, is_interrupted)
 }
 
 /// An experiment by its name.

@@ -37,6 +37,11 @@ pub fn unmeasured(record: &Record) -> Option<String> {
         let others = others(failed.len() - 1, "failed too", "failed too");
         return Some(format!("failed: {}: {}: {reason}{others}", place(first), first.arm));
     }
+    let mut looks = record.looks.iter();
+    let at_fault = looks.find_map(|look| Some((look, look.fault.as_ref()?)));
+    if let Some((look, fault)) = at_fault {
+        return Some(format!("failed: {}: {}: {fault}", look.experiment, look.arm));
+    }
     let given_up = record.given_up()?;
     let [experiment, point, arm] = given_up;
     let reason = record.runs_at(given_up).filter_map(|run| run.failure()).last();

@@ -23,7 +23,7 @@ use crate::host::counting::Counting;
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
 use crate::host::{Reading, machine};
-use crate::record::{Interval, RequestTimes, SymbolShare};
+use crate::record::{Interval, Look, RequestTimes, SymbolShare};
 use crate::subject::{Subject, TurnSize};
 
 pub(crate) use crate::host::Profiling;
@@ -58,6 +58,9 @@ pub struct RunSpec {
     /// What the whole job may take; nothing waits for longer.
     #[serde(default)]
     pub budget_ms: Option<u64>,
+    /// Whether the server is killed at its end, as it did not end before when it was asked to.
+    #[serde(default)]
+    pub kills: bool,
 }
 
 /// The counters of a poller by name, and its waits by how many events they returned; both empty without.
@@ -77,6 +80,8 @@ pub enum Pass {
     Counting,
     /// A server of pollux times each request inside.
     RequestTimes,
+    /// What is run is looked at before anything is planned.
+    Look,
     /// The CPU clock is sampled this often.
     Profile {
         /// Samples per second and CPU.
@@ -92,6 +97,8 @@ pub enum Line {
     Interval(Interval),
     /// The run ended well.
     Done(Box<Done>),
+    /// A look ended well.
+    Looked(Box<Look>),
 }
 
 /// The result of one run.
@@ -157,6 +164,7 @@ impl RunSpec {
             sources: None,
             scratch: PathBuf::new(),
             budget_ms: None,
+            kills: false,
         }
     }
 }

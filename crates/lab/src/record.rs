@@ -16,6 +16,9 @@ pub use crate::host::symbols::SymbolShare;
 use crate::subject::Figure;
 
 mod found;
+mod look;
+
+pub use look::{ArmTimes, Look};
 
 pub use found::{
     Key, RequestTimes, RequestTimesRun, RowTurns, Thirds, TimeBucket, Turns, TurnsQuality, WarmUp,
@@ -47,6 +50,9 @@ pub struct Record {
     pub sources: Vec<Source>,
     /// What was planned and not run, with the reason.
     pub left_out: Vec<LeftOut>,
+    /// What a first look at each server that a user brought found, before anything was planned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<Look>,
     /// Changes that the lab made to the plan to fit budget or machine, in words.
     pub cuts: Vec<String>,
     /// The gate readings of each block.

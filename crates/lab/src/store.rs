@@ -254,7 +254,9 @@ impl Scratch {
         Err(refused)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -15,7 +15,7 @@ use pollux_http::{BodyReader, HeadCache, Rejection, RequestKind, ResponseBody, R
 use pollux_tls::{HTTP_1_1, Layer, server_name};
 
 use crate::kept_answer::Kept;
-use crate::requests::{ANSWER_LIMITS, prepare};
+use crate::requests::{ANSWER_LIMITS, Prepared, prepare};
 use crate::{LoadError, Target, Trust};
 
 /// A whole answer.
@@ -84,6 +84,11 @@ impl Reading {
     /// Bytes of the answer under way that were used up.
     pub(crate) fn bytes_so_far(&self) -> u64 {
         self.body.as_ref().map_or(self.interim_bytes, |(_, answer)| answer.wire_bytes)
+    }
+
+    /// Bytes of the body that is read, so far.
+    pub(crate) fn body_bytes_so_far(&self) -> u64 {
+        self.body.as_ref().map_or(0, |(_, answer)| answer.body_bytes)
     }
 
     /// The start of the answer that was read, where it was kept.
@@ -188,6 +193,8 @@ pub struct Answered {
     pub body_bytes: u64,
     /// Whether the connection stays open for another request.
     pub keep_alive: bool,
+    /// Whether its body comes in chunks.
+    pub is_chunked: bool,
     /// Version and cipher suite of TLS, as rustls names them; none of a connection without it.
     pub tls: Option<String>,
 }
@@ -219,31 +226,104 @@ pub enum RequestError {
 /// # Errors
 /// [`RequestError`]; any status is an answer.
 pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, RequestError> {
-    let mut request = prepare(target, false)?;
-    let mut line = Line::open(target, trust, patience)?;
-    line.write(&request.bytes)?;
-    let (mut reading, mut unread) = (Reading::default(), Vec::new());
-    loop {
-        let len = line.read(&mut unread)?;
-        let read = match len {
-            0 => reading
-                .end()
-                .map(|answer| (0, Some(answer)))
-                .ok_or_else(|| RequestError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
-            _ => {
-                let read = reading.read(&unread, &mut request.cache, request.kind, |_| false);
-                read.map_err(|rejection| RequestError::Malformed(rejection.to_string()))?
+    let mut client = Client::open(target, trust, patience)?;
+    client.send(1)?;
+    client.answer(patience)
+}
+
+/// A connection that asks for one thing again and again, and blocks: for looks at a server before any load.
+pub struct Client {
+    line: Line,
+    request: Prepared,
+    reading: Reading,
+    unread: Vec<u8>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects, which may take `patience`; `trust` says which certificates are believed.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, RequestError> {
+        let request = prepare(target, false)?;
+        let line = Line::open(target, trust, patience)?;
+        Ok(Self { line, request, reading: Reading::default(), unread: Vec::new() })
+    }
+
+    /// Sends so many requests at once.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn send(&mut self, requests: usize) -> Result<(), RequestError> {
+        self.line.write(&self.request.bytes.repeat(requests))
+    }
+
+    /// An error of an answer of which a part of the body has come says so.
+    fn in_its_body(&self, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Answer(cause) if self.reading.is_in_body() => {
+                let so_far = self.reading.body_bytes_so_far();
+                let what = format!("{so_far} bytes of its body, and then {cause}");
+                RequestError::Answer(io::Error::new(cause.kind(), what))
             }
-        };
-        unread.drain(..read.0);
-        if let Some(answer) = read.1 {
-            let (status, body_bytes) = (answer.status, answer.body_bytes);
-            // One that is ended by the end of its connection says so by nothing else.
-            let keep_alive = answer.keep_alive && len > 0;
-            let tls = line.tls.as_ref().and_then(Layer::suite);
-            return Ok(Answered { status, body_bytes, keep_alive, tls });
+            error => error,
         }
     }
+
+    /// Reads the next answer, each part of which may take `patience`. After one that did not come in time it can be
+    /// waited for again.
+    ///
+    /// # Errors
+    /// [`RequestError`]; any status is an answer.
+    pub fn answer(&mut self, patience: Duration) -> Result<Answered, RequestError> {
+        self.line.wait_at_most(patience)?;
+        let mut is_chunked = false;
+        // What follows an answer may be there already.
+        let mut len = self.unread.len();
+        loop {
+            if len == 0 {
+                let read = self.line.read(&mut self.unread);
+                len = read.map_err(|error| self.in_its_body(error))?;
+            }
+            let Self { line, request, reading, unread } = self;
+            let read = match len {
+                0 => reading
+                    .end()
+                    .map(|answer| (0, Some(answer)))
+                    .ok_or_else(|| RequestError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
+                _ => {
+                    let seen = |head: &[u8]| {
+                        is_chunked = says_chunked(head);
+                        false
+                    };
+                    let read = reading.read(unread, &mut request.cache, request.kind, seen);
+                    read.map_err(|rejection| RequestError::Malformed(rejection.to_string()))?
+                }
+            };
+            unread.drain(..read.0);
+            if let Some(answer) = read.1 {
+                let (status, body_bytes) = (answer.status, answer.body_bytes);
+                // One that is ended by the end of its connection says so by nothing else.
+                let keep_alive = answer.keep_alive && len > 0;
+                let tls = line.tls.as_ref().and_then(Layer::suite);
+                return Ok(Answered { status, body_bytes, keep_alive, is_chunked, tls });
+            }
+            len = 0;
+        }
+    }
+}
+
+/// Whether a head says that its body comes in chunks.
+fn says_chunked(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut codings = head.lines().filter_map(|line| line.strip_prefix("transfer-encoding:"));
+    codings.any(|coding| coding.contains("chunked"))
 }
 
 /// A connection that blocks, with what encrypts it.
@@ -274,6 +354,12 @@ impl Line {
             .and_then(|()| socket.set_write_timeout(Some(patience)))
             .map_err(RequestError::Answer)?;
         Ok(Self { socket, tls, patience, part: vec![0; PART_BYTES] })
+    }
+
+    /// Each part of what is read may take so long from now on.
+    fn wait_at_most(&mut self, patience: Duration) -> Result<(), RequestError> {
+        self.patience = patience;
+        self.socket.set_read_timeout(Some(patience)).map_err(RequestError::Answer)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), RequestError> {
@@ -423,8 +509,13 @@ mod tests {
 
     #[test]
     fn every_framing_is_understood() {
-        let of =
-            |status, body_bytes, keep_alive| Answered { status, body_bytes, keep_alive, tls: None };
+        let of = |status, body_bytes, keep_alive| Answered {
+            status,
+            body_bytes,
+            keep_alive,
+            is_chunked: false,
+            tls: None,
+        };
         let fixed = asked(&["HTTP/1.1 500 x\r\nContent-", "Length: 5\r\n\r\nhe", "llo"]);
         assert_eq!(fixed.expect("an answer"), of(500, 5, true));
         let chunked = asked(&[

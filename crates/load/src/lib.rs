@@ -90,7 +90,7 @@ mod tally;
 mod turns;
 mod worker;
 
-pub use answer::{Answered, RequestError, ask};
+pub use answer::{Answered, Client, RequestError, ask};
 pub use answer_start::AnswerStart;
 pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;

@@ -7,7 +7,6 @@
 //! dropped is ended as well. What has left the group is killed with its [`Tree`].
 
 use std::borrow::BorrowMut;
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{PipeReader, Write as _};
 use std::os::fd::OwnedFd;
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::streams::{Output, SLICE, is_ready, is_ready_within, listen};
+use crate::streams::{Output, SLICE, Said, is_ready, is_ready_within, listen};
 use crate::{Error, Tree};
 
 /// How long a signal has before it is sent again.
@@ -47,7 +46,7 @@ pub struct Program {
     /// The lines of standard error, where that is read. The lock is never contended: threads may share a program.
     lines: Option<Mutex<Receiver<String>>>,
     /// The last of them.
-    last: Arc<Mutex<VecDeque<String>>>,
+    last: Arc<Mutex<Said>>,
     leads_group: bool,
     is_over: bool,
 }
@@ -422,6 +421,11 @@ impl Program {
         }
     }
 
+    /// How many bytes it has said on standard error, where that is read.
+    pub fn printed_bytes(&self) -> u64 {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
     /// The last lines that it said on standard error.
     pub fn stderr_tail(&mut self) -> String {
         // Its end follows that of its output, and what it said right before may still be on its way.
@@ -430,8 +434,8 @@ impl Program {
         let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
         let start = Instant::now();
         while let Ok(Some(_)) = self.line_within(patience.saturating_sub(start.elapsed())) {}
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("; ")
+        let said = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        said.last.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("; ")
     }
 
     /// A failure of this process, with the last that it said.

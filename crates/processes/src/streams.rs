@@ -60,22 +60,31 @@ impl Output {
     }
 }
 
+/// The last that a process said on standard error, and how much it was in all.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) last: VecDeque<String>,
+    pub(crate) bytes: u64,
+}
+
 /// The lines of standard error as they come, and the last of them.
-pub(crate) fn listen(mut said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
+pub(crate) fn listen(mut said: PipeReader, last: Arc<Mutex<Said>>) -> Receiver<String> {
     let (sender, lines) = channel();
     // Ends with the process; all is read, so that the process never waits for a reader.
     std::thread::spawn(move || {
         let mut said = BufReader::new(&mut said);
         let (mut line, mut kept) = (Vec::new(), 0);
         while let Ok(1..) = said.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            let line_bytes = line.len() as u64;
             let text =
                 String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
             line.clear();
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.push_back(text.chars().take(LAST_LINE_CHARS_MAX).collect());
-            let over = last.len().saturating_sub(LAST_LINES);
-            last.drain(..over);
-            drop(last);
+            let mut said = last.lock().unwrap_or_else(PoisonError::into_inner);
+            said.bytes += line_bytes;
+            said.last.push_back(text.chars().take(LAST_LINE_CHARS_MAX).collect());
+            let over = said.last.len().saturating_sub(LAST_LINES);
+            said.last.drain(..over);
+            drop(said);
             kept += text.len() + 1;
             if kept <= SAID_BYTES_MAX {
                 // The receiver goes away with the process.

@@ -270,6 +270,15 @@ impl Tree {
         }
     }
 
+    /// Kills all at once, for what is known not to end when it is asked to.
+    pub fn kill(&mut self) {
+        let start = Instant::now();
+        while self.is_alive() && start.elapsed() < END_PATIENCE {
+            self.signal(Signal::KILL);
+            self.wait_for_an_end(END_LOOK);
+        }
+    }
+
     /// Waits until one that runs has ended, for `at_most`.
     pub fn wait_for_an_end(&self, at_most: Duration) {
         let mut runs = self.members.values().filter(|member| !member.is_zombie);

@@ -7,8 +7,10 @@ process for each connection, or make it wrong in some way.
 import argparse
 import os
 import selectors
+import signal
 import socket
 import sys
+import time
 
 
 def options():
@@ -24,6 +26,12 @@ def options():
     parser.add_argument("--requests", type=int, default=0, help="answers before it is out of order")
     parser.add_argument("--cold", type=int, default=0, help="answers that cost five times more")
     parser.add_argument("--dearer", action="store_true", help="each answer costs more")
+    parser.add_argument("--backlog", type=int, default=1024)
+    parser.add_argument("--alone", action="store_true", help="serve one connection at a time")
+    parser.add_argument("--no-pipeline", action="store_true", help="answer one of several requests")
+    parser.add_argument("--delay", type=float, default=0, help="seconds before each answer")
+    parser.add_argument("--die", type=int, default=0, help="end at this request")
+    parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--silent", action="store_true", help="take requests, never answer")
     return parser.parse_args()
 
@@ -58,6 +66,8 @@ class Server:
         except BlockingIOError:
             return  # another worker was faster
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.asked.alone:
+            self.selector.unregister(self.listener)
         if not self.asked.fork:
             self.selector.register(connection, selectors.EVENT_READ)
         elif os.fork():
@@ -83,7 +93,12 @@ class Server:
         if data and not self.asked.silent:
             self.spend()
             one = self.answer if data.startswith(self.start) else self.other
-            connection.sendall(one * data.count(b"\r\n\r\n"))
+            self.asked.die -= 1
+            if self.asked.die == 0:
+                print("server.py: no more", file=sys.stderr, flush=True)
+                os._exit(7)
+            time.sleep(self.asked.delay)
+            connection.sendall(one * (1 if self.asked.no_pipeline else data.count(b"\r\n\r\n")))
             self.left -= 1
             if self.left == 0:
                 self.answer = self.answer[:-64].replace(b"Length: 128", b"Length: 64")
@@ -91,13 +106,17 @@ class Server:
         if is_last:
             if not self.asked.fork:
                 self.selector.unregister(connection)
+            if self.asked.alone:
+                self.selector.register(self.listener, selectors.EVENT_READ)
             connection.close()
         return not is_last
 
 
 def main():
     asked = options()
-    listener = socket.create_server(("127.0.0.1", asked.port), backlog=1024)
+    listener = socket.create_server(("127.0.0.1", asked.port), backlog=asked.backlog)
+    if asked.ignore_term:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     listener.setblocking(False)
     if asked.daemon:
         if os.fork():

@@ -20,7 +20,7 @@ use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
-use crate::record::{Interval, Measurement, Record};
+use crate::record::{Interval, Look, Measurement, Record};
 use crate::stats::{Direction, median};
 use crate::subject::Subject;
 
@@ -253,6 +253,15 @@ pub trait Experiment: Sync {
     /// # Errors
     /// [`MeasureError`] when something cannot be obtained, or the arm is none of this experiment.
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a>;
+
+    /// Starts a server that a user brought, asks it some requests and ends it: what a plan has to know of it. Only
+    /// experiments on servers have such arms.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when it can't be measured.
+    fn look(&self, _: &RunSpec, _: &dyn Fn() -> bool) -> Result<Look, MeasureError> {
+        Ok(Look::default())
+    }
 
     /// Runs one arm once by itself; `on_interval` receives each interval when it ends.
     ///

@@ -15,7 +15,7 @@ use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::{Done, RunSpec};
-use crate::record::Interval;
+use crate::record::{Interval, Look};
 
 /// A reverse proxy between a load generator and a server.
 pub(crate) struct Proxy;
@@ -90,6 +90,14 @@ impl Experiment for Proxy {
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(http::Served::start(spec, Role::PassesOn, is_interrupted)?))
+    }
+
+    fn look(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Look, MeasureError> {
+        http::look(spec, Role::PassesOn, is_interrupted)
     }
 
     fn measure(

@@ -5,15 +5,22 @@
 //! plan for others.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use pollux_engine::Driver;
+use pollux_processes as processes;
 
 use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_generator, running_fault};
 use crate::host;
 use crate::job::{Job, Part};
-use crate::record::{LeftOut, Point};
+use crate::record::{ArmTimes, LeftOut, Look, Point};
+
+/// How long a build may take to say its version, and how much of that is shown.
+const VERSION_PATIENCE: Duration = Duration::from_secs(5);
+const SAID_CHARS_MAX: usize = 80;
 
 /// The arms of a part that can run here; the others go to `left_out`.
 pub(super) fn available(
@@ -77,15 +84,48 @@ pub(super) fn at(
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let fault = |arm: &Arm| fits::arm_fault(machine, part.experiment, point, &arm.kind);
+    let fault = |arm: &Arm| {
+        let seen = || look(machine, part, point, arm).and_then(|look| look.fault_at(&point.axes));
+        fits::arm_fault(machine, part.experiment, point, &arm.kind).or_else(seen)
+    };
     let mut kept = Vec::new();
     for arm in arms {
+        if let Some(fault) = look(machine, part, point, arm).and_then(|look| look.fault.as_ref()) {
+            // Once, and not at every point.
+            if !left_out.iter().any(|left| left.arm == arm.name && left.reason == *fault) {
+                left_out.push(left_out_of(part, "*", &arm.name, fault.clone()));
+            }
+            continue;
+        }
         match fault(arm) {
             None => kept.push(arm.clone()),
             Some(reason) => left_out.push(left_out_of(part, &point.label, &arm.name, reason)),
         }
     }
     kept
+}
+
+/// The look at an arm as it is started at a point, if there was one.
+fn look<'a>(machine: &Machine<'a>, part: &Part, point: &Point, arm: &Arm) -> Option<&'a Look> {
+    let name = part.experiment.name;
+    machine.looks.iter().find(|look| look.is_of(name, &arm.name, &point.axes))
+}
+
+/// How long each of the arms takes at a point, where a look says so; the second copy of the baseline takes as long as
+/// the first.
+pub(super) fn times(
+    machine: &Machine<'_>,
+    part: &Part,
+    point: &Point,
+    arms: &[Arm],
+    baseline: usize,
+) -> Vec<Option<ArmTimes>> {
+    let connections = point.axes.get("connections").map_or(1, |_| point.axes.number("connections"));
+    let times = |arm: &Arm| {
+        let arm = if arm.name == SAME_AGAIN { &arms[baseline] } else { arm };
+        Some(look(machine, part, point, arm)?.times(connections))
+    };
+    arms.iter().map(times).collect()
 }
 
 /// How the arms of a point are measured: in turns, where each of them can take some, and where the
@@ -127,9 +167,27 @@ fn command_fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> 
             let path = build.program.display();
             return Some(format!("{path}: no such program; expected a build of pollux"));
         }
+        ArmKind::Build(build) => return build_fault(&build.program),
         _ => return None,
     };
     placeholder_fault(command, more, experiment).or_else(|| absent(command))
+}
+
+/// Another program than pollux, by what it says of its version: every run of it would fail.
+fn build_fault(program: &Path) -> Option<String> {
+    let path = program.display();
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped());
+    let said = processes::Program::start(&path.to_string(), command)
+        .and_then(|mut running| running.output_within(VERSION_PATIENCE, &|| false));
+    let said = match said {
+        Ok(said) => said.lines().next().unwrap_or_default().to_owned(),
+        Err(error) => return Some(format!("{path}: {error}; expected a build of pollux")),
+    };
+    let is_pollux = said.starts_with("pollux ");
+    let short: String = said.chars().take(SAID_CHARS_MAX).collect();
+    (!is_pollux)
+        .then(|| format!("{path}: answers --version with \"{short}\"; expected a build of pollux"))
 }
 
 /// A `{NAME}` that nothing stands for. Braces around anything but a name are the program's own.

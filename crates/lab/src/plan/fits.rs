@@ -12,14 +12,17 @@ use std::time::Duration;
 use pollux_doctor::MEMORY_PARTS;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use pollux_report::number;
 use pollux_sys::descriptors::RAISED_BY;
 
+use super::pace::SLOW_TURNS_MIN;
 use super::{Machine, Method, Plan, PlannedPoint, SAME_AGAIN, minutes};
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
 use crate::experiments::{Experiment, PROCESSES};
+use crate::job::Part;
 use crate::record::{LeftOut, Point};
-use crate::stats::SETS_MIN;
+use crate::stats::{ROUNDS_MIN, SETS_MIN};
 
 /// Fewer whole runs than this have no useful interval.
 const RUNS_MIN: u32 = 3;
@@ -33,6 +36,14 @@ const RAMP_MIN: Duration = Duration::from_millis(50);
 const TURN_COST: f64 = 1.35;
 /// What a point costs on top of its runs: nothing is planned to the last second.
 const MARGIN: f64 = 1.05;
+/// Turns of the first set that say how long turns are, and those in which is counted.
+const FIRST_SET_TURNS: u32 = 15;
+/// What takes longer is named where a budget is too small.
+const SLOW_S: f64 = 0.2;
+/// What the least leaves of a budget goes to more turns of slow arms by this part.
+const SLOW_PART: f64 = 0.5;
+/// A least that is said to do is longer by this: looks differ.
+const LEAST_MARGIN: f64 = 1.1;
 /// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
 const SHARE_MAX: f64 = 1.05;
 
@@ -57,10 +68,7 @@ impl Plan {
 
     /// How long it takes with as few turns in each set as say something.
     fn shortest(&self) -> Forecast {
-        self.time(&|point| match point.method {
-            Method::Turns => runtime_min(point).min(point.runtime),
-            Method::Runs => point.runtime,
-        })
+        self.time(&least_window)
     }
 
     /// How long the passes behind the last block take, which a budget has to leave room for.
@@ -77,7 +85,24 @@ impl Plan {
         let has_runs = self.points.iter().any(|point| point.method == Method::Runs);
         let passes = u32::from(has_runs) * (1 + u32::from(job.profile_hz.is_some()));
         let passes = passes + u32::from(job.times_requests);
-        Forecast { block, total: block * (job.blocks + passes) }
+        let first: Duration = self.points.iter().map(first_set_cost).sum();
+        Forecast { block, total: self.spent + block * (job.blocks + passes) + first }
+    }
+
+    /// How many turns slow arms have in each set of a point: two, and as many more as a part of what the least leaves of
+    /// the budget has time for; as many as the others where there is no budget.
+    pub(crate) fn slow_turns(&self, point: &PlannedPoint, rounds: u32) -> u32 {
+        let Some(budget) = self.job.budget else { return rounds };
+        let left = budget.saturating_sub(self.shortest().total).mul_f64(SLOW_PART);
+        let sets = f64::from(self.job.blocks) * self.points.len() as f64;
+        let round = point.slow_round().as_secs_f64().max(f64::MIN_POSITIVE);
+        let more = (left.as_secs_f64() / sets / round) as u32;
+        SLOW_TURNS_MIN.saturating_add(more).min(rounds.max(SLOW_TURNS_MIN))
+    }
+
+    /// The least time that the first set at a point takes.
+    pub(crate) fn least_of_point(&self, point: &PlannedPoint) -> Duration {
+        point_cost(point, least_window(point)) + first_set_cost(point)
     }
 
     /// Why this plan must not be run, if so: with everything cut that can be it would still take
@@ -88,16 +113,48 @@ impl Plan {
         let parts: Vec<&str> = self.job.parts.iter().map(|part| part.name.as_str()).collect();
         let fewer = match parts.as_slice() {
             [_] => String::new(),
-            _ => format!(", or fewer parts with --only ({})", parts.join(", ")),
+            _ => format!(", or fewer parts with --only ({})", self.least_by_part().join(", ")),
         };
+        let slow = self.slowest_in_words();
         let whole_s = least.as_secs_f64().ceil();
         Some(format!(
             "a budget of {} decides nothing: with the fewest {}s, windows and points this job takes \
-             about {}; give --budget {whole_s:.0}s{fewer}",
+             about {}{slow}; give --budget {whole_s:.0}s{fewer}",
             minutes(budget),
             self.unit(),
             minutes(least),
         ))
+    }
+
+    /// The parts that have points, each with the least time that it takes.
+    fn least_by_part(&self) -> Vec<String> {
+        let parts = self.job.parts.iter().enumerate();
+        let least = |(index, part): (usize, &Part)| {
+            let points = self.points.iter().filter(|point| point.part == index);
+            let each = points.map(|point| {
+                point_cost(point, least_window(point)).mul_f64(MARGIN) * self.job.blocks
+                    + first_set_cost(point)
+            });
+            let sum: Duration = each.sum();
+            (!sum.is_zero()).then(|| format!("{}: {}", part.name, minutes(sum + self.spent)))
+        };
+        parts.filter_map(least).collect()
+    }
+
+    /// The arm whose turns or starts take longest, where they take long.
+    fn slowest_in_words(&self) -> String {
+        let slow = self.looks.iter().filter_map(|look| {
+            let (start, wave) = (look.startup_s.unwrap_or(0.0), look.wave_s.unwrap_or(0.0));
+            let longest = start.max(wave);
+            (longest >= SLOW_S).then_some((longest, look, start, wave))
+        });
+        let Some((_, look, start, wave)) = slow.max_by(|one, other| one.0.total_cmp(&other.0))
+        else {
+            return String::new();
+        };
+        let (start, wave) = (number::time(start * 1e9), number::time(wave * 1e9));
+        let requests = number::plural(look.wave_requests, "request");
+        format!(", as {} takes {start} to start and {wave} for {requests} at once", look.arm)
     }
 
     /// Cuts until the forecast fits the budget or nothing is left to cut.
@@ -107,7 +164,9 @@ impl Plan {
         let windows = self.windows();
         while self.shortest().total > budget {
             if !(self.cut_block() || self.cut_windows() || self.cut_point()) {
-                self.least = Some(self.shortest().total);
+                let shortest = self.shortest().total;
+                let margin = if self.looks.is_empty() { 1.0 } else { LEAST_MARGIN };
+                self.least = Some(shortest.mul_f64(margin));
                 break;
             }
         }
@@ -172,13 +231,52 @@ impl Plan {
     }
 }
 
+fn least_window(point: &PlannedPoint) -> Duration {
+    match point.method {
+        Method::Turns => runtime_min(point).min(point.runtime),
+        Method::Runs => point.runtime,
+    }
+}
+
+/// What a block costs at a point. Arms that were looked at take what was seen; the others what such arms took when that
+/// was measured. In turns all arms start and end at the same time.
 fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
-    let window = match point.method {
+    let whole = match point.method {
         Method::Turns => window.mul_f64(TURN_COST),
         Method::Runs => window,
     };
-    let run = point.ramp_time + window + point.experiment.needs(&point.point.axes).start;
-    run * point.arms.len() as u32
+    let start = point.experiment.needs(&point.point.axes).start;
+    let (mut sum, mut together) = (Duration::ZERO, Duration::ZERO);
+    for (arm, times) in point.arms.iter().zip(&point.times) {
+        let Some(times) = times else {
+            sum += point.ramp_time + whole + start;
+            continue;
+        };
+        sum += start;
+        match point.method {
+            Method::Runs => {
+                sum += times.start + times.end + point.ramp_time + whole + times.wave * 2;
+            }
+            Method::Turns => {
+                together = together.max(times.start + times.end);
+                // Its connections are opened with a request on each, or one is tried, and it is asked once more at its
+                // end.
+                sum += times.wave + times.wave.min(times.request);
+                let Some(pace) = point.pace(&arm.name) else { continue };
+                let fewest = PlannedPoint::fewest_turns(&pace, ROUNDS_MIN);
+                sum += if pace.is_slow { fewest } else { fewest.max(whole) + times.wave };
+            }
+        }
+    }
+    sum + together
+}
+
+/// What the first set at a point costs beside what every set does: how long turns are is found out, and what is done in
+/// them is counted.
+fn first_set_cost(point: &PlannedPoint) -> Duration {
+    let paces = point.arms.iter().filter_map(|arm| point.pace(&arm.name));
+    let each = paces.map(|pace| if pace.is_slow { pace.turn } else { pace.turn * FIRST_SET_TURNS });
+    each.sum()
 }
 
 fn runtime_min(point: &PlannedPoint) -> Duration {

@@ -10,17 +10,19 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use serde::Serialize;
 
-use crate::arm::{Arm, Peer};
+use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
 use crate::experiments::{Experiment, Generator, Metric};
 use crate::job::{Job, Part, RAMP_TIME, default_baseline};
-use crate::record::{LeftOut, Point};
+use crate::record::{ArmTimes, LeftOut, Look, Point};
 
 mod arms;
 mod fits;
+mod pace;
 
 pub use arms::{faults, missing_here};
 pub use fits::Forecast;
+pub(crate) use pace::{TURN, WAVES, least_units};
 pub use pollux_doctor::Resources;
 pub(crate) use pollux_report::number::minutes;
 /// Name of the second copy of the baseline.
@@ -37,6 +39,10 @@ pub struct Machine<'a> {
     pub cpus: usize,
     /// What all processes of a run share.
     pub resources: Resources,
+    /// What first looks at arms found; none before they were made.
+    pub looks: &'a [Look],
+    /// What the run has taken already.
+    pub spent: Duration,
     /// Why something cannot be obtained here, if it can't.
     pub missing: &'a dyn Fn(Requirement) -> Option<String>,
 }
@@ -61,6 +67,10 @@ pub struct Plan {
     pub points: Vec<PlannedPoint>,
     /// What is not run, with the reason.
     pub left_out: Vec<LeftOut>,
+    /// What first looks at arms found.
+    pub looks: Vec<Look>,
+    /// What the run had taken when this was planned.
+    pub spent: Duration,
     /// What was cut to fit the budget, in words.
     pub cuts: Vec<String>,
     /// The time that it takes with everything cut, where that is more than the budget.
@@ -78,6 +88,8 @@ pub struct PlannedPoint {
     pub point: Point,
     /// The arms; the last is [`SAME_AGAIN`].
     pub arms: Vec<Arm>,
+    /// How long each of them takes, where a look at it says so.
+    pub times: Vec<Option<ArmTimes>>,
     /// Index of the arm that the others are compared with.
     pub baseline: usize,
     /// How it is measured.
@@ -112,6 +124,17 @@ impl PlannedPoint {
     /// How long each arm that takes turns is loaded before each set, where that was asked for.
     pub(crate) fn fixed_ramp_time(&self) -> Option<Duration> {
         self.is_ramp_fixed.then_some(self.ramp_time)
+    }
+
+    /// Whether the same is measured there.
+    fn is_twin(&self, other: &Self) -> bool {
+        let windows = |point: &Self| (point.ramp_time, point.runtime, point.interval, point.rates);
+        self.part != other.part
+            && self.experiment == other.experiment
+            && self.point.axes == other.point.axes
+            && self.arms == other.arms
+            && self.baseline == other.baseline
+            && windows(self) == windows(other)
     }
 
     /// What is measured here.
@@ -154,13 +177,21 @@ impl Plan {
                         continue;
                     }
                 };
+                let rivals = |arms: &[Arm]| arms.iter().any(|arm| arm.name != part.baseline);
+                let had_rivals = rivals(&arms);
                 let arms = arms::at(machine, &point, &arms, part, &mut left_out);
                 let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
                     let reason = format!("its baseline {} is not run there", part.baseline);
                     left_out.push(left_out_of(part, &point.label, "*", reason));
                     continue;
                 };
+                if had_rivals && !rivals(&arms) && !machine.looks.is_empty() {
+                    let reason = format!("nothing is left there to compare with {}", part.baseline);
+                    left_out.push(left_out_of(part, &point.label, "*", reason));
+                    continue;
+                }
                 let arms = arms::with_same_again(arms, baseline);
+                let times = arms::times(machine, part, &point, &arms, baseline);
                 let method = arms::method(part, &point, &arms, baseline);
                 let groups = fits::groups(machine, part.experiment, &point, &arms, baseline);
                 points.push(PlannedPoint {
@@ -168,6 +199,7 @@ impl Plan {
                     experiment: part.experiment,
                     point,
                     arms,
+                    times,
                     baseline,
                     method,
                     rates: part.rates,
@@ -180,9 +212,27 @@ impl Plan {
                 });
             }
         }
-        let mut plan = Self { job, points, left_out, cuts, least: None };
+        let (looks, spent) = (machine.looks.to_vec(), machine.spent);
+        let mut plan = Self { job, points, left_out, looks, spent, cuts, least: None };
+        plan.leave_out_twins();
         plan.fit_budget();
         plan
+    }
+
+    /// Leaves out points that are measured by a later part as well: flags for all parts can make the same of them.
+    fn leave_out_twins(&mut self) {
+        let mut index = 0;
+        while let Some(point) = self.points.get(index) {
+            let mut later = self.points[index + 1..].iter();
+            let Some(twin) = later.find(|other| other.is_twin(point)) else {
+                index += 1;
+                continue;
+            };
+            let reason = format!("the same as in {}, where it is measured", self.part_name(twin));
+            let point = self.points.remove(index);
+            let part = &self.job.parts[point.part];
+            self.left_out.push(left_out_of(part, &point.point.label, "*", reason));
+        }
     }
 
     /// Name of the part that a point belongs to: `experiment` in results.
@@ -209,6 +259,21 @@ impl Plan {
             "--gate: nothing to compare with the baseline {baseline}{}; expected --arm with another arm",
             missing.concat()
         ))
+    }
+
+    /// Servers of the user that nobody has looked at yet.
+    #[must_use]
+    pub fn unlooked(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for arm in self.points.iter().flat_map(|point| &point.arms) {
+            let is_server = matches!(arm.kind, ArmKind::Server { .. } | ArmKind::Running { .. });
+            let is_known = arm.name == SAME_AGAIN || names.contains(&arm.name.as_str());
+            let was_looked_at = self.looks.iter().any(|look| look.arm == arm.name);
+            if is_server && !is_known && !was_looked_at {
+                names.push(&arm.name);
+            }
+        }
+        names
     }
 
     /// What is repeated, as results call it: sets where arms take turns at every point, else blocks.
@@ -379,7 +444,8 @@ impl fmt::Display for Plan {
             (SET, points) => format!("{sets} of fresh processes at each of {points} points"),
             _ => format!("{} runs in each of {blocks} blocks", self.runs_per_block()),
         };
-        writeln!(f, "job {name}: {what}{most}; about {}", minutes(forecast.total))?;
+        let at_most = if self.job.budget.is_some() { "at most" } else { "about" };
+        writeln!(f, "job {name}: {what}{most}; {at_most} {}", minutes(forecast.total))?;
         let widest = self.points.iter().map(|point| point.point.label.chars().count()).max();
         let widest = widest.unwrap_or_default();
         for point in &self.points {
@@ -400,6 +466,9 @@ impl fmt::Display for Plan {
                 }
             }
         }
+        for look in &self.looks {
+            writeln!(f, "looked at {}: {}", look.arm, look.in_words())?;
+        }
         for left in &self.left_out {
             let LeftOut { experiment, point, arm, reason } = left;
             writeln!(f, "left out: {experiment}, point {point}, arm {arm}: {reason}")?;
@@ -417,6 +486,8 @@ pub(crate) const PLAIN_MACHINE: Machine<'_> = Machine {
     fds_max: 20_000,
     cpus: 2,
     resources: Resources { memory_bytes: None, aio_slots: None },
+    looks: &[],
+    spent: Duration::ZERO,
     missing: &|_| None,
 };
 
@@ -493,6 +564,72 @@ mod tests {
             Plan::make(of_text(&text), &PLAIN_MACHINE).points[0].method
         };
         assert_eq!((method("raw-c"), method("pool")), (Method::Turns, Method::Runs));
+    }
+
+    #[test]
+    fn a_point_that_flags_make_of_two_parts_is_measured_once() {
+        let part = |name: &str| format!("[[job]]\nname = \"{name}\"\nexperiment = \"http\"\n");
+        let text = part("one") + "keepalive = false\n" + &part("two") + "keepalive = false\n";
+        let plan = Plan::make(of_text(&text), &PLAIN_MACHINE);
+        let parts: Vec<_> = plan.points.iter().map(|point| plan.part_name(point)).collect();
+        assert_eq!(parts, ["two"; 3]);
+        assert_eq!(plan.left_out[0].reason, "the same as in two, where it is measured");
+    }
+
+    const HTTP: &str = "[[job]]\nexperiment = \"http\"\nconnections = 16\npipeline = [1, 16]\n\
+        arms = [\"epoll\", { name = \"mine\", server = \"mine {port}\" }]\nbaseline = \"epoll\"\n";
+
+    fn look() -> Look {
+        let axes = points_of(&of_text(HTTP).parts[0])[0].axes.clone();
+        Look {
+            experiment: "http".to_owned(),
+            arm: "mine".to_owned(),
+            axes: Look::axes_of(&axes),
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn what_a_look_found_wrong_is_named_once_and_the_arm_has_no_run() {
+        let fault = Some("answered GET / with 403".to_owned());
+        let looks = [Look { fault: fault.clone(), ..look() }];
+        let plan = Plan::make(of_text(HTTP), &Machine { looks: &looks, ..PLAIN_MACHINE });
+        assert_eq!(plan.points, [], "nothing is left to compare");
+        let named: Vec<_> = plan.left_out.iter().filter(|left| left.arm == "mine").collect();
+        assert_eq!((named.len(), named[0].point.as_str()), (1, "*"), "{named:?}");
+        assert_eq!(Some(named[0].reason.clone()), fault);
+        // With a third arm the others are compared.
+        let text = HTTP.replace("\"epoll\",", "\"epoll\", \"poll\",");
+        let plan = Plan::make(of_text(&text), &Machine { looks: &looks, ..PLAIN_MACHINE });
+        assert_eq!((arm_names(&plan), plan.points.len()), (vec!["epoll", "poll", "A/A"], 2));
+    }
+
+    #[test]
+    fn what_an_arm_can_not_do_takes_it_out_where_it_is_asked() {
+        let looks = [Look { keeps_connections: Some(false), ..look() }];
+        let plan = Plan::make(of_text(HTTP), &Machine { looks: &looks, ..PLAIN_MACHINE });
+        assert_eq!(plan.points.len(), 1, "{:?}", plan.left_out);
+        assert!(plan.left_out[0].reason.starts_with("it closes the connection"));
+    }
+
+    #[test]
+    fn a_slow_arm_is_planned_for_and_a_budget_that_it_does_not_fit_is_refused_with_the_least() {
+        let text = HTTP.replace("[1, 16]", "1");
+        let slow = Look { answer_s: Some(1.0), wave_s: Some(1.0), wave_requests: 16, ..look() };
+        let looks = [Look { startup_s: Some(4.0), shutdown_s: Some(0.1), ..slow }];
+        let machine = Machine { looks: &looks, spent: Duration::from_secs(6), ..PLAIN_MACHINE };
+        let planned = |budget_s| {
+            let mut job = of_text(&text);
+            job.budget = Some(Duration::from_secs(budget_s));
+            Plan::make(job, &machine)
+        };
+        let small = planned(20);
+        let least = small.least.expect("five starts alone take 20 s").as_secs_f64().ceil() as u64;
+        assert!((30..90).contains(&least), "{least}");
+        let fault = small.budget_fault().expect("refused");
+        assert!(fault.contains(&format!("give --budget {least}s")), "{fault}");
+        assert!(fault.contains("mine"), "{fault}");
+        assert_eq!(planned(least + 1).budget_fault(), None);
     }
 
     #[test]

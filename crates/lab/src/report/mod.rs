@@ -57,6 +57,7 @@ pub fn html(record: &Record) -> String {
         behind::why(record, &arms),
         behind::runs(record, &arms),
         behind::sources(record),
+        behind::looks(record),
         behind::left_out(record),
         behind::environment(record),
         behind::job(record),
@@ -92,6 +93,7 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));
+    fixed.push(("looks", "a look before the plan", !record.looks.is_empty()));
     fixed.push(("left-out", "left out", !record.left_out.is_empty() || !record.cuts.is_empty()));
     fixed.push(("environment", "environment", true));
     fixed.push(("job", "repeat it", true));

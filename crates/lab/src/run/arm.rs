@@ -80,6 +80,7 @@ fn spec(
     sources: Option<&Sources>,
     scratch: &Path,
 ) -> (Task, Option<PathBuf>) {
+    let kind = arm.clone();
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
     let (arm, program) = match arm {
@@ -100,6 +101,7 @@ fn spec(
         sources: sources.filter(|_| pass == Pass::Counting).cloned(),
         scratch: scratch.to_owned(),
         budget_ms: point.budget.map(|budget| budget.as_millis() as u64),
+        kills: point.kills(&kind),
     };
     (Task { experiment: point.experiment, spec }, program)
 }
@@ -125,7 +127,7 @@ fn run_measured(
                 intervals.push(interval);
             }
             Ok(Line::Done(result)) => done = Some(*result),
-            Err(_) => {}
+            Ok(Line::Looked(_)) | Err(_) => {}
         }
     })?;
     match done {

@@ -3,20 +3,13 @@
 
 use super::set::{SetArm, arm_name};
 use super::{Runner, State};
-use crate::plan::PlannedPoint;
+use crate::plan::{PlannedPoint, TURN, least_units};
 use crate::record::WarmUp;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 use crate::subject::{Figure, TurnSize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A turn. How much a round varies hardly depends on how long its turns are, so many short ones say more
-/// than few long ones.
-const TURN: Duration = Duration::from_micros(1500);
-/// One that ends by its units holds at least so many waves of them, as the first and the last cost
-/// something else; of waves so large that it would then take long, so many units and one wave at least.
-pub(super) const WAVES: u64 = 3;
-const UNITS_ENOUGH: u64 = 500;
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
 const LEAD_IN: u32 = 4;
 /// The longest is so many turns; an arm that has not settled by then never does.
@@ -29,6 +22,8 @@ const UNSETTLED: f64 = 0.03;
 /// A turn that ends by its units takes at most so many times its length, or so long for each.
 const UNITS_GRACE: u32 = 40;
 const UNIT_MAX: Duration = Duration::from_micros(200);
+/// A turn of a slow arm takes at most so many times what it took when it was looked at.
+const SLOW_GRACE: u32 = 3;
 /// An arm that does fewer units than the baseline by this factor has a number of its own.
 const SLOWER: u64 = 2;
 /// A set after the planned ones has at most so many times their rounds: it weighs more, and where few sets
@@ -48,6 +43,12 @@ pub(super) struct Length {
     pub(super) unsettled: Vec<String>,
     /// Rounds of a set.
     pub(super) rounds: u32,
+    /// Arms of which a turn is one wave that takes so long, without a lead-in, and which have a turn in some rounds only.
+    pub(super) slow: BTreeMap<String, Duration>,
+    /// How many turns those have in a set.
+    pub(super) slow_turns: u32,
+    /// Rounds of a set at most: of those in which the baseline has no turn nothing is learned.
+    pub(super) rounds_max: u32,
     /// What the first set says of how many there should be.
     pub(super) trial: Trial,
     /// The first load of each arm that is loaded before it is timed.
@@ -57,8 +58,25 @@ pub(super) struct Length {
 }
 
 impl Length {
+    /// Whether a turn of an arm is a single wave, as each answer takes long.
+    pub(super) fn is_slow(&self, arm: &str) -> bool {
+        self.slow.contains_key(arm)
+    }
+
+    /// Whether an arm has a turn in a round: a slow one in as many as it may have, all of them in the same.
+    pub(super) fn takes_turn(&self, arm: &str, round: u32) -> bool {
+        let until = |round: u32| {
+            u64::from(round) * u64::from(self.slow_turns) / u64::from(self.rounds.max(1))
+        };
+        !self.is_slow(arm) || self.slow_turns >= self.rounds || until(round + 1) > until(round)
+    }
+
     /// One of so many parts of a turn of an arm, and the lead-in before the first.
     pub(super) fn turn_size(&self, arm: &str, parts: u32) -> (TurnSize, Duration) {
+        if let Some(turn) = self.slow.get(arm) {
+            let units = self.units.get(arm).map(|units| units.div_ceil(u64::from(parts)));
+            return (TurnSize { length: *turn * SLOW_GRACE, units }, Duration::ZERO);
+        }
         let Some(units) = self.units.get(arm) else {
             return (TurnSize::of(self.turn / parts), self.lead_in);
         };
@@ -75,6 +93,7 @@ impl State {
     /// Rounds of the sets that follow, in the order of `lengths`, and with them how long those take.
     fn set_rounds(&mut self, rounds: Vec<u32>) {
         for (((part, label, _), length), rounds) in self.lengths.iter_mut().zip(rounds) {
+            let rounds = rounds.min(length.rounds_max);
             let round = length.trial.effort.round;
             if let Some(took) = self.point_times.get_mut(&(part.clone(), label.clone())) {
                 let looked = std::mem::take(&mut length.looked);
@@ -98,12 +117,23 @@ impl Runner<'_> {
         let is_planned = self.plan.job.budget.is_some();
         let rounds = if is_planned { ROUNDS_MIN } else { fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
         let lead_in = turn / LEAD_IN;
+        let paces = point.arms.iter().filter_map(|arm| Some((&arm.name, point.pace(&arm.name)?)));
+        let slow =
+            paces.filter(|(_, pace)| pace.is_slow).map(|(arm, pace)| (arm.clone(), pace.turn));
+        let slow: BTreeMap<String, Duration> = slow.collect();
+        let slow_turns = self.plan.slow_turns(point, rounds);
+        let is_baseline_slow = slow.contains_key(arm_name(point));
+        let rounds_max = if is_baseline_slow { slow_turns } else { u32::MAX };
+        let rounds = rounds.min(rounds_max);
         let mut length = Length {
             turn,
             lead_in,
             units: BTreeMap::new(),
             unsettled: Vec::new(),
             rounds,
+            slow,
+            slow_turns,
+            rounds_max,
             trial: Trial::default(),
             warm_ups: BTreeMap::new(),
             looked: Duration::ZERO,
@@ -144,10 +174,12 @@ impl Runner<'_> {
         let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
         let by_units =
             arms.iter().enumerate().filter(|(_, arm)| arm.living.is_ok() && arm.described.wave > 0);
-        let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
-        by_units
-            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))
-            .collect()
+        let least = least_units(wave);
+        let units = |(index, arm): (usize, &SetArm<'_>)| match length.is_slow(&arm.planned.name) {
+            true => (arm.planned.name.clone(), wave),
+            false => (arm.planned.name.clone(), alike(usual(index)).max(least)),
+        };
+        by_units.map(units).collect()
     }
 
     /// The arms whose first half of a turn costs something else than the second, beyond the noise.
@@ -173,11 +205,13 @@ impl Runner<'_> {
         rounds: u32,
     ) -> Vec<Vec<[Figure; 2]>> {
         let mut halves = vec![Vec::new(); arms.len()];
+        let slow: Vec<bool> = arms.iter().map(|arm| length.is_slow(&arm.planned.name)).collect();
         let mut random = Rng::seeded(self.plan.job.seed);
         let mut order: Vec<usize> = (0..arms.len()).collect();
         for _ in 0..rounds {
             random.shuffle(&mut order);
-            for &index in &order {
+            // How long a turn of a slow one is was seen before.
+            for &index in order.iter().filter(|index| !slow[**index]) {
                 let (size, lead_in) = length.turn_size(&arms[index].planned.name, 2);
                 let figures = self.turn(&mut arms[index], size, lead_in, 2);
                 halves[index].extend(figures.and_then(|figures| <[_; 2]>::try_from(figures).ok()));

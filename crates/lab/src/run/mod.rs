@@ -30,22 +30,29 @@ use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
-    Block, Ending, FAILURES_MAX, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run,
-    Verdict,
+    Block, Ending, FAILURES_MAX, Fact, Interval, JobRecord, LeftOut, Outcome, Record, ResultRow,
+    Run, Verdict,
 };
-use crate::stats::{Aim, SETS_NARROW, SoFar, StoppingRule, block_order, comes_now};
+use crate::stats::{Aim, SETS_MIN, SETS_NARROW, SoFar, StoppingRule, block_order, comes_now};
 
 mod arm;
 mod length;
+mod looks;
 mod passes;
 mod process_output;
 mod set;
 mod warm_up;
 
 pub use crate::store::Scratch;
+pub use looks::look;
 
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
+
+/// A set begins where so much of the time that the last one took is left; its rounds are cut to fit.
+const LAST_SET_PART: f64 = 0.6;
+/// The first set at a point, in which more is found out, takes at most so many shares of what is left.
+const FIRST_SET_SHARES: u32 = 2;
 
 /// Which run an observer is notified of.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +100,9 @@ impl Stop {
         self.0.fetch_add(1, Relaxed);
     }
 
-    fn is_asked(&self) -> bool {
+    /// Whether the user asked to stop.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
         self.0.load(Relaxed) > 0
     }
 
@@ -114,6 +123,8 @@ pub struct Runner<'a> {
     pub sources: Sources,
     /// Where runs may leave configurations and built programs for each other.
     pub scratch: Scratch,
+    /// When the run began: what it does before its first set is a part of its budget.
+    pub began: Instant,
     /// Asked between runs.
     pub stop: Stop,
     /// Receives what happens.
@@ -123,10 +134,9 @@ pub struct Runner<'a> {
 impl Runner<'_> {
     /// Runs the plan to its end, to the end of its budget or to a stop, and judges it.
     pub fn run(mut self) -> Record {
-        let start = Instant::now();
         let mut state = State {
             record: self.empty_record(),
-            start,
+            start: self.began,
             failures: HashMap::new(),
             lengths: BTreeMap::new(),
             sets: HashMap::new(),
@@ -284,14 +294,42 @@ impl Runner<'_> {
         let is_over = self.exceeds_budget(point, state);
         if is_over {
             state.record.ending = Ending::Budget;
+            let (experiment, label) = state.key(self.plan, point);
+            let reason = "the budget was over before it began".to_owned();
+            let left = LeftOut { experiment, point: label, arm: "*".to_owned(), reason };
+            if !state.point_times.contains_key(&state.key(self.plan, point))
+                && !state.record.left_out.contains(&left)
+            {
+                state.record.left_out.push(left);
+            }
         }
         is_over
     }
 
     fn exceeds_budget(&self, point: &PlannedPoint, state: &State) -> bool {
         let last = state.point_times.get(&state.key(self.plan, point)).copied();
-        let until = state.start.elapsed() + last.unwrap_or_default() + self.plan.side_passes();
+        // A set is cut to the time that is left; a whole run is not.
+        let part = if point.method == Method::Turns { LAST_SET_PART } else { 1.0 };
+        let next = last.map_or_else(|| self.plan.least_of_point(point), |last| last.mul_f64(part));
+        let until = state.start.elapsed() + next + self.plan.side_passes();
         self.plan.job.budget.is_some_and(|budget| until > budget)
+    }
+
+    /// Until when a set at a point may take turns, where there is a budget: to its end, but for what ends the arms; in
+    /// the first block not much more than its share, so that others can follow.
+    fn set_until(&self, set: u32, point: &PlannedPoint, state: &State) -> Option<Instant> {
+        let budget = self.plan.job.budget?;
+        let kept = self.plan.side_passes() + point.end_time();
+        let end = state.start + budget.saturating_sub(kept);
+        if set > 0 {
+            return Some(end);
+        }
+        let points = self.plan.points.iter().filter(|point| point.method == Method::Turns).count();
+        let all = self.plan.job.blocks.min(SETS_MIN) * points as u32;
+        let left = all.saturating_sub(state.point_times.len() as u32).max(1);
+        let now = Instant::now();
+        let share = end.saturating_duration_since(now) * FIRST_SET_SHARES / left;
+        Some(end.min(now + share))
     }
 
     /// Whether points that are measured in whole runs want another block.
@@ -476,6 +514,7 @@ impl Runner<'_> {
         record.environment.extend(builds(&self.program, job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
+        record.looks = self.plan.looks.clone();
         record.cuts = self.plan.cuts.clone();
         record
     }

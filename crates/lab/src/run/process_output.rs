@@ -30,6 +30,14 @@ pub(super) struct ProcessOutput {
 }
 
 impl ProcessOutput {
+    /// The last that a failed process of the lab said, or how it ended where it said nothing.
+    pub(super) fn words(&self) -> String {
+        match self.stderr.trim() {
+            "" => self.status.to_string(),
+            said => said.strip_prefix("error: ").unwrap_or(said).to_owned(),
+        }
+    }
+
     /// The last lines of what a failed process said, for a message.
     pub(super) fn stderr_tail(&self) -> String {
         const LINES: usize = 3;

@@ -21,7 +21,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arm::spec_of;
-use super::length::{Length, WAVES};
+use super::length::Length;
 use super::passes::{counting_run, profile_of};
 use super::process_output::{started, stopped_or};
 use super::{RunLabel, Runner, State};
@@ -30,7 +30,7 @@ use crate::child::Task;
 use crate::host::Reading;
 use crate::host::counting::InUse;
 use crate::measure::Pass;
-use crate::plan::{PlannedPoint, SAME_AGAIN};
+use crate::plan::{PlannedPoint, SAME_AGAIN, WAVES};
 use crate::record::{
     LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Thirds, Turns, WarmUp,
 };
@@ -107,7 +107,8 @@ impl Runner<'_> {
             let found = arm.warm_up.map(|found| (arm.planned.name.clone(), found));
             length.warm_ups.extend(found.filter(|(name, _)| !length.warm_ups.contains_key(name)));
         }
-        let per_round = self.rounds(&mut arms, set, &length, point);
+        let until = self.set_until(set, point, state);
+        let per_round = self.rounds(&mut arms, set, &length, point, until);
         if set == 0 {
             self.counts(&mut arms, &length, number, point, state);
         }
@@ -217,13 +218,15 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// Turns in random order, every arm once in each round; how long a round took.
+    /// Turns in random order, every arm once in each round, slow ones in some of them; how long a round took. Ends with
+    /// the round, but the first, that would not be over by `until`.
     fn rounds(
         &mut self,
         arms: &mut [SetArm<'_>],
         set: u32,
         length: &Length,
         point: &PlannedPoint,
+        until: Option<Instant>,
     ) -> Duration {
         let own = self.plan.points.iter().position(|other| std::ptr::eq(other, point));
         let mut random = Rng::stream(self.plan.job.seed ^ u64::from(set), own.unwrap_or(0) as u64);
@@ -234,24 +237,36 @@ impl Runner<'_> {
             Some(_) => Duration::ZERO,
             None => point.ramp_time.min(length.turn * RAMP_MAX),
         };
-        for &index in order.iter().filter(|_| !ramp_time.is_zero()) {
+        // The opening of its connections was a wave of each arm.
+        let has_ramp =
+            |index: &&usize| !ramp_time.is_zero() && !length.is_slow(&arms[**index].planned.name);
+        let ramped: Vec<usize> = order.iter().filter(has_ramp).copied().collect();
+        for index in ramped {
             self.turn(&mut arms[index], TurnSize::of(ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
         // All arms are laid out alike.
         let _beside = arms.iter().find_map(|arm| Beside::of(arm.living.as_ref().ok()?));
-        for _ in 0..length.rounds {
-            if self.stop.is_urgent() {
+        let mut done = 0;
+        for round in 0..length.rounds {
+            let mean = start.elapsed() / done.max(1);
+            let is_late = done > 0 && until.is_some_and(|until| Instant::now() + mean > until);
+            if self.stop.is_urgent() || is_late {
                 break;
             }
             random.shuffle(&mut order);
             for &index in &order {
+                if !length.takes_turn(&arms[index].planned.name, round) {
+                    arms[index].rounds.push(None);
+                    continue;
+                }
                 let (size, lead_in) = length.turn_size(&arms[index].planned.name, 1);
                 let figures = self.turn(&mut arms[index], size, lead_in, 1);
                 arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
             }
+            done += 1;
         }
-        start.elapsed() / length.rounds
+        start.elapsed() / done.max(1)
     }
 
     /// One turn of an arm; an arm that fails has no further turn in this set.
@@ -312,13 +327,15 @@ impl Runner<'_> {
             let (TurnSize { length: turn, units }, _) = length.turn_size(&arm.planned.name, 1);
             let length_us = turn.as_micros() as u64;
             let sources = self.sources.clone();
-            let order = Order::Count { turns: COUNTED_TURNS, length_us, units, sources };
-            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS) {
+            let is_slow = length.is_slow(&arm.planned.name);
+            let turns = if is_slow { 1 } else { COUNTED_TURNS };
+            let order = Order::Count { turns, length_us, units, sources };
+            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns) {
                 let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
                 let events = (units, counters, events_per_wait_histogram);
                 state.record.counting.push(counting_run(&label, events, kernel));
             }
-            let turns = PROFILED_TURNS;
+            let turns = if is_slow { 1 } else { PROFILED_TURNS };
             let profile = |rate_hz| Order::Profile { turns, length_us, units, rate_hz };
             if let Some(order) = self.plan.job.profile_hz.map(profile)
                 && let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns)

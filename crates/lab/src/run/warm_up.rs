@@ -46,6 +46,10 @@ impl Runner<'_> {
         let mut found: Vec<(String, WarmUp)> = Vec::new();
         for index in 0..arms.len() {
             let arm = &mut arms[index];
+            // A wave of a slow one takes as long as a look.
+            if point.pace(&arm.planned.name).is_some_and(|pace| pace.is_slow) {
+                continue;
+            }
             if self.stop.is_urgent() || arm.living.is_err() || !warms_up(&arm.planned.kind, point) {
                 continue;
             }

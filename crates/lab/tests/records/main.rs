@@ -22,7 +22,9 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
                         worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
                         control_half_width_max descriptors_per_wait bounds place better \
-                        unsettled warm_up thirds ratio_change";
+                        unsettled warm_up thirds ratio_change \
+                        looks fault startup_s shutdown_s status body_bytes keeps_connections pipelines \
+                        serves_several backlog answer_s wave_s remarks";
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../../docs/result.schema.json")).expect("JSON")
@@ -43,6 +45,7 @@ fn small_record() -> Record {
     record.counting.truncate(1);
     record.why.truncate(1);
     record.request_times.truncate(1);
+    record.looks = vec![look()];
     if let Outcome::Measured(measurement) = &mut record.runs[0].outcome {
         measurement.intervals.truncate(1);
         measurement.intervals[0].machine_switches_per_s = Some(5.0);
@@ -346,6 +349,27 @@ fn profiles() -> Vec<Profile> {
 }
 
 /// Two arms at two points: one bucket far out, and a gap between buckets.
+fn look() -> Look {
+    Look {
+        experiment: "http".to_owned(),
+        arm: "mine".to_owned(),
+        fault: Some("ended with exit status: 3 before it answered".to_owned()),
+        startup_s: Some(0.25),
+        shutdown_s: Some(0.01),
+        status: Some(200),
+        body_bytes: Some(128),
+        keeps_connections: Some(true),
+        pipelines: Some(true),
+        serves_several: Some(true),
+        backlog: Some(5),
+        answer_s: Some(0.001),
+        wave_requests: 16,
+        wave_s: Some(0.003),
+        remarks: vec!["its answers differ".to_owned()],
+        ..Look::default()
+    }
+}
+
 fn request_times() -> Vec<RequestTimesRun> {
     let one = |point: &str, arm: &str, scale: f64| {
         let counts = [(1024.0, 1280.0, 900), (1280.0, 1536.0, 80), (40_960.0, 49_152.0, 20)];

@@ -31,18 +31,20 @@ use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::{Done, RunSpec};
-use crate::record::{Interval, Measurement, Record, ResultRow, Verdict};
+use crate::record::{Interval, Look, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 use server::PLACEHOLDERS;
 
 mod generator;
 mod load;
+mod look;
 mod server;
 mod start;
 mod subject;
 mod times;
 
 pub(crate) use generator::missing as missing_generator;
+pub(crate) use look::look;
 pub(crate) use server::{PROXY_PLACEHOLDERS, cpu_time_of, running_fault};
 pub(crate) use start::{free_address, on_mechanism};
 pub(crate) use subject::{Calls, Served, Traffic, measure};
@@ -340,6 +342,14 @@ impl Experiment for Http {
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Served::start(spec, Role::Answers, is_interrupted)?))
+    }
+
+    fn look(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Look, MeasureError> {
+        look(spec, Role::Answers, is_interrupted)
     }
 
     fn measure(

@@ -29,10 +29,18 @@ use crate::subject;
 
 /// How long a server may take until it answers: one of a user may have much to read before.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// A server that listens elsewhere and does nothing for so long will not take the port that it was given.
+const ELSEWHERE_PATIENCE: Duration = Duration::from_secs(1);
+/// What it may use of a CPU in that time and still do nothing.
+const IDLE_CPU: Duration = Duration::from_millis(20);
+/// Between two looks at where it listens.
+const ELSEWHERE_LOOK: Duration = Duration::from_millis(100);
+/// How long the end of a process is waited for whose connections have ended.
+const ENDING_PATIENCE: Duration = Duration::from_millis(200);
 /// Between two attempts to connect to a server that does not say when it is ready.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long one answer may take.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The length of an answer may vary by this part of it.
 const LENGTH_VARIES: u64 = 10;
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
@@ -68,7 +76,7 @@ pub(super) struct Server {
     /// What it is asked for.
     pub(super) asked: ServerSpec,
     /// What it answered at first.
-    answered: Answered,
+    pub(super) answered: Answered,
     /// Which certificates are trusted, where it is asked over TLS.
     trust: Trust,
     /// The mechanism that it says it runs on; only pollux says so.
@@ -79,6 +87,8 @@ pub(super) struct Server {
     pub(super) findings: BTreeMap<String, String>,
     /// How many of its processes had ended when it had answered.
     ended_before: u64,
+    /// Whether it is known not to end when it is asked to.
+    is_killed: bool,
     /// Of a proxy: the server behind it. It ends last.
     backend: Option<Program>,
 }
@@ -140,6 +150,7 @@ impl Server {
         }
         let mut server = Self::of(name, processes, tree, address, asked, answered, load);
         (server.times, server.backend) = (times, backend);
+        server.is_killed = spec.kills;
         server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         // Most stay where they were started; some choose CPUs themselves.
         if let Err((pid, errno)) = server.tree.pin(cpu) {
@@ -215,6 +226,7 @@ impl Server {
             times,
             findings,
             ended_before,
+            is_killed: false,
             backend,
         }
     }
@@ -227,6 +239,29 @@ impl Server {
     /// How many of its processes have ended since it answered.
     pub(super) const fn ended(&self) -> u64 {
         self.tree.ended() - self.ended_before
+    }
+
+    /// How it ended, where all of it has.
+    pub(super) fn ending(&mut self) -> Option<String> {
+        // Its connections end a moment before it does.
+        if let Some(first) = self.processes.first() {
+            let _ = first.ends_within(ENDING_PATIENCE, &|| false);
+        }
+        if self.tree.is_alive() {
+            return None;
+        }
+        self.processes.first_mut().map(Program::how_it_ended)
+    }
+
+    /// Whether the process that was started has left, and others answer.
+    pub(super) fn is_daemon(&self) -> bool {
+        let mut processes = self.processes.iter();
+        processes.any(|process| process.ends_within(Duration::ZERO, &|| false).unwrap_or(false))
+    }
+
+    /// What it has printed, where that is read.
+    pub(super) fn printed_bytes(&self) -> u64 {
+        self.processes.iter().map(Program::printed_bytes).sum()
     }
 
     /// What it answered, and how many of its processes have ended since.
@@ -294,7 +329,10 @@ impl Server {
             return Err(self.failed(&what));
         }
         if !self.processes.is_empty() {
-            self.tree.end();
+            match self.is_killed {
+                true => self.tree.kill(),
+                false => self.tree.end(),
+            }
             self.processes.iter_mut().for_each(Program::end);
         }
         Ok(())
@@ -331,6 +369,7 @@ fn first_answer(
 ) -> Result<Answered, MeasureError> {
     let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
     let start = Instant::now();
+    let mut watched = Elsewhere::default();
     loop {
         let error = match ask(&target, trust, ANSWER_PATIENCE) {
             Ok(answered) => return Ok(answered),
@@ -342,7 +381,8 @@ fn first_answer(
             return Err(process.failed(&format!("{how} before it answered {url}")).into());
         }
         let is_early = matches!(error, RequestError::Connect(_));
-        if !is_early || start.elapsed() > patience {
+        let is_elsewhere = is_early && watched.is_settled(tree, address);
+        if !is_early || is_elsewhere || start.elapsed() > patience {
             let remedy = "put {port} or {address} into its command where it takes that";
             let elsewhere = match elsewhere(&tree.pids(), "; it listens at ") {
                 // It is there, and does not answer.
@@ -351,14 +391,50 @@ fn first_answer(
                 elsewhere => format!("{elsewhere}: {remedy}"),
             };
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
+            // The budget has cut it short.
+            let more = match is_early && !is_elsewhere && patience < READY_PATIENCE {
+                true => format!(
+                    "; a larger --budget waits longer, up to {} s",
+                    READY_PATIENCE.as_secs()
+                ),
+                false => String::new(),
+            };
             let what =
-                format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}");
+                format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}{more}");
             return Err(process.failed(&what).into());
         }
         if is_interrupted() {
             return Err(MeasureError::Interrupted);
         }
         tree.wait_for_an_end(PAUSE);
+    }
+}
+
+/// How long processes have listened elsewhere than where they should, and done nothing.
+#[derive(Default)]
+struct Elsewhere {
+    looked: Option<Instant>,
+    /// Since when, and what they had used by then.
+    since: Option<(Instant, Duration)>,
+}
+
+impl Elsewhere {
+    /// Whether they have for so long that nothing else is to be expected.
+    fn is_settled(&mut self, tree: &mut Tree, address: SocketAddr) -> bool {
+        if self.looked.is_some_and(|looked| looked.elapsed() < ELSEWHERE_LOOK) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        let used = tree.look();
+        let addresses = addresses_of(&tree.pids());
+        let is_elsewhere =
+            !addresses.is_empty() && addresses.iter().all(|at| at.port() != address.port());
+        let idle = self
+            .since
+            .filter(|(_, before)| is_elsewhere && used.saturating_sub(*before) < IDLE_CPU);
+        let now = is_elsewhere.then(|| (Instant::now(), used));
+        self.since = idle.or(now);
+        self.since.is_some_and(|(since, _)| since.elapsed() >= ELSEWHERE_PATIENCE)
     }
 }
 
@@ -490,8 +566,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_has_changed_is_reported() {
-        let answered =
-            |status, body_bytes| Answered { status, body_bytes, keep_alive: true, tls: None };
+        let answered = |status, body_bytes| Answered {
+            status,
+            body_bytes,
+            keep_alive: true,
+            is_chunked: false,
+            tls: None,
+        };
         let first = answered(200, 128);
         assert_eq!(change(&first, &Answered { keep_alive: false, ..first.clone() }), None);
         let changed = "answered 503 with 9 bytes after the measurement, expected 200 with 128 bytes as \
@@ -506,7 +587,8 @@ mod tests {
         let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
         let asked = ServerSpec { url: String::new(), status: 200, body_bytes: Some(128) };
         let fault = |status, body_bytes, asked: &ServerSpec| {
-            let answered = Answered { status, body_bytes, keep_alive: true, tls: None };
+            let answered =
+                Answered { status, body_bytes, keep_alive: true, is_chunked: false, tls: None };
             fault(&answered, asked, &load)
         };
         assert_eq!(fault(200, 128, &asked), None);

@@ -29,8 +29,8 @@ use crate::host::Reading;
 use crate::measure::{Done, Observed, RunSpec};
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
-/// More failures than this, and than this share of the answers, measure nothing: a single reset connection does not
-/// belong to what is compared, and its turn is left out.
+/// More failures than this, and than this share of the answers, spoil a measurement: a single reset connection is none
+/// of what is compared, and its turn is left out.
 const FAILED_MAX: u64 = 3;
 const FAILED_SHARE_MAX: f64 = 0.001;
 /// A turn before the first one that counts, in which a server of the user shows what it is.
@@ -84,6 +84,7 @@ impl<'a> Served<'a> {
         let backlog = backlog_at(server.address).ok().flatten();
         let plan = generator::plan(&load, &server.asked, backlog);
         let unproven_max = plan.as_ref().ok().and_then(|plan| plan.unproven_max);
+        let before = (server.cpu_time(), server.ended());
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = subject::own_cpu_time().as_nanos() as u64;
@@ -106,7 +107,7 @@ impl<'a> Served<'a> {
         served.count(opened)?;
         if matches!(spec.arm, ArmKind::Server { .. } | ArmKind::Running { .. }) {
             served.note_backlog(&load);
-            served.try_out()?;
+            served.try_out(before, opened.right)?;
         }
         Ok(served)
     }
@@ -162,14 +163,20 @@ impl<'a> Served<'a> {
         findings
     }
 
-    /// Looks at a turn of a server of which nothing is known: its processes must be those that
-    /// work, and may be others in each turn.
-    fn try_out(&mut self) -> Result<(), MeasureError> {
-        let (before, ended) = (self.server.cpu_time(), self.server.ended());
-        let (mut trial, mut requests) = (TRIAL, self.turn(TurnSize::of(TRIAL))?);
-        while self.server.cpu_time() == before && trial < TRIAL_MAX {
-            trial *= 2;
+    /// Looks at what has opened the connections to a server of which nothing is known, or at a turn where that was
+    /// nothing: its processes must be those that work, and may be others in each turn.
+    fn try_out(
+        &mut self,
+        (before, ended): (Duration, u64),
+        opened: u64,
+    ) -> Result<(), MeasureError> {
+        let (mut trial, mut requests) = (TRIAL, opened);
+        while requests == 0 || (self.server.cpu_time() == before && trial <= TRIAL_MAX) {
             requests += self.turn(TurnSize::of(trial))?;
+            if trial > TRIAL_MAX {
+                break;
+            }
+            trial *= 2;
         }
         if requests > 0 && self.server.cpu_time() == before {
             let what = format!(
@@ -242,13 +249,22 @@ pub(super) fn are_too_many(failed: u64, right: u64) -> bool {
 }
 
 /// That too many requests to a server failed, and why.
-fn failures(server: &mut Server, load: &mut Turns, failed: u64, right: u64) -> MeasureError {
+pub(super) fn failures(
+    server: &mut Server,
+    load: &mut Turns,
+    failed: u64,
+    right: u64,
+) -> MeasureError {
     let why = load.why_failed().map_or_else(String::new, |why| format!(": {why}"));
-    let what = format!(
+    let counts = format!(
         "{} beside {}{why}",
         number::plural(failed, "failure"),
         number::plural(right, "answer")
     );
+    let what = match server.ending() {
+        Some(how) => format!("{how} while it was measured ({counts})"),
+        None => counts,
+    };
     server.failed(&what)
 }
 
@@ -346,7 +362,7 @@ fn generators_cpu() -> Duration {
     crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
 }
 
-fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
+pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
     MeasureError::Program {
         program: "the load generator".to_owned(),
         what: crate::error::in_words(error),

@@ -227,6 +227,22 @@ fn missing_table(missing: &[&Source]) -> String {
     table.html()
 }
 
+/// What first looks at servers of the user found.
+pub(in crate::report) fn looks(record: &Record) -> String {
+    if record.looks.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(["experiment", "arm", "found before anything was planned"]);
+    for look in &record.looks {
+        table.row([
+            Cell::text(&look.experiment),
+            Cell::text(&look.arm),
+            Cell::text(&look.in_words()).wide(),
+        ]);
+    }
+    section("looks", "a look before the plan", &card(&table.html()))
+}
+
 /// What was planned and not run, and how the plan was cut.
 pub(in crate::report) fn left_out(record: &Record) -> String {
     if record.left_out.is_empty() && record.cuts.is_empty() {
