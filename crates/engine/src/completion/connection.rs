@@ -8,7 +8,7 @@
 //! | ending | - | ending | idle | stays |
 //! | watching | - | - | idle | stays |
 //!
-//! A receive of many ends by itself after [`RECEIVE_BYTES_MAX`] bytes where the kernel takes a bound (Linux 6.17): what a
+//! A receive of many ends by itself after what [`BOUND`] says where the kernel takes a bound (Linux 6.17): what a
 //! session that pauses is sent meanwhile is no more than that, without a cancellation. Elsewhere a connection that is sent
 //! much at a time is received from once by once, and only what a receive of many brought until its cancellation is more.
 //!
@@ -22,7 +22,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pollux_poller::Token;
-use pollux_sys::ring::{QueueFull, Received, Sending, Sent as Slice, Shots};
+use pollux_sys::ring::{Bound, QueueFull, Received, Sending, Sent as Slice, Shots};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, Shutdown, shutdown};
@@ -35,8 +35,11 @@ use crate::flow::Flow;
 use crate::tail::{Linger, Output, PendingOutput, Piece, Tail, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
-/// What a receive of many brings at most, where it is bounded: as much as is read at a time from a socket that is ready.
-pub(super) const RECEIVE_BYTES_MAX: u32 = 64 * 1024;
+/// What a receive of many brings at most, where it is bounded, before it is armed again, which a session that pauses does
+/// not do.
+pub(super) const BOUND: Bound = Bound { each: 128 * 1024, enough: 64 * 1024 };
+/// The same of a connection of ours: what it is sent is for a peer that may not read.
+const BOUND_OUTGOING: Bound = Bound { each: 64 * 1024, enough: 64 * 1024 };
 /// Input kept for a session that takes none, before a receive that has no bound is cancelled.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// A receive of that many bytes is one of a stream.
@@ -276,13 +279,17 @@ impl<S: Session> CompletionLoop<S> {
             }
             Receiving::Idle if is_lingering || conversation.wants_input() => {
                 let is_bounded = self.is_bounded;
-                let is_many = connection.has_received
+                // Connections of ours are not ended by their first answer.
+                let is_outgoing = conversation.is_outgoing();
+                let bound = if is_outgoing { BOUND_OUTGOING } else { BOUND };
+                let may_last = connection.has_received || is_bounded && is_outgoing;
+                let is_many = may_last
                     && connection.shots == Shots::Many
                     && (is_bounded || connection.stream_receives == 0);
                 connection.receiving = if is_many { Receiving::Many } else { Receiving::Once };
                 let label = label(Kind::Receive, token);
                 self.push(|ring| match is_many {
-                    true if is_bounded => ring.receive_up_to(fd, RECEIVE_BYTES_MAX, label),
+                    true if is_bounded => ring.receive_up_to(fd, bound, label),
                     true => ring.receive(fd, Shots::Many, label),
                     false => ring.receive(fd, Shots::One, label),
                 });

@@ -67,9 +67,9 @@ use requests::{Kind, Pace, Slots, numbered};
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena.
 ///
-/// The kernel goes through all receive buffers in turn, so their sum, 1 MiB, is what they take of
-/// the caches; and a receive brings at most one buffer, so its size is what a body is cut into. Of
-/// buffers that are filled piece by piece few large ones serve small requests and bodies alike.
+/// The kernel goes through all receive buffers in turn, so their sum is what they take of the
+/// caches; and a receive brings at most one buffer, so its size is what a body is cut into. Of
+/// buffers that are filled piece by piece two large ones serve small requests and bodies alike.
 const SIZES: StreamSizes = StreamSizes {
     ring: Sizes { submission: 1024, completion: 8192 },
     receive: INCREMENTAL,
@@ -78,7 +78,7 @@ const SIZES: StreamSizes = StreamSizes {
 };
 
 /// Linux 6.12 and newer.
-const INCREMENTAL: ReceiveBuffers = ReceiveBuffers::incremental(4, 256 << 10);
+const INCREMENTAL: ReceiveBuffers = ReceiveBuffers::incremental(2, 128 << 10);
 /// Before that.
 const WHOLE: ReceiveBuffers = ReceiveBuffers::whole(64, 16 << 10);
 

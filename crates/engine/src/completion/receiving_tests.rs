@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::ring::{ReceiveBuffers, Sizes, StreamSizes};
 
-use super::connection::RECEIVE_BYTES_MAX;
+use super::connection::BOUND;
 use super::{CompletionLoop, SIZES, WHOLE};
 use crate::clock::Clock;
 use crate::turn::TurnLoop;
@@ -161,7 +161,7 @@ fn a_session_that_pauses_is_sent_no_more_than_the_bound() {
             idle_turns = if has_moved { 0 } else { idle_turns + 1 };
         }
         let kept = this.state.counters.value(Counter::BytesIn) - 5;
-        let bound = if this.is_bounded { u64::from(RECEIVE_BYTES_MAX) } else { 1 << 20 };
+        let bound = if this.is_bounded { u64::from(BOUND.each + BOUND.enough) } else { 1 << 20 };
         assert!((1..=bound).contains(&kept), "{kept} bytes are kept");
     }
 }

@@ -33,7 +33,7 @@ pub use memory::Sent;
 pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes, UNRESTRICTED, note_reasons};
 pub use pool::{ReceiveBuffers, Received};
 pub use stream::{StreamRing, StreamSizes};
-pub use stream_request::Sending;
+pub use stream_request::{Bound, Sending};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 ///

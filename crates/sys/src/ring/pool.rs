@@ -13,7 +13,7 @@
 //! lies in front of everything that is still to be filled.
 //!
 //! A completion without bytes takes nothing of an incremental buffer, also where it names one and lacks the flag: up to
-//! Linux 7.0 the end of a stream reads so, and the kernel continues to fill the buffer.
+//! Linux 7.0 the end of a stream reads so, and the kernel continues with the buffer.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -301,7 +301,7 @@ mod tests {
         let end = pool.lend(0, 0, false);
         pool.give_back(end);
         pool.give_back(piece);
-        assert!(offered(&pool).is_empty(), "the kernel continues to fill it");
+        assert!(offered(&pool).is_empty(), "the kernel continues with it");
         let next = pool.lend(0, 11, false);
         assert_eq!(next.start, 5);
         pool.give_back(next);

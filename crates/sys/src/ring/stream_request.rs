@@ -44,22 +44,23 @@ impl StreamRing {
         self.push_armed(&entry.user_data(numbered(user_data) | ARMED))
     }
 
-    /// As [`StreamRing::receive`] with [`Shots::Many`], until `bytes_max` bytes came: the completion that brings the last
-    /// of them has no `has_more`. No cancellation is needed then to receive no more than that.
+    /// As [`StreamRing::receive`] with [`Shots::Many`], until enough came: the completion that brings the last of it has no
+    /// `has_more`. No cancellation is needed then to receive no more.
     ///
     /// # Errors
     /// [`QueueFull`]; nothing was queued.
     ///
     /// # Panics
-    /// Where [`StreamRing::bounds_receives`] is false, and when `bytes_max` is 0.
+    /// Where [`StreamRing::bounds_receives`] is false, and when a part of `bound` is 0.
     pub fn receive_up_to(
         &mut self,
         fd: RawFd,
-        bytes_max: u32,
+        bound: Bound,
         user_data: u64,
     ) -> Result<(), QueueFull> {
-        assert!(self.bounds_receives() && bytes_max > 0, "a bound that this kernel knows");
-        self.push_armed(&receive_up_to(fd, bytes_max).user_data(numbered(user_data) | ARMED))
+        let is_known = self.bounds_receives() && bound.each > 0 && bound.enough > 0;
+        assert!(is_known, "a bound that this kernel knows");
+        self.push_armed(&receive_up_to(fd, bound).user_data(numbered(user_data) | ARMED))
     }
 
     /// Queues a poll of `fd` for `events` (`poll(2)` bits, and EPOLLEXCLUSIVE).
@@ -207,6 +208,15 @@ impl StreamRing {
     }
 }
 
+/// How much a receive that stays armed may bring: less than the sum of both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// Bytes of one completion at most.
+    pub each: u32,
+    /// It ends with the completion with which so many bytes have come.
+    pub enough: u32,
+}
+
 /// A receive that stays armed and has a bound, for which the io-uring crate has no builder: `struct io_uring_sqe` of the
 /// kernel's interface, as IORING_OP_RECV reads it.
 #[repr(C)]
@@ -222,14 +232,14 @@ struct ReceiveEntry {
     user_data: u64,
     group: u16,
     personality: u16,
-    bytes_max: u32,
+    enough_bytes: u32,
     unused_too: [u64; 2],
 }
 
 /// `IORING_RECV_MULTISHOT` of the kernel's interface.
 const MULTISHOT: u16 = 1 << 1;
 
-fn receive_up_to(fd: RawFd, bytes_max: u32) -> squeue::Entry {
+fn receive_up_to(fd: RawFd, bound: Bound) -> squeue::Entry {
     let entry = ReceiveEntry {
         opcode: opcode::Recv::CODE,
         flags: squeue::Flags::BUFFER_SELECT.bits(),
@@ -237,12 +247,12 @@ fn receive_up_to(fd: RawFd, bytes_max: u32) -> squeue::Entry {
         fd,
         unused: 0,
         address: 0,
-        len_bytes: 0,
+        len_bytes: bound.each,
         message_flags: 0,
         user_data: 0,
         group: GROUP,
         personality: 0,
-        bytes_max,
+        enough_bytes: bound.enough,
         unused_too: [0; 2],
     };
     // SAFETY: `Entry` is repr(C) over the kernel's 64-byte `io_uring_sqe`, all integers and
@@ -342,8 +352,8 @@ mod tests {
         assert_eq!(mem::offset_of!(ReceiveEntry, len_bytes), 24);
         assert_eq!(mem::offset_of!(ReceiveEntry, user_data), 32);
         assert_eq!(mem::offset_of!(ReceiveEntry, group), 40);
-        assert_eq!(mem::offset_of!(ReceiveEntry, bytes_max), 44);
-        let entry = receive_up_to(7, 9).user_data(4);
+        assert_eq!(mem::offset_of!(ReceiveEntry, enough_bytes), 44);
+        let entry = receive_up_to(7, Bound { each: 9, enough: 5 }).user_data(4);
         assert_eq!(entry.get_opcode(), u32::from(opcode::Recv::CODE));
         assert_eq!(entry.get_user_data(), 4);
     }

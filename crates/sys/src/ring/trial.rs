@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::pool::ReceiveBuffers;
 use super::stream::{StreamRing, StreamSizes};
-use super::{Shots, Sizes, StreamCompletion};
+use super::{Bound, Shots, Sizes, StreamCompletion};
 
 pub(super) const UNKNOWN: &str =
     "this kernel does not fill receive buffers piece by piece (Linux 6.12 and newer do)";
@@ -30,10 +30,11 @@ const SIZES: StreamSizes = StreamSizes {
 /// Each receive of the trial has its bytes there when it is submitted.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether a receive that stays armed takes a bound of what it may bring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whether a receive that stays armed takes a bound of what it brings.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Bounds {
     Known,
+    #[default]
     Unknown,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn run() -> Result<Bounds, String> {
     for (number, (word, shots)) in words.into_iter().zip([Shots::One, Shots::Many]).enumerate() {
         let (ours, mut peer) = UnixStream::pair().map_err(failed)?;
         peer.write_all(word).map_err(failed)?;
-        ring.receive(ours.as_raw_fd(), shots, number as u64).expect("the queue takes it");
+        ring.receive(ours.as_raw_fd(), shots, number as u64).expect("it fits the queue");
         pairs.push((ours, peer));
     }
     for _ in &words {
@@ -65,7 +66,8 @@ pub(super) fn run() -> Result<Bounds, String> {
     let (ours, mut peer) = UnixStream::pair().map_err(failed)?;
     peer.write_all(b"two").map_err(failed)?;
     ring.bounds = Bounds::Known;
-    ring.receive_up_to(ours.as_raw_fd(), 2, 3).expect("the queue takes it");
+    ring.receive_up_to(ours.as_raw_fd(), Bound { each: 2, enough: 1 }, 3)
+        .expect("it fits the queue");
     let is_bound = next(&mut ring).is_some_and(|seen| {
         let has_ended = !seen.has_more;
         has_ended && taken(&mut ring, seen).is_some_and(|bytes| bytes == b"tw")

@@ -130,7 +130,7 @@ fn connections_that_share_a_buffer_get_their_own_bytes() {
     }
 }
 
-/// The end of a stream may name a buffer, and the kernel continues to fill it all the same.
+/// The end of a stream may name a buffer, and the kernel continues with it all the same.
 #[test]
 fn an_end_between_a_completion_and_the_next_receive_costs_no_buffer() {
     for mut ring in each_ring(QUEUES) {
@@ -287,22 +287,24 @@ fn submit(ring: &mut StreamRing) -> bool {
     ring.has_overflow()
 }
 
-/// What a receive that stays armed may bring is fixed when it is armed: no cancellation is needed to stop there.
+/// A receive that stays armed takes its bound when it is armed: no cancellation is needed to stop there.
 #[test]
 fn a_bounded_receive_ends_by_itself_with_the_last_of_its_bytes() {
-    for mut ring in each_ring(QUEUES) {
-        if !ring.bounds_receives() {
-            continue;
-        }
+    let rings: Vec<_> = each_ring(QUEUES).filter(StreamRing::bounds_receives).collect();
+    if rings.is_empty() {
+        return pollux_testing::skip("no receive that stays armed takes a bound here (Linux 6.17)");
+    }
+    for mut ring in rings {
         let sizes = ring.receive_buffers();
         let (ours, mut peer) = tcp_pair();
-        let sent = pattern(250);
+        let sent = pattern(1000);
         peer.write_all(&sent).expect("room in the socket");
         peer.shutdown(Shutdown::Write).expect("the peer says no more");
-        let (mut seen, mut bounds) = (Vec::new(), Vec::new());
+        let bound = Bound { each: 20, enough: 40 };
+        let (mut seen, mut brought) = (Vec::new(), Vec::new());
         'stream: loop {
             let begin = seen.len();
-            ring.receive_up_to(ours.as_raw_fd(), 100, 7).expect("room");
+            ring.receive_up_to(ours.as_raw_fd(), bound, 7).expect("room");
             loop {
                 let completion = next(&mut ring);
                 let (result, has_more) = (completion.result, completion.has_more);
@@ -314,14 +316,16 @@ fn a_bounded_receive_ends_by_itself_with_the_last_of_its_bytes() {
                     break 'stream;
                 }
                 assert!(result > 0 || result == -libc::ENOBUFS, "{result}, {sizes}");
+                assert!(result <= 20, "{result}, {sizes}");
                 if !has_more {
-                    bounds.extend((result > 0).then_some(seen.len() - begin));
+                    brought.extend((result > 0).then_some(seen.len() - begin));
                     break;
                 }
             }
         }
         assert_eq!(seen, sent, "{sizes}");
-        assert!(bounds.contains(&100) && bounds.iter().all(|bytes| *bytes <= 100), "{bounds:?}");
+        assert!(brought.iter().any(|bytes| *bytes >= 40), "{brought:?}");
+        assert!(brought.iter().all(|bytes| *bytes < 60), "{brought:?}");
         assert_is_whole(&mut ring);
     }
 }
