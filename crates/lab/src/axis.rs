@@ -11,6 +11,9 @@ use std::fmt;
 use pollux_settings::{Kind, boolean, one_of, whole};
 use serde::{Deserialize, Serialize};
 
+/// What the plan adds to the axes of a point whose server takes several processes: their number.
+pub const PROCESSES: &str = "processes";
+
 /// One thing that can be varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {

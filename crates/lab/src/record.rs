@@ -14,6 +14,7 @@ use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 use crate::subject::Figure;
+pub use crate::subject::WarmUp;
 
 mod found;
 mod look;
@@ -21,7 +22,7 @@ mod look;
 pub use look::{ArmTimes, Look};
 
 pub use found::{
-    Key, RequestTimes, RequestTimesRun, RowTurns, Thirds, TimeBucket, Turns, TurnsQuality, WarmUp,
+    Key, RequestTimes, RequestTimesRun, RowTurns, Thirds, TimeBucket, Turns, TurnsQuality,
 };
 
 /// Version of the file format; readers refuse a newer one.

@@ -25,7 +25,6 @@ use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::host::symbols::SymbolShare;
-use crate::record::WarmUp;
 
 /// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {
@@ -257,6 +256,27 @@ pub enum Reply {
     Counted(Box<Counted>),
     /// It has ended well.
     Ended(Life),
+}
+
+/// The load of an arm before it was timed, and what a unit of work cost it meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// Units of work.
+    pub units: u64,
+    /// How long it took.
+    pub time_s: f64,
+    /// CPU time of a unit in the first turn of it.
+    pub first_ns: f64,
+    /// CPU time of a unit in the last quarter of its units.
+    pub last_ns: f64,
+    /// The share by which that lies above what a unit cost in the quarter before, or below where it is negative.
+    pub change: f64,
+    /// Whether those two are alike.
+    pub is_flat: bool,
+    /// Units after which the cost was the one of the last half of them.
+    pub flat_after: u64,
+    /// How long those took.
+    pub flat_after_s: f64,
 }
 
 /// What one part of a turn took.

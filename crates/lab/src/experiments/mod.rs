@@ -17,6 +17,7 @@ use pollux_poller::Mechanism;
 use strum::{Display, EnumString, VariantNames};
 
 use crate::arm::{Arm, ArmKind, Peer};
+pub use crate::axis::PROCESSES;
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
@@ -49,9 +50,6 @@ const LIST: &[&dyn Experiment] = &[
 
 /// Every experiment.
 pub const ALL: [&dyn Experiment; LIST.len()] = *LIST.first_chunk().expect("as many as it has");
-
-/// What the plan adds to the axes of a point whose server takes several processes: their number.
-pub const PROCESSES: &str = "processes";
 
 /// The experiment called `name`.
 #[must_use]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{CountingRun, Fact, Measurement, Outcome, Record, ResultRow, Run, Verdict, WhyRow};
 use crate::host::Reading;
 use crate::stats::{self, Aim, median};
+use crate::subject::WarmUp;
 
 /// An experiment, the label of a point, and the name of an arm.
 pub type Key<'a> = [&'a str; 3];
@@ -268,27 +269,6 @@ pub struct Thirds {
     /// What the logarithm of the ratio to the baseline changed by; absent for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_change: Option<f64>,
-}
-
-/// The load of an arm before it was timed, and what a unit of work cost it meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WarmUp {
-    /// Units of work.
-    pub units: u64,
-    /// How long it took.
-    pub time_s: f64,
-    /// CPU time of a unit in the first turn of it.
-    pub first_ns: f64,
-    /// CPU time of a unit in the last quarter of its units.
-    pub last_ns: f64,
-    /// The share by which that lies above what a unit cost in the quarter before, or below where it is negative.
-    pub change: f64,
-    /// Whether those two are alike.
-    pub is_flat: bool,
-    /// Units after which the cost was the one of the last half of them.
-    pub flat_after: u64,
-    /// How long those took.
-    pub flat_after_s: f64,
 }
 
 /// How a row was measured whose arms took turns.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pollux_report::number;
 use serde::{Deserialize, Serialize};
 
-use crate::axis::Axes;
+use crate::axis::{Axes, PROCESSES};
 
 /// Axes that say how a server is asked; the others say what is started, and asked for.
 const OF_LOAD: [&str; 9] = [
@@ -20,7 +20,7 @@ const OF_LOAD: [&str; 9] = [
     "reply",
     "generator",
     "differing",
-    crate::experiments::PROCESSES,
+    PROCESSES,
 ];
 /// Times from which on they are worth a word of their own.
 const SLOW_START_S: f64 = 1.0;
