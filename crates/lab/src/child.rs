@@ -149,6 +149,10 @@ pub fn serve(
                 let length = Duration::from_micros(length_us);
                 Reply::Loaded(warm_up(&mut *subject, until, length)?)
             }
+            Order::Renew => match subject.renew()? {
+                Some(life) => Reply::Ended(life),
+                None => return say(replies, &Reply::Ended(subject.end()?)),
+            },
             Order::End => {
                 return say(replies, &Reply::Ended(subject.end()?));
             }

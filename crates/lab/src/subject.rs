@@ -57,6 +57,15 @@ pub trait Subject {
     /// What it says of itself.
     fn described(&self) -> SubjectInfo;
 
+    /// Lets go of its connections and opens new ones, where what is measured lives on: what its life came to so far.
+    /// None where there is nothing to renew.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when that failed.
+    fn renew(&mut self) -> Result<Option<Life>, MeasureError> {
+        Ok(None)
+    }
+
     /// Ends what it started; what its whole life came to.
     ///
     /// # Errors
@@ -238,6 +247,8 @@ pub enum Order {
         #[serde(default)]
         until_flat: bool,
     },
+    /// The end of a set, with new connections for another one where there are some; else the end.
+    Renew,
     /// The end.
     End,
 }
@@ -254,7 +265,7 @@ pub enum Reply {
     Loaded(WarmUp),
     /// What was counted.
     Counted(Box<Counted>),
-    /// It has ended well.
+    /// It, or a set of it, has ended well.
     Ended(Life),
 }
 

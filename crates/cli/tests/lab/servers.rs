@@ -291,6 +291,31 @@ fn a_server_whose_first_requests_cost_five_times_more_is_warm_before_it_is_timed
 }
 
 #[test]
+fn a_server_that_is_loaded_long_is_kept_for_several_sets_and_the_row_says_so() {
+    if !has("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pid");
+    let cold = format!("cold={}", python(&format!("--cold 12000 --pid-file {}", file.display())));
+    let sets = ["--blocks", "5", "--max-blocks", "5", "--baseline", "cold", "--budget", "14s"];
+    let record = record(&run(&["raw-epoll", &cold], &sets));
+    let runs = measured(&record, "cold");
+    let kept = runs.iter().filter(|run| run["turns"]["is_kept"] == true).count();
+    assert!(runs.len() < 2 || kept > 0, "{} sets: {}", runs.len(), row(&record, "cold"));
+    for run in &runs {
+        assert_eq!(run["figures"]["answer_status"], 200.0, "{run}");
+    }
+    let notes = row(&record, "cold")["notes"].to_string();
+    assert!(
+        kept == 0 || notes.contains("the interval holds how its connections differ"),
+        "{notes}"
+    );
+    let pid = std::fs::read_to_string(&file).expect("it was started");
+    await_end(Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process"));
+}
+
+#[test]
 fn a_server_that_still_changes_has_no_verdict_but_says_by_how_much() {
     if !has("python3") {
         return;

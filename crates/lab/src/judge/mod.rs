@@ -181,6 +181,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
     notes.extend(runs.findings(arm));
     notes.extend(runs.other_answer(arm));
     notes.extend(runs.warm_up(arm));
+    notes.extend(runs.starts(arm));
     ResultRow {
         experiment: runs.part.to_owned(),
         point: runs.point.point.label.clone(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pollux_report::number;
 use pollux_settings::share_text;
 
-use crate::arm::Arm;
+use crate::arm::{Arm, ArmKind};
 use crate::plan::{Plan, PlannedPoint, minutes};
 use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict, WarmUp};
 use crate::stats::{
@@ -93,6 +93,22 @@ impl<'a> PointRuns<'a> {
         let shown = found.into_iter().filter(|(kind, _)| !of_generator.contains(kind));
         let all = measured.len();
         shown.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
+    }
+
+    /// That the sets of an arm are not as many starts of it, if so.
+    pub(super) fn starts(&self, arm: &Arm) -> Option<String> {
+        let turns: Vec<_> = self.measured(arm).filter_map(|measured| measured.turns).collect();
+        let sets = turns.len();
+        let starts = turns.iter().filter(|turns| !turns.is_kept).count().max(1);
+        let many = match (&arm.kind, starts) {
+            (ArmKind::Running { .. }, _) if sets > 1 => "one process".to_owned(),
+            (_, starts) if starts == sets => return None,
+            (_, 1) => "1 start, as loading it takes long".to_owned(),
+            _ => format!("{starts} starts, as loading it takes long"),
+        };
+        Some(format!(
+            "{sets} sets of {many}: the interval holds how its connections differ, and little of how its starts do"
+        ))
     }
 
     /// How the cost of an arm changed while it was loaded before it was timed for the first time, if it did.

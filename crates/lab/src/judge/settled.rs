@@ -63,7 +63,8 @@ impl Side {
         let measured: Vec<&Measurement> = runs.measured(arm).collect();
         let turns: Vec<Turns> = measured.iter().filter_map(|measured| measured.turns).collect();
         let values = measured.iter().map(|measured| measured.value).collect();
-        let lives_on = matches!(arm.kind, crate::arm::ArmKind::Running { .. });
+        let lives_on = matches!(arm.kind, crate::arm::ArmKind::Running { .. })
+            || turns.iter().any(|turns| turns.is_kept);
         let is_of_user = arm.kind.is_of_user();
         (!turns.is_empty()).then_some(Self { turns, values, is_of_user, lives_on })
     }

@@ -277,6 +277,7 @@ fn in_set(set: u32, arm: &str, ratio: Option<f64>) -> Run {
             log_ratio: ratio.map(f64::ln),
             round_sd: ratio.map(|_| 0.06),
             warm_up: None,
+            is_kept: false,
             thirds: None,
         });
     }

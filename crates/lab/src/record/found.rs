@@ -250,6 +250,9 @@ pub struct Turns {
     /// The load before the first round; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
+    /// Whether its process is that of the set before, with new connections.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_kept: bool,
     /// The first and the last third of the rounds; absent where those are too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thirds: Option<Thirds>,

@@ -53,6 +53,8 @@ pub(super) struct Length {
     pub(super) trial: Trial,
     /// The first load of each arm that is loaded before it is timed.
     pub(super) warm_ups: BTreeMap<String, WarmUp>,
+    /// Programs that are loaded long are started anew before each set of so many; the others have new connections.
+    pub(super) starts_every: u32,
     /// How much longer the first set took than those that follow will, as it looked at how much load is needed.
     pub(super) looked: Duration,
 }
@@ -87,6 +89,11 @@ impl Length {
         let share = self.lead_in.as_secs_f64() / (self.turn / parts).as_secs_f64();
         (TurnSize { length: most, units: Some(units) }, most.mul_f64(share))
     }
+}
+
+/// What the planned sets may take of a budget.
+pub(super) fn planned_time(budget: Duration) -> Duration {
+    budget.mul_f64(PLANNED_SHARE)
 }
 
 impl State {
@@ -136,6 +143,7 @@ impl Runner<'_> {
             rounds_max,
             trial: Trial::default(),
             warm_ups: BTreeMap::new(),
+            starts_every: 1,
             looked: Duration::ZERO,
         };
         // Looking takes as long as several sets where a turn is three waves of a thousand requests, and
@@ -225,7 +233,7 @@ impl Runner<'_> {
     pub(super) fn plan_rounds(&self, state: &mut State) {
         let job = &self.plan.job;
         let Some(budget) = job.budget else { return };
-        let time = budget.mul_f64(PLANNED_SHARE).saturating_sub(state.start.elapsed());
+        let time = planned_time(budget).saturating_sub(state.start.elapsed());
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
         let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
         let rounds = rounds_within(&trials, sets, small, job.precision, time);

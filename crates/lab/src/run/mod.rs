@@ -140,6 +140,7 @@ impl Runner<'_> {
             failures: HashMap::new(),
             lengths: BTreeMap::new(),
             sets: HashMap::new(),
+            kept: BTreeMap::new(),
             point_times: HashMap::new(),
         };
         self.counting_pass(&mut state);
@@ -154,6 +155,7 @@ impl Runner<'_> {
                 self.lengthen_sets(&mut state);
             }
         }
+        self.end_kept(&mut state);
         self.repeat_disturbed(&mut state);
         self.request_times_pass(&mut state);
         self.profile_pass(&mut state);
@@ -527,6 +529,8 @@ struct State {
     failures: HashMap<(String, String, String), u32>,
     /// What the first set found out, by part, point and group of arms.
     lengths: BTreeMap<(String, String, usize), length::Length>,
+    /// Arms that live on for another set, by part, point, group and name.
+    kept: BTreeMap<(String, String, usize, String), set::Kept>,
     /// How many sets a point has had, by part and point.
     sets: HashMap<(String, String), u32>,
     /// How long a point took the last time, by part and point.

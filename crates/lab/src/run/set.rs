@@ -49,6 +49,12 @@ const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// Grace of each answer beyond the time that was ordered: a turn ends what it began.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// An arm that lives on for another set.
+pub(super) struct Kept {
+    living: Living,
+    described: SubjectInfo,
+}
+
 /// One arm of a set.
 pub(super) struct SetArm<'a> {
     pub(super) planned: &'a Arm,
@@ -57,6 +63,8 @@ pub(super) struct SetArm<'a> {
     pub(super) described: SubjectInfo,
     /// Whether it was lost when it was counted or profiled, after its turns: they stand.
     is_lost_late: bool,
+    /// Whether it lived before this set.
+    pub(super) is_kept: bool,
     /// What the load before its first round found.
     pub(super) warm_up: Option<WarmUp>,
     /// A figure for each round, none where it had none.
@@ -94,9 +102,11 @@ impl Runner<'_> {
         }
         self.observer.run_started(&RunLabel { arm: "all arms".to_owned(), ..label.clone() });
         let start = Instant::now();
-        let mut arms = self.arms(set, &planned, point);
-        let started = start.elapsed();
         let key = (label.experiment.clone(), label.point.clone(), number);
+        let kept_key = |arm: &Arm| (key.0.clone(), key.1.clone(), number, arm.name.clone());
+        let kept = planned.iter().map(|arm| state.kept.remove(&kept_key(arm))).collect();
+        let mut arms = self.arms(set, &planned, kept, point);
+        let started = start.elapsed();
         let known = state.lengths.remove(&key);
         let warmed = self.warm_up(&mut arms, known.as_ref(), point);
         let mut length = match known {
@@ -105,7 +115,10 @@ impl Runner<'_> {
         };
         for arm in arms.iter().filter(|arm| arm.planned.name != SAME_AGAIN) {
             let found = arm.warm_up.map(|found| (arm.planned.name.clone(), found));
-            length.warm_ups.extend(found.filter(|(name, _)| !length.warm_ups.contains_key(name)));
+            let is_new = |name: &String| {
+                length.warm_ups.get(name).is_none_or(|known| arm.is_kept && !known.is_flat)
+            };
+            length.warm_ups.extend(found.filter(|(name, _)| is_new(name)));
         }
         let until = self.set_until(set, point, state);
         let per_round = self.rounds(&mut arms, set, &length, point, until);
@@ -115,13 +128,19 @@ impl Runner<'_> {
         let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
         let ratios = ratios(&arms, &costs, point);
         let thirds = thirds(&arms, &costs, point);
+        let load = self.warm_up_time(&arms, &length, point);
+        if set == 0 && !load.is_zero() {
+            length.starts_every = self.starts_every(load, state);
+        }
+        let lives_on: Vec<bool> =
+            arms.iter().map(|arm| self.is_kept(arm, set, &length, point)).collect();
         let ending = Instant::now();
-        let ends = self.ends(&mut arms);
+        let ends = self.ends(&mut arms, &lives_on);
         if self.stop.is_urgent() {
             return;
         }
         if set == 0 {
-            let planned = self.warm_up_time(&arms, &length, point);
+            let planned = load / length.starts_every;
             length.looked = warmed.saturating_sub(planned);
             let effort = Effort { set: started + planned + ending.elapsed(), round: per_round };
             let named = arms.iter().zip(&ratios).filter(|(arm, _)| arm.planned.name != SAME_AGAIN);
@@ -150,14 +169,20 @@ impl Runner<'_> {
                 outcome.map_or_else(|reason| Outcome::Failed { reason }, Outcome::Measured);
             state.add_run(label, position, outcome);
         }
-        state.lengths.insert(key, length);
+        state.lengths.insert(key.clone(), length);
         state.record.rounds.push(RoundsOfSet {
             set,
             experiment: plan.part_name(point).to_owned(),
             point: point.point.label.clone(),
             group: number,
-            arms: arms.into_iter().map(|arm| (arm.planned.name.clone(), arm.rounds)).collect(),
+            arms: arms.iter().map(|arm| (arm.planned.name.clone(), arm.rounds.clone())).collect(),
         });
+        for (arm, _) in arms.into_iter().zip(lives_on).filter(|(_, lives_on)| *lives_on) {
+            let SetArm { planned, living, described, .. } = arm;
+            if let Ok(living) = living {
+                state.kept.insert(kept_key(planned), Kept { living, described });
+            }
+        }
     }
 
     /// The arms of a group that take part in another set: both copies of the baseline, and of the others
@@ -183,6 +208,7 @@ impl Runner<'_> {
         &mut self,
         set: u32,
         planned: &[&'p Arm],
+        mut kept: Vec<Option<Kept>>,
         point: &'p PlannedPoint,
     ) -> Vec<SetArm<'p>> {
         let stop = self.stop.clone();
@@ -192,6 +218,7 @@ impl Runner<'_> {
         let seed = self.plan.job.seed.wrapping_add(u64::from(set));
         let mut started: Vec<(usize, Result<Living, String>)> = order
             .into_iter()
+            .filter(|index| kept[*index].is_none())
             .map(|index| {
                 let (spec, program) =
                     spec_of(&planned[index].kind, point, seed, self.scratch.path());
@@ -200,20 +227,28 @@ impl Runner<'_> {
             })
             .collect();
         started.sort_by_key(|(index, _)| *index);
-        started
-            .into_iter()
-            .map(|(index, living)| {
-                let living = living.and_then(|mut living| {
+        let mut started = started.into_iter().map(|(_, living)| living);
+        let of_arm = |index: usize| match kept[index].take() {
+            Some(Kept { living, described }) => (index, true, Ok((living, described))),
+            None => {
+                let living = started.next().expect("what was not kept was started");
+                let ready = living.and_then(|mut living| {
                     let described = living.ready(&is_stopped)?;
                     Ok((living, described))
                 });
+                (index, false, ready)
+            }
+        };
+        (0..planned.len())
+            .map(of_arm)
+            .map(|(index, is_kept, living)| {
                 let (living, described) = match living {
                     Ok((living, described)) => (Ok(living), described),
                     Err(reason) => (Err(reason), SubjectInfo::default()),
                 };
                 let planned = planned[index];
                 let (is_lost_late, warm_up, rounds) = (false, None, Vec::new());
-                SetArm { planned, living, described, is_lost_late, warm_up, rounds }
+                SetArm { planned, living, described, is_lost_late, is_kept, warm_up, rounds }
             })
             .collect()
     }
@@ -352,11 +387,11 @@ impl Runner<'_> {
         }
     }
 
-    /// Ends all arms at the same time.
-    fn ends(&self, arms: &mut [SetArm<'_>]) -> Vec<Result<Life, String>> {
-        for arm in arms.iter_mut() {
+    /// Ends all arms at the same time, or gives those that live on new connections.
+    fn ends(&self, arms: &mut [SetArm<'_>], lives_on: &[bool]) -> Vec<Result<Life, String>> {
+        for (arm, lives_on) in arms.iter_mut().zip(lives_on) {
             if let Ok(living) = &mut arm.living {
-                living.tell_end();
+                living.send(if *lives_on { &Order::Renew } else { &Order::End });
             }
         }
         let ended = |arm: &mut SetArm<'_>| match &mut arm.living {
@@ -365,6 +400,20 @@ impl Runner<'_> {
             Err(reason) => Err(reason.clone()),
         };
         arms.iter_mut().map(ended).collect()
+    }
+}
+
+impl Runner<'_> {
+    /// Ends the arms that live on: there is no other set.
+    pub(super) fn end_kept(&self, state: &mut State) {
+        let mut kept = std::mem::take(&mut state.kept);
+        for Kept { living, .. } in kept.values_mut() {
+            living.send(&Order::End);
+        }
+        for Kept { living, .. } in kept.values_mut() {
+            // Its sets stand; one that does not end well is ended with its handle.
+            let _ = living.ended(&|| self.stop.is_urgent());
+        }
     }
 }
 
@@ -514,6 +563,7 @@ fn measurement(
             log_ratio: ratio.map(|ratio| ratio.log_ratio),
             round_sd: ratio.and_then(|ratio| ratio.round_sd),
             warm_up: arm.warm_up,
+            is_kept: arm.is_kept,
             thirds: None,
         }),
         events: Some(units),
@@ -551,11 +601,6 @@ impl Living {
     ) -> Result<Reply, String> {
         self.send(order);
         self.answer(length * 20 + GRACE, is_stopped)
-    }
-
-    /// Gives the order to end without waiting; servers take their time to let go of connections.
-    fn tell_end(&mut self) {
-        self.send(&Order::End);
     }
 
     /// Waits until it has ended: what its life came to.

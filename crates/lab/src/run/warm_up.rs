@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::Runner;
-use super::length::Length;
+use super::length::{Length, planned_time};
 use super::set::{SetArm, arm_name};
+use super::{Runner, State};
 use crate::arm::ArmKind;
-use crate::plan::{PlannedPoint, SAME_AGAIN};
+use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::WarmUp;
 use crate::subject::{Order, Reply, TurnSize};
 use crate::warm_up::units_again;
@@ -20,6 +20,13 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(200);
 /// All looks together take at most this part of a budget.
 const LOOKS_SHARE: f64 = 0.3;
+/// Requests on the new connections of a process that was warm before.
+const RENEWED: u64 = 1000;
+/// Loads before sets may take this part of the time of the planned sets together: where they would take more, fewer of
+/// these start programs anew.
+const LOADS_SHARE: f64 = 0.5;
+/// A program that is loaded for less is started anew before each set.
+const CHEAP: Duration = Duration::from_millis(200);
 /// A load that repeats one may take so many times as long.
 const SLOWER: f64 = 3.0;
 
@@ -58,8 +65,15 @@ impl Runner<'_> {
                 SAME_AGAIN => arm_name(point).to_owned(),
                 name => name.to_owned(),
             };
+            if arm.is_kept
+                && known.and_then(|known| known.warm_ups.get(&name)).is_some_and(|w| w.is_flat)
+            {
+                self.load(arm, LOOK_MIN, Some(RENEWED), false);
+                continue;
+            }
             let before = found.iter().find(|(other, _)| *other == name).map(|(_, found)| *found);
             let before = before.or_else(|| known?.warm_ups.get(&name).copied());
+            let before = before.filter(|before| before.is_flat || !arm.is_kept);
             if let Some(before) = before {
                 let units = units_again(&before);
                 self.load(
@@ -97,6 +111,41 @@ impl Runner<'_> {
             }
         };
         arms.iter().filter(|arm| arm.living.is_ok()).map(of_arm).sum()
+    }
+
+    /// Before each set of how many the programs of a group are started anew, if loading them takes so long.
+    pub(super) fn starts_every(&self, load: Duration, state: &State) -> u32 {
+        let Some(budget) = self.plan.job.budget else { return 1 };
+        let points = self.plan.points.iter().filter(|point| point.method == Method::Turns).count();
+        let time =
+            planned_time(budget).saturating_sub(state.start.elapsed()) / points.max(1) as u32;
+        let sets = self.plan.job.blocks.saturating_sub(1).max(1);
+        if load * sets <= time.mul_f64(LOADS_SHARE) {
+            return 1;
+        }
+        match (time.as_secs_f64() * LOADS_SHARE / load.as_secs_f64()) as u32 {
+            0 => u32::MAX,
+            starts => sets.div_ceil(starts),
+        }
+    }
+
+    /// Whether an arm lives on behind a set.
+    pub(super) fn is_kept(
+        &self,
+        arm: &SetArm<'_>,
+        set: u32,
+        length: &Length,
+        point: &PlannedPoint,
+    ) -> bool {
+        let name = if arm.planned.name == SAME_AGAIN { arm_name(point) } else { &arm.planned.name };
+        let is_dear = length
+            .warm_ups
+            .get(name)
+            .is_some_and(|found| !found.is_flat || time_of(units_again(found), found) > CHEAP);
+        arm.living.is_ok()
+            && matches!(arm.planned.kind, ArmKind::Server { .. })
+            && is_dear
+            && !(set + 1).is_multiple_of(length.starts_every)
     }
 
     /// What looks at a point may take together.

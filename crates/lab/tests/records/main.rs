@@ -22,7 +22,7 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
                         worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
                         control_half_width_max descriptors_per_wait bounds place better \
-                        unsettled warm_up thirds ratio_change \
+                        unsettled warm_up is_kept thirds ratio_change \
                         looks fault startup_s shutdown_s status body_bytes keeps_connections pipelines \
                         serves_several backlog answer_s wave_s remarks";
 
@@ -65,6 +65,7 @@ fn small_record() -> Record {
                 flat_after: 38_000,
                 flat_after_s: 0.6,
             }),
+            is_kept: true,
             thirds: Some(Thirds {
                 rounds: 26,
                 first: 10.3,

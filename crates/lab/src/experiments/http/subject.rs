@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_load::{Turned, Turns};
+use pollux_load::{Plan, Turned, Turns};
 use pollux_processes::{Backlog, backlog_at};
 use pollux_report::number;
 use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
@@ -39,6 +39,7 @@ const TRIAL: Duration = Duration::from_millis(20);
 const TRIAL_MAX: Duration = Duration::from_millis(640);
 /// The shortest turn where processes end within turns: their CPU time is known in ticks of 10 ms.
 const TURN_WITH_ENDS: Duration = Duration::from_millis(200);
+const OPEN: &str = "connections between turns";
 /// How long so many requests may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// `setpriority(2)`: behind all others.
@@ -46,7 +47,9 @@ const NICE_MAX: i32 = 19;
 
 /// A server that answers, and the load on it.
 pub(crate) struct Served<'a> {
-    load: Turns,
+    /// None only while its connections are opened anew.
+    load: Option<Turns>,
+    plan: Plan,
     dead: Option<DeadCrowd>,
     dead_asked: usize,
     server: Server,
@@ -85,11 +88,13 @@ impl<'a> Served<'a> {
         let plan = generator::plan(&load, &server.asked, backlog);
         let unproven_max = plan.as_ref().ok().and_then(|plan| plan.unproven_max);
         let before = (server.cpu_time(), server.ended());
-        let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
+        let plan = plan.map_err(|error| generator_failed(&error))?;
+        let opened = Turns::open(plan.clone()).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = subject::own_cpu_time().as_nanos() as u64;
         let mut served = Self {
-            load: opened,
+            load: Some(opened),
+            plan,
             dead,
             dead_asked,
             server,
@@ -103,7 +108,7 @@ impl<'a> Served<'a> {
             driver: load.driver,
             is_interrupted,
         };
-        let opened = served.load.opened();
+        let opened = served.load().opened();
         served.count(opened)?;
         if matches!(spec.arm, ArmKind::Server { .. } | ArmKind::Running { .. }) {
             served.note_backlog(&load);
@@ -112,13 +117,18 @@ impl<'a> Served<'a> {
         Ok(served)
     }
 
+    fn load(&mut self) -> &mut Turns {
+        self.load.as_mut().expect(OPEN)
+    }
+
     /// Counts a turn; how many requests of it stand: none of one in which some failed.
     fn count(&mut self, turned: Turned) -> Result<u64, MeasureError> {
         self.requests += turned.right;
         self.failed += turned.failed;
         if are_too_many(self.failed, self.requests) {
             let (failed, requests) = (self.failed, self.requests);
-            return Err(failures(&mut self.server, &mut self.load, failed, requests));
+            let load = self.load.as_mut().expect(OPEN);
+            return Err(failures(&mut self.server, load, failed, requests));
         }
         Ok(if turned.failed > 0 { 0 } else { turned.right })
     }
@@ -141,7 +151,7 @@ impl<'a> Served<'a> {
         let mut findings = BTreeMap::new();
         if self.failed > 0 {
             let (failed, of) = (number::count(self.failed), number::count(self.requests));
-            let why = self.load.why_failed().map_or_else(String::new, |why| format!(": {why}"));
+            let why = self.load().why_failed().map_or_else(String::new, |why| format!(": {why}"));
             let text = format!(
                 "{failed} of its requests failed beside {of} answers, and their turns were left out{why}"
             );
@@ -196,7 +206,7 @@ impl<'a> Served<'a> {
 impl Subject for Served<'_> {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         let turned =
-            self.load.turn(size.length, size.units).map_err(|error| generator_failed(&error))?;
+            self.load().turn(size.length, size.units).map_err(|error| generator_failed(&error))?;
         self.count(turned)
     }
 
@@ -218,6 +228,18 @@ impl Subject for Served<'_> {
             shortest_turn_us: self.shortest_turn.as_micros() as u64,
             findings: self.server.findings.clone(),
         }
+    }
+
+    fn renew(&mut self) -> Result<Option<Life>, MeasureError> {
+        // Before the new ones: a server may have room for no more.
+        self.load = None;
+        let opened = Turns::open(self.plan.clone()).map_err(|error| generator_failed(&error))?;
+        let opened = self.load.insert(opened).opened();
+        self.count(opened)?;
+        let mut figures = self.server.figures();
+        figures.insert("failed".to_owned(), self.failed as f64);
+        let findings = self.life_findings();
+        Ok(Some(Life { figures, findings, worker_calls: Vec::new() }))
     }
 
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
