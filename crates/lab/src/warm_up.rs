@@ -21,6 +21,8 @@ const TURN_PART: u32 = 16;
 const UNITS_MIN: u64 = 10_000;
 const TIME_ENOUGH: Duration = Duration::from_secs(2);
 const TURNS_MIN: usize = 8;
+/// The end of a load of fewer turns is noise.
+const TURNS_THAT_TELL: usize = 16;
 /// Windows whose costs differ by less are alike; where so many turns in each differ more among themselves, by twice
 /// what that makes of a window, and by no more than this. The differences of fewer turns are as much slope as noise.
 const ALIKE: f64 = 0.025;
@@ -168,7 +170,8 @@ impl Curve {
         let first_ns = self.turns.iter().find_map(Figure::cost_ns).unwrap_or(last_ns);
         let change =
             last.zip(before).map_or(0.0, |(last, before)| last.cost_ns / before.cost_ns - 1.0);
-        let is_flat = last.zip(before).is_none_or(|(last, before)| is_alike(before, last));
+        let is_flat = self.turns.len() < TURNS_THAT_TELL
+            || last.zip(before).is_none_or(|(last, before)| is_alike(before, last));
         let until_flat = &self.turns[..self.flat_after()];
         WarmUp {
             units: self.units(),

@@ -17,7 +17,7 @@ const OF_RATIO_MIN: f64 = 0.05;
 /// The least change of a cost by itself: machines change by less from the start of a set to its end.
 const OF_COST_MIN: f64 = 0.12;
 /// The least change at the end of the load before sets.
-const OF_LOAD_MIN: f64 = 0.05;
+const OF_LOAD_MIN: f64 = 0.08;
 
 /// Takes the verdict from the rows of which a side has not settled.
 pub(super) fn withhold(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
@@ -90,6 +90,7 @@ impl Side {
         if let (Some(change), Some(first), Some(last)) = (change, loads.first(), loads.last())
             && moving * 2 > loads.len()
             && change.abs() >= OF_LOAD_MIN
+            && loads.iter().all(|load| load.is_flat || load.change.signum() == change.signum())
         {
             let [from, to] = [first.first_ns, last.last_ns].map(|ns| ns / unit_ns);
             return Some(words(whose, change, from, to, point));

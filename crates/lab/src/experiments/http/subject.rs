@@ -231,7 +231,7 @@ impl Subject for Served<'_> {
     }
 
     fn renew(&mut self) -> Result<Option<Life>, MeasureError> {
-        // Before the new ones: a server may have room for no more.
+        // Before the new ones: a server may take only so many.
         self.load = None;
         let opened = Turns::open(self.plan.clone()).map_err(|error| generator_failed(&error))?;
         let opened = self.load.insert(opened).opened();
