@@ -199,13 +199,14 @@ pub(crate) struct Filled {
 }
 
 /// Rows under headings, in groups where they have some. A column without a value in any row is left out of every form;
-/// where its cells have a reason, page and summary say so below.
+/// where its cells have a reason, page and summary say so below. One made by [`Table::with_empty_columns`] keeps them.
 #[derive(Template)]
 #[template(path = "table.html")]
 pub struct Table {
     pub(crate) headings: Vec<Heading>,
     pub(crate) bodies: Vec<Body>,
     is_plot: bool,
+    keeps_empty: bool,
 }
 
 impl Table {
@@ -220,7 +221,7 @@ impl Table {
             Heading { words, hint: None, is_figure, gives_way }
         };
         let headings = headings.into_iter().map(heading).collect();
-        Self { headings, bodies: Vec::new(), is_plot: false }
+        Self { headings, bodies: Vec::new(), is_plot: false, keeps_empty: false }
     }
 
     /// Starts one whose third column draws: it is as wide as the page and breaks its rows in two
@@ -228,6 +229,12 @@ impl Table {
     #[must_use]
     pub fn plot(headings: &[&str; 5]) -> Self {
         Self { is_plot: true, ..Self::new(headings) }
+    }
+
+    /// The same with all its columns, also those without a value: they were asked for.
+    #[must_use]
+    pub fn with_empty_columns(self) -> Self {
+        Self { keeps_empty: true, ..self }
     }
 
     /// The same with what its headings mean, for the pointer; nothing where `meaning` has nothing to say.
@@ -284,7 +291,8 @@ impl Table {
     pub(crate) fn filled(&self) -> Filled {
         let rows = || self.bodies.iter().flat_map(|body| &body.rows);
         let has_value = |column: usize| rows().any(|row| !row[column].is_blank());
-        let is_kept = |column: &usize| *column == 0 || self.is_empty() || has_value(*column);
+        let keeps_all = self.keeps_empty || self.is_empty();
+        let is_kept = |column: &usize| *column == 0 || keeps_all || has_value(*column);
         let (kept, empty): (Vec<usize>, Vec<usize>) = (0..self.headings.len()).partition(is_kept);
         let pick = |row: &Vec<Cell>| kept.iter().map(|column| row[*column].clone()).collect();
         let of_body = |body: &Body| Body {
@@ -311,6 +319,7 @@ impl Table {
                 headings: kept.iter().map(|column| self.headings[*column].clone()).collect(),
                 bodies: self.bodies.iter().map(of_body).collect(),
                 is_plot: self.is_plot,
+                keeps_empty: self.keeps_empty,
             },
         }
     }

@@ -12,7 +12,7 @@ use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile
 
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
 pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new(headings);
+    let mut table = Table::new(headings).with_empty_columns();
     for row in rows {
         assert_eq!(row.len(), headings.len(), "a text for each heading");
         let cells = headings.iter().zip(row).map(|(heading, text)| {
