@@ -206,7 +206,8 @@ pub struct SoFar {
 ///
 /// Without [`SETS_MIN`] sets a row has no verdict, and a machine that is busy may be too slow for so many at every point:
 /// after the first two points get there one after the other, those whose sets take least time first. One
-/// for which the time does not suffice waits, and one that has them does not take the time of those for which it does.
+/// for which the time does not suffice waits, but for the first of them, and one that has them does not take the time of
+/// those for which it does.
 #[must_use]
 pub fn comes_now(points: &[SoFar], own: usize, left: Duration) -> bool {
     let point = points[own];
@@ -218,8 +219,12 @@ pub fn comes_now(points: &[SoFar], own: usize, left: Duration) -> bool {
     lacking.retain(|place| points[*place].sets < SETS_MIN);
     lacking.sort_by_key(|place| missing(&points[*place]));
     let mut reserved = Duration::ZERO;
-    for place in lacking {
+    for (nth, &place) in lacking.iter().enumerate() {
         if reserved + missing(&points[place]) > left {
+            // The time is there: where nobody gets so far with it, the next one gets what it can.
+            if nth == 0 && place == own {
+                return true;
+            }
             break;
         }
         reserved += missing(&points[place]);
@@ -382,7 +387,7 @@ mod tests {
         assert_eq!(now(&points(2), 48), [true; 3]);
         assert_eq!(now(&points(2), 47), [false, true, true]);
         assert_eq!(now(&points(2), 17), [false, true, false]);
-        assert_eq!(now(&points(2), 5), [false; 3]);
+        assert_eq!(now(&points(2), 5), [false, true, false], "no time is left unused");
         // The cheapest is done: it does not take the time that the others need.
         let mut some = points(3);
         some[1].sets = 5;
