@@ -338,9 +338,10 @@ fn delete_takes_what_was_already_ready(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-/// Ready while it is watched, and over before anybody waits.
+/// Ready while it is watched, and over before anybody waits. A socket: pipes are watched otherwise where files must be
+/// let go of at once.
 fn silent_about_what_is_over(rig: &mut Rig, trigger: Trigger) -> Verdict {
-    let (reader, writer) = rig.pipe();
+    let (reader, writer) = rig.socketpair();
     rig.add(&reader, 1, Interest::READABLE, trigger)?;
     rig.quiet();
     writer.write(1).expect("room");
