@@ -522,7 +522,7 @@ mod tests {
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
             "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ]);
-        assert_eq!(chunked.expect("an answer"), of(200, 3, true));
+        assert_eq!(chunked.expect("an answer"), Answered { is_chunked: true, ..of(200, 3, true) });
         let until_the_end = asked(&["HTTP/1.0 200 OK\r\n\r\nabcd"]);
         assert_eq!(until_the_end.expect("an answer"), of(200, 4, false));
     }
