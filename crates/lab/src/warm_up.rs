@@ -32,8 +32,9 @@ const WINDOW_TURNS: usize = 4;
 /// steps, and such a curve has to be flat over the last three quarters of the units, not only over half of them.
 const COMPILED: f64 = 0.25;
 /// A load that repeats a curve has so many times the units after which that was flat: starts differ.
-const SPARE: f64 = 1.5;
-/// It has at least so many.
+const SPARE: f64 = 2.0;
+/// It has this part of the units of that load at least, since noise can hide where a curve became flat, and so many.
+const REPEATED_PART: f64 = 0.4;
 const REPEATED_MIN: u64 = 1000;
 
 /// When a load ends.
@@ -77,7 +78,8 @@ pub(crate) fn warm_up(
 
 /// Units that a load has which repeats the one that found this.
 pub(crate) fn units_again(found: &WarmUp) -> u64 {
-    ((found.flat_after as f64 * SPARE) as u64).max(REPEATED_MIN)
+    let again = (found.flat_after as f64 * SPARE).max(found.units as f64 * REPEATED_PART);
+    (again as u64).max(REPEATED_MIN)
 }
 
 /// What units cost in the turns of a load, one after the other.
@@ -257,9 +259,9 @@ mod tests {
             |cost_us: &dyn Fn(u64) -> f64| curve(200, cost_us).found(Duration::from_secs(2));
         let steps = found(&|units| if units < 40_000 { 50.0 } else { 10.0 });
         assert!((36_000..=44_000).contains(&steps.flat_after), "{steps:?}");
-        assert!((54_000..=66_000).contains(&units_again(&steps)), "{steps:?}");
+        assert!((72_000..=88_000).contains(&units_again(&steps)), "{steps:?}");
         let plain = found(&|_| 10.0);
-        assert_eq!((plain.flat_after, units_again(&plain)), (0, REPEATED_MIN));
+        assert_eq!((plain.flat_after, units_again(&plain)), (0, 80_000));
         assert!(plain.is_flat && (plain.last_ns - 10_000.0).abs() < 1.0, "{plain:?}");
     }
 }

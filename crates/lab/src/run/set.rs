@@ -107,8 +107,8 @@ impl Runner<'_> {
         let kept = planned.iter().map(|arm| state.kept.remove(&kept_key(arm))).collect();
         let mut arms = self.arms(set, &planned, kept, point);
         let started = start.elapsed();
-        let known = state.lengths.remove(&key);
-        let warmed = self.warm_up(&mut arms, known.as_ref(), point);
+        let mut known = state.lengths.remove(&key);
+        let warmed = self.warm_up(&mut arms, known.as_mut(), point);
         let mut length = match known {
             Some(length) => length,
             None => self.length(&mut arms, point),

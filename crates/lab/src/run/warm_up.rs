@@ -25,6 +25,8 @@ const RENEWED: u64 = 1000;
 /// Loads before sets may take this part of the time of the planned sets together: where they would take more, fewer of
 /// these start programs anew.
 const LOADS_SHARE: f64 = 0.5;
+/// An arm that takes longer for one request on each connection is not loaded.
+const SLOW_WAVE: Duration = Duration::from_millis(500);
 /// A program that is loaded for less is started anew before each set.
 const CHEAP: Duration = Duration::from_millis(200);
 /// A load that repeats one may take so many times as long.
@@ -35,7 +37,7 @@ impl Runner<'_> {
     pub(super) fn warm_up(
         &mut self,
         arms: &mut [SetArm<'_>],
-        known: Option<&Length>,
+        mut known: Option<&mut Length>,
         point: &PlannedPoint,
     ) -> Duration {
         let start = Instant::now();
@@ -51,10 +53,12 @@ impl Runner<'_> {
         }
         let mut left = self.looks_time();
         let mut found: Vec<(String, WarmUp)> = Vec::new();
+        let mut longer: Vec<(String, WarmUp)> = Vec::new();
         for index in 0..arms.len() {
             let arm = &mut arms[index];
-            // A wave of a slow one takes as long as a look.
-            if point.pace(&arm.planned.name).is_some_and(|pace| pace.is_slow) {
+            // A wave of such a one takes as long as a look.
+            let pace = point.pace(&arm.planned.name);
+            if pace.is_some_and(|pace| pace.is_slow && pace.turn >= SLOW_WAVE) {
                 continue;
             }
             if self.stop.is_urgent() || arm.living.is_err() || !warms_up(&arm.planned.kind, point) {
@@ -66,13 +70,16 @@ impl Runner<'_> {
                 name => name.to_owned(),
             };
             if arm.is_kept
-                && known.and_then(|known| known.warm_ups.get(&name)).is_some_and(|w| w.is_flat)
+                && known
+                    .as_ref()
+                    .and_then(|known| known.warm_ups.get(&name))
+                    .is_some_and(|w| w.is_flat)
             {
                 self.load(arm, LOOK_MIN, Some(RENEWED), false);
                 continue;
             }
             let before = found.iter().find(|(other, _)| *other == name).map(|(_, found)| *found);
-            let before = before.or_else(|| known?.warm_ups.get(&name).copied());
+            let before = before.or_else(|| known.as_ref()?.warm_ups.get(&name).copied());
             let before = before.filter(|before| before.is_flat || !arm.is_kept);
             if let Some(before) = before {
                 let units = units_again(&before);
@@ -82,6 +89,13 @@ impl Runner<'_> {
                     Some(units),
                     false,
                 );
+                // One that was too short is longer the next time.
+                let again =
+                    arms[index].warm_up.filter(|again| !again.is_flat && again.change < 0.0);
+                let is_short = |again: &WarmUp| again.time_s < LOOK_MAX.as_secs_f64() / 4.0;
+                if let Some(again) = again.filter(is_short) {
+                    longer.push((name, again));
+                }
                 continue;
             }
             let others = arms[index..].iter().filter(|arm| warms_up(&arm.planned.kind, point));
@@ -91,6 +105,13 @@ impl Runner<'_> {
             self.load(&mut arms[index], most, None, true);
             left = left.saturating_sub(look.elapsed());
             found.extend(arms[index].warm_up.map(|warm_up| (name, warm_up)));
+        }
+        for (name, again) in longer {
+            if let Some(before) = known.as_mut().and_then(|known| known.warm_ups.get_mut(&name)) {
+                *before = WarmUp { flat_after: again.units, flat_after_s: again.time_s, ..*before };
+                before.units = before.units.max(again.units);
+                before.time_s = before.time_s.max(again.time_s);
+            }
         }
         start.elapsed()
     }
