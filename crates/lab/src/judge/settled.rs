@@ -16,7 +16,7 @@ use pollux_report::number;
 const OF_RATIO_MIN: f64 = 0.05;
 /// The least change of a cost by itself: machines change by less from the start of a set to its end.
 const OF_COST_MIN: f64 = 0.12;
-/// The least change at the end of the load before sets.
+/// The least change at the end of the load before sets, where several had one.
 const OF_LOAD_MIN: f64 = 0.08;
 
 /// Takes the verdict from the rows of which a side has not settled.
@@ -84,12 +84,16 @@ impl Side {
             return None;
         }
         let unit_ns = point.experiment.cost.unit_ns;
-        let loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
+        let mut loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
+        // A process that is kept has short loads after a long one, which they can't speak against.
+        let longest = loads.iter().map(|load| load.time_s).fold(0.0, f64::max);
+        loads.retain(|load| load.time_s * 2.0 >= longest);
+        let least = if loads.len() == 1 { OF_COST_MIN } else { OF_LOAD_MIN };
         let moving = loads.iter().filter(|load| !load.is_flat).count();
         let change = median(&loads.iter().map(|load| load.change).collect::<Vec<f64>>());
         if let (Some(change), Some(first), Some(last)) = (change, loads.first(), loads.last())
             && moving * 2 > loads.len()
-            && change.abs() >= OF_LOAD_MIN
+            && change.abs() >= least
             && loads.iter().all(|load| load.is_flat || load.change.signum() == change.signum())
         {
             let [from, to] = [first.first_ns, last.last_ns].map(|ns| ns / unit_ns);
