@@ -161,7 +161,11 @@ impl<'a> Served<'a> {
         let now = backlog_at(self.server.address).ok().flatten();
         let more =
             dropped(now).zip(dropped(self.backlog)).map(|(now, then)| now.saturating_sub(then));
-        if let Some((more, limit)) = more.filter(|more| *more > 0).zip(self.backlog) {
+        // The count has other causes too, such as a segment that came behind the end of a connection.
+        let asked = self.wave + self.dead_asked as u64;
+        let overflows = |limit: &Backlog| u64::from(limit.limit) < asked;
+        let limit = self.backlog.filter(overflows);
+        if let Some((more, limit)) = more.filter(|more| *more > 0).zip(limit) {
             let text = format!(
                 "its listener dropped {} (ListenDrops of its socket; its backlog is {}): each was tried again a \
                  second later",
