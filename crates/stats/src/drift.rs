@@ -13,8 +13,9 @@ const QUANTILE: f64 = 0.9975;
 /// With fewer sets Student's t says little: there every set has to change the same way, by more.
 const SETS_FOR_T: usize = 5;
 const FEW_SETS_FACTOR: f64 = 2.0;
-/// Standard errors by the rounds of all sets.
+/// Standard errors by the rounds of all sets; those of a single set, which no other one confirms.
 const ERRORS_MIN: f64 = 4.0;
+const ERRORS_OF_ONE_MIN: f64 = 6.0;
 /// Deviation of a median over that of a mean.
 const OF_MEDIAN: f64 = 1.2533;
 /// Sets in the first and the last third of those of one process, at least.
@@ -47,7 +48,8 @@ pub fn change_within_sets(sets: &[SetChange], least: f64) -> Option<f64> {
                 && changes.iter().all(|other| other.signum() == change.signum())
         }
     };
-    let is_certain = is_seen_in_sets && change.abs() > ERRORS_MIN * by_rounds;
+    let errors = if sets.len() == 1 { ERRORS_OF_ONE_MIN } else { ERRORS_MIN };
+    let is_certain = is_seen_in_sets && change.abs() > errors * by_rounds;
     (is_certain && change.abs() >= least).then_some(change)
 }
 
