@@ -327,7 +327,12 @@ fn a_server_that_still_changes_has_no_verdict_but_says_by_how_much() {
     let sets = ["--blocks", "5", "--max-blocks", "5", "--baseline", "plain", "--budget", "20s"];
     let record = record(&run(&arms, &sets));
     let row = row(&record, "dearer");
-    let said = row["unsettled"].as_str().unwrap_or_else(|| panic!("{row}"));
+    let notes = row["notes"].to_string();
+    // On a busy machine the sets may be too short to show it: then the load before them does.
+    let Some(said) = row["unsettled"].as_str() else {
+        assert!(notes.contains("got dearer while it was loaded before the first set"), "{row}");
+        return;
+    };
     assert!(said.starts_with("getting dearer: ") && said.contains(" µs; "), "{said}");
     assert_eq!(row["verdict"], "inconclusive");
 }

@@ -94,6 +94,12 @@ impl Said {
         Self { code: status.code(), stdout, stderr }
     }
 
+    /// What it wrote to standard error, but for the mechanism that it took where io_uring is forbidden.
+    pub(crate) fn complaints(&self) -> Vec<&str> {
+        let is_known = |line: &&str| line.starts_with("pollux load: epoll-et instead of uring: ");
+        self.stderr.lines().filter(|line| !is_known(line)).collect()
+    }
+
     /// Its standard output as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))

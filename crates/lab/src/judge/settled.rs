@@ -19,6 +19,10 @@ const OF_COST_MIN: f64 = 0.12;
 /// The least change at the end of the load before sets, where several had one.
 const OF_LOAD_MIN: f64 = 0.08;
 
+/// The least change between the ends of the first load and the last one of a process that lives on: twice, as short
+/// loads on a busy machine differ by half.
+const OF_LOADS_MIN: f64 = 0.7;
+
 /// Takes the verdict from the rows of which a side has not settled.
 pub(super) fn withhold(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
     for point in plan.points.iter().filter(|point| point.method == Method::Turns) {
@@ -85,6 +89,15 @@ impl Side {
         }
         let unit_ns = point.experiment.cost.unit_ns;
         let mut loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
+        if self.lives_on
+            && let (Some(first), Some(last)) = (loads.first(), loads.last())
+            && let change = (last.last_ns / first.last_ns).ln()
+            && change.is_finite()
+            && change.abs() >= OF_LOADS_MIN
+        {
+            let [from, to] = [first, last].map(|load| load.last_ns / unit_ns);
+            return Some(words(whose, change, from, to, point));
+        }
         // A process that is kept has short loads after a long one, which they can't speak against.
         let longest = loads.iter().map(|load| load.time_s).fold(0.0, f64::max);
         loads.retain(|load| load.time_s * 2.0 >= longest);
