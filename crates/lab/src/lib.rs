@@ -17,7 +17,8 @@
 //! | `arm`, `axis` | what is compared, and the values of a point: read once, the same types in job, plan and child |
 //! | `experiments` | what an experiment is (a table of facts, and answers about points), and the one list of them |
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
-//! | `run` | sets of arms that take turns; blocks of runs in random order, gates around them, external commands |
+//! | `run` | a first look at servers of the user, loads before sets, sets of arms that take turns; blocks of runs in random order, gates around them, external commands |
+//! | `warm_up` | a load of one arm until a unit of work costs it no less than before; called by `child` |
 //! | `child` | the measuring process: reads its task, does turns or one run |
 //! | `subject` | what takes turns: the `Subject`, and the messages between its process and the runner |
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
@@ -28,6 +29,7 @@
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: `pollux-pool herd`, or one in C (`raw.c`, the baseline) |
 //! | `judge` | the statistics applied to a record: rows, why, trust, answers |
 //! | `published` | what documents published, as TOML, put beside a record: `stats::agree` says whether direction and shape come back |
+//! | `gate` | the last line of a run that ends with another exit code than 0: which row, by how much, and the bound |
 //! | `record`, `store` | the result file and its folder |
 //! | `report`, `compare_records` | HTML, Markdown, terminal; two records side by side |
 //!
