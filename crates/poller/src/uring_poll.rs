@@ -49,6 +49,11 @@ const COMPLETIONS_PER_ENTER: usize = 20;
 /// other threads make more ready than this one can fetch; the next wait continues.
 const FETCHES_MAX: usize = 64;
 
+/// How many enters in a row may bring nothing before the flag for deferred work is not believed:
+/// [`Ring::has_deferred_work`](pollux_sys::ring::Ring::has_deferred_work). More than one, because
+/// the kernel may have worked off polls that came to nothing, 20 in each enter.
+const EMPTY_FETCHES_MAX: usize = 8;
+
 /// A poll that ends this often in a row, though nothing cut it short, is of a file that never
 /// changes, such as a regular file; arming it for ever would spin.
 const ENDS_MAX: u8 = 2;
@@ -102,8 +107,8 @@ impl UringPoll {
 
     /// One round of a wait: what is left of earlier rounds is reported or polled anew, changes
     /// go to the kernel, which may block for `rest` (`None`: for ever; zero: not at all), and
-    /// what it found is reported.
-    fn turn(&mut self, events: &mut Events, rest: Option<Duration>) -> Result<(), Error> {
+    /// what it found is reported. Says whether another turn would fetch more.
+    fn turn(&mut self, events: &mut Events, rest: Option<Duration>) -> Result<bool, Error> {
         self.turn += 1;
         self.report_left(events);
         self.load_changes()?;
@@ -123,12 +128,12 @@ impl UringPoll {
             self.enter(events, 0, None)?;
         }
         self.harvest();
-        self.fetch(events)?;
+        let may_have_more = self.fetch(events)?;
         self.report_fresh(events);
         if std::mem::take(&mut self.was_woken) {
             events.set_woken();
         }
-        Ok(())
+        Ok(may_have_more)
     }
 
     /// Works out the changes for the kernel and loads them for the next enter.
@@ -161,17 +166,21 @@ impl UringPoll {
         Ok(())
     }
 
-    /// Fetches what the kernel finishes only when it is asked, for as long as there is room.
-    fn fetch(&mut self, events: &mut Events) -> Result<(), Error> {
+    /// Fetches what the kernel finishes only when it is asked, for as long as there is room, and
+    /// says whether it holds more.
+    fn fetch(&mut self, events: &mut Events) -> Result<bool, Error> {
+        let mut empty_in_a_row = 0;
         for _ in 0..FETCHES_MAX {
-            let is_full = events.len() + self.ready.len() >= events.capacity();
-            if is_full || !self.ring.has_unfetched() {
+            if !self.ring.has_unfetched() || empty_in_a_row == EMPTY_FETCHES_MAX {
+                return Ok(false);
+            }
+            if events.len() + self.ready.len() >= events.capacity() {
                 break;
             }
             self.enter(events, 0, None)?;
-            self.harvest();
+            empty_in_a_row = if self.harvest() == 0 { empty_in_a_row + 1 } else { 0 };
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reports what earlier turns found and what did not fit. Level registrations take the room
@@ -212,9 +221,11 @@ impl UringPoll {
         }
     }
 
-    /// Takes every completion that the ring holds.
-    fn harvest(&mut self) {
+    /// Takes every completion that the ring holds, and counts them.
+    fn harvest(&mut self) -> usize {
+        let mut taken = 0;
         while let Some(completion) = self.ring.next_completion() {
+            taken += 1;
             let key = Key(completion.user_data);
             if key == Key::WAKER {
                 self.parts.waker.acknowledge_edge();
@@ -228,6 +239,7 @@ impl UringPoll {
                 self.polled(key, completion);
             }
         }
+        taken
     }
 
     /// The poll under `key` completed.
@@ -436,15 +448,14 @@ impl Poller for UringPoll {
             timeout.filter(|_| !is_look).and_then(|timeout| Instant::now().checked_add(timeout));
         let mut rest = timeout.filter(|_| is_look || end.is_some());
         loop {
-            self.turn(events, rest)?;
+            let may_have_more = self.turn(events, rest)?;
             if !events.is_empty() || events.is_woken() || events.is_interrupted() {
                 break;
             }
             if let Some(end) = end {
                 rest = Some(end.saturating_duration_since(Instant::now()));
             }
-            let has_work =
-                !self.changes.is_empty() || !self.ready.is_empty() || self.ring.has_unfetched();
+            let has_work = !self.changes.is_empty() || !self.ready.is_empty() || may_have_more;
             if rest == Some(Duration::ZERO) && !has_work {
                 break;
             }

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pollux_testing::or_skip;
 
@@ -291,6 +292,44 @@ fn a_regular_file_is_ready_and_does_not_spin() {
     poller.modify(file.as_fd(), token(1), nothing).expect("modified");
     assert_eq!(look(&mut poller, 8), [token(1)], "the kernel says EINVAL, once");
     assert_eq!(look(&mut poller, 8), []);
+}
+
+/// The flag for deferred work is set after the work was added, by a thread that may be late.
+#[test]
+fn a_look_ends_when_the_flag_for_deferred_work_outlives_the_work() {
+    const ROUNDS: usize = 100_000;
+    const OVER: usize = usize::MAX;
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Few)) else { return };
+    let (ours, theirs) = pair();
+    poller.add(theirs.as_fd(), token(0), EDGE).expect("added");
+    let round = &AtomicUsize::new(0);
+    let wrong = std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            let mut sent = 0;
+            while round.load(Ordering::Acquire) != OVER {
+                if round.load(Ordering::Acquire) > sent {
+                    (&ours).write_all(b"x")?;
+                    sent += 1;
+                }
+                std::hint::spin_loop();
+            }
+            std::io::Result::Ok(())
+        });
+        let mut events = Events::with_capacity(8);
+        let wrong = (1..=ROUNDS).find_map(|next| {
+            round.store(next, Ordering::Release);
+            (0..next % 512).for_each(|_| std::hint::spin_loop());
+            let waited = poller.wait(&mut events, Some(Duration::from_secs(10)));
+            let read = (&theirs).read(&mut [0]);
+            let left = look(&mut poller, 8);
+            let is_right = waited.is_ok() && events.len() == 1 && read.is_ok() && left.is_empty();
+            (!is_right).then(|| format!("{next}: {waited:?} {events:?}, {read:?}, {left:?}"))
+        });
+        round.store(OVER, Ordering::Release);
+        sender.join().expect("no panic").expect("room");
+        wrong
+    });
+    assert_eq!(wrong, None);
 }
 
 #[test]
