@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::BaselineError;
-use crate::reply::Replies;
+use crate::reply::{Replies, Unfinished};
 
 /// Events that one wait may bring.
 const EVENTS_MAX: usize = 512;
@@ -27,10 +27,10 @@ const FOR_EVER: i32 = -1;
 /// The flags of a peer that has ended.
 const ENDED: u32 = EventFlags::RDHUP.union(EventFlags::HUP).bits();
 
-/// A connection, with how much of a blank line its bytes so far end with.
+/// A connection, with what has come of a request that is not whole.
 struct Connection {
     socket: OwnedFd,
-    carry: u8,
+    unfinished: Unfinished,
 }
 
 /// What is left of a connection after an edge.
@@ -90,7 +90,7 @@ fn accept_all(
         if connections.len() <= index {
             connections.resize_with(index + 1, || None);
         }
-        connections[index] = Some(Connection { socket, carry: 0 });
+        connections[index] = Some(Connection { socket, unfinished: Unfinished::default() });
     }
 }
 
@@ -109,7 +109,7 @@ fn answer(
             Err(Errno::INTR) => continue,
             Ok(_) | Err(_) => return After::Closed,
         };
-        if let Some(answer) = replies.answer(&buffer[..len], &mut connection.carry) {
+        if let Some(answer) = replies.answer(&buffer[..len], &mut connection.unfinished) {
             let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);
             while !bytes.is_empty() {
                 match rustix::net::send(&connection.socket, bytes, SendFlags::NOSIGNAL) {

@@ -16,7 +16,7 @@ use pollux_sys::ring::{
 };
 
 use crate::BaselineError;
-use crate::reply::Replies;
+use crate::reply::{Replies, Unfinished};
 
 /// The ring. Two of the longest answers fit into the arena.
 const SIZES: StreamSizes = StreamSizes {
@@ -31,10 +31,10 @@ const ACCEPT: u64 = 1 << 32;
 const SEND: u64 = 2 << 32;
 const END: u64 = 3 << 32;
 
-/// A connection, with how much of a blank line its bytes so far end with.
+/// A connection, with what has come of a request that is not whole.
 struct Connection {
     socket: OwnedFd,
-    carry: u8,
+    unfinished: Unfinished,
 }
 
 struct Responder<'a> {
@@ -99,7 +99,8 @@ impl Responder<'_> {
             if self.connections.len() <= index {
                 self.connections.resize_with(index + 1, || None);
             }
-            self.connections[index] = Some(Connection { socket, carry: 0 });
+            self.connections[index] =
+                Some(Connection { socket, unfinished: Unfinished::default() });
             self.receive(fd)?;
         }
         if completion.has_more { Ok(()) } else { self.accept() }
@@ -128,7 +129,7 @@ impl Responder<'_> {
             return Ok(());
         };
         let replies = self.replies;
-        let answer = replies.answer(self.ring.bytes(&received), &mut connection.carry);
+        let answer = replies.answer(self.ring.bytes(&received), &mut connection.unfinished);
         self.ring.give_back(received);
         let Some(answer) = answer else { return Ok(()) };
         let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);

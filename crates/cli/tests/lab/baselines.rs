@@ -123,6 +123,37 @@ fn a_closing_baseline_server_closes_behind_each_reply() {
     });
 }
 
+/// Both answered as soon as the head of an upload had come, and took its body for requests.
+#[test]
+fn an_upload_is_read_to_its_end_before_it_is_answered() {
+    on_every_baseline_server(&[], |server| {
+        let body = "GET / HTTP/1.1\r\n\r\n".repeat(50_000);
+        let head = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
+        let mut connection = server.connect();
+        connection.set_nonblocking(true).expect("it does not wait");
+        for _ in 0..2 {
+            let (first, last) = body.split_at(body.len() - 1);
+            for part in [&head, first] {
+                let mut rest = part.as_bytes();
+                wait_until("the server to read a body", || {
+                    let written = connection.write(rest).unwrap_or(0);
+                    rest = &rest[written..];
+                    rest.is_empty()
+                });
+            }
+            // Another connection that is answered: the server has had its turn.
+            server.exchange(b"GET / HTTP/1.1\r\n\r\n");
+            assert!(connection.read(&mut [0; 64]).is_err(), "an answer before the last byte");
+            connection.write_all(last.as_bytes()).expect("written");
+            connection.set_nonblocking(false).expect("it waits");
+            read_replies(&mut connection, 1);
+            connection.set_nonblocking(true).expect("it does not wait");
+        }
+        let chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(server.exchange(chunked), "", "a body of unknown length ends its connection");
+    });
+}
+
 #[test]
 fn connections_that_end_give_their_descriptors_back() {
     on_every_baseline_server(&[], |server| {
