@@ -227,8 +227,19 @@ pub enum RequestError {
 /// [`RequestError`]; any status is an answer.
 pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, RequestError> {
     let mut client = Client::open(target, trust, patience)?;
-    client.send(1)?;
-    client.answer(patience)
+    match client.send(1) {
+        // A server may refuse a body before it has read it, and close: its answer says why (RFC 9112, 9.3).
+        Err(unsent) if unsent.is_cut() => client.answer(patience).map_err(|_| unsent),
+        sent => sent.and_then(|()| client.answer(patience)),
+    }
+}
+
+impl RequestError {
+    /// Whether the server has ended the connection.
+    fn is_cut(&self) -> bool {
+        let Self::Answer(cause) = self else { return false };
+        matches!(cause.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    }
 }
 
 /// A connection that asks for one thing again and again, and blocks: for looks at a server before any load.
@@ -491,6 +502,14 @@ mod tests {
 
     /// What `ask` makes of these pieces, after which the server closes.
     fn asked(pieces: &'static [&'static str]) -> Result<Answered, RequestError> {
+        asked_with(Vec::new(), pieces)
+    }
+
+    /// The same of a request with a body, of which the server reads no more than the start.
+    fn asked_with(
+        body: Vec<u8>,
+        pieces: &'static [&'static str],
+    ) -> Result<Answered, RequestError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
         let to = listener.local_addr().expect("its address");
         let server = std::thread::spawn(move || {
@@ -502,9 +521,21 @@ mod tests {
             len
         });
         let target = Target::parse(&format!("http://{to}/x"), None).expect("a URL");
+        let target = Target { body, ..target };
         let answered = ask(&target, &Trust::default(), Duration::from_secs(20));
         assert!(server.join().expect("the server ends well") > 0);
         answered
+    }
+
+    #[test]
+    fn the_answer_of_a_server_that_refuses_a_body_and_closes_is_read() {
+        let body = || vec![b'x'; 64 << 20];
+        const REFUSED: &[&str] =
+            &["HTTP/1.1 413 x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"];
+        let answered = asked_with(body(), REFUSED).expect("an answer");
+        assert_eq!((answered.status, answered.keep_alive), (413, false));
+        let cut = asked_with(body(), &[]).expect_err("no answer");
+        assert!(cut.is_cut(), "{cut:?}");
     }
 
     #[test]
