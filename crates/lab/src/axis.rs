@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pollux_settings::{Kind, boolean, one_of, whole};
+use pollux_settings::{Kind, boolean, bytes, one_of, size_text, whole};
 use serde::{Deserialize, Serialize};
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
@@ -40,6 +40,8 @@ pub enum AxisKind {
     Cpus,
     /// A whole number from the first to the second.
     Count(u64, u64),
+    /// So many bytes, from the first to the second: `128`, `64KiB`, `1MiB`.
+    Bytes(u64, u64),
     /// One of these words, or a whole number from the first to the second.
     WordOrCount(&'static [&'static str], u64, u64),
     /// `true` or `false`; never a list.
@@ -72,6 +74,7 @@ impl Axis {
             AxisKind::Word(words) | AxisKind::Manner(words) => one_of_words(words),
             AxisKind::Cpus => one_of_words(&CPUS),
             AxisKind::Count(low, high) => whole(low..=high).map(Value::Number),
+            AxisKind::Bytes(low, high) => bytes(low..=high).map(Value::Number),
             AxisKind::WordOrCount(words, low, high) => {
                 let count = whole(low..=high).map(Value::Number);
                 let accepts = format!("{} or {}", words.join(", "), count.accepts());
@@ -243,6 +246,11 @@ impl<N: Into<String>> FromIterator<(N, Value)> for Axes {
     fn from_iter<I: IntoIterator<Item = (N, Value)>>(values: I) -> Self {
         Self(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
+}
+
+/// `300`, `64KiB`, `1MiB`: of an axis of bytes.
+pub(crate) fn size_of(value: &Value) -> String {
+    value.number().map_or_else(|| value.to_string(), size_text)
 }
 
 /// `16 workers`, `1 worker`.

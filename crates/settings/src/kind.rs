@@ -325,7 +325,9 @@ pub fn share_text(share: f64) -> String {
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// An amount of bytes in the largest unit that says it without a fraction.
-fn size_text(size: u64) -> String {
+/// `128`, `64KiB`, `1MiB`: the largest unit of which it is a whole number.
+#[must_use]
+pub fn size_text(size: u64) -> String {
     let unit = UNITS.iter().find(|(_, bytes)| size >= *bytes && size.is_multiple_of(*bytes));
     unit.map_or_else(|| size.to_string(), |(name, bytes)| format!("{}{name}", size / bytes))
 }

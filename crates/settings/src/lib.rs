@@ -92,6 +92,6 @@ pub use key::Key;
 pub use keys::{Keys, Table};
 pub use kind::{
     Kind, Word, boolean, bytes, duration, duration_text, line, many, name, one_of, parsed, path,
-    share, share_text, whole,
+    share, share_text, size_text, whole,
 };
 pub use mistake::{Location, SettingError, SettingErrors, did_you_mean, shown};

@@ -340,7 +340,7 @@ fn an_arm_that_fails_when_it_is_counted_keeps_its_turns() {
 fn an_interrupted_run_leaves_no_process_behind() {
     let folder = Folder::new("http-interrupted");
     let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
-                      "generator": "pollux", "reply_bytes": "128", "path": "/",
+                      "generator": "pollux", "reply_bytes": "128", "request_bytes": "0", "path": "/",
                       "reply": "whole", "file": "false", "encrypted": "false",
                       "resumption": "true"});
     let spec = json!({"experiment": "http", "arm": {"peer": "raw-epoll"}, "axes": axes, "seed": 1, "ramp_ms": 0,

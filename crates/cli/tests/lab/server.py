@@ -1,6 +1,6 @@
 """A small HTTP server in Python, as somebody would write one: kept connections, one answer.
 
-It takes requests without a body, whole in one read. Options make it a daemon, give it workers or a
+It takes requests without a body, whole in one read, or with one of a known length. Options make it a daemon, give it workers or a
 process for each connection, or make it wrong in some way.
 """
 
@@ -18,6 +18,7 @@ def options():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--path", default="/")
     parser.add_argument("--bytes", type=int, default=128)
+    parser.add_argument("--body", type=int, default=0, help="take POSTs with so many bytes only")
     parser.add_argument("--status", default="200 OK")
     parser.add_argument("--workers", type=int, default=0, help="processes that answer")
     parser.add_argument("--fork", action="store_true", help="a process for each connection")
@@ -41,7 +42,7 @@ class Server:
         head = f"HTTP/1.1 {asked.status}\r\nContent-Length: {asked.bytes}\r\n\r\n"
         self.answer = head.encode() + b"x" * asked.bytes
         self.other = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-        self.start = f"GET {asked.path} ".encode()
+        self.start = f"{'POST' if asked.body else 'GET'} {asked.path} ".encode()
         self.asked, self.listener, self.left = asked, listener, asked.requests
         self.answered = 0
         self.selector = selectors.DefaultSelector()
@@ -85,9 +86,20 @@ class Server:
         elif self.asked.dearer:
             sum(range(min(self.answered, 1_000_000)))
 
+    def whole(self, connection):
+        data = connection.recv(65536)
+        while data and self.asked.body:
+            head, end, body = data.partition(b"\r\n\r\n")
+            if end and len(body) >= self.asked.body:
+                is_right = body == b"x" * self.asked.body
+                return head + end if is_right and b": %d" % len(body) in head else b"?" + end
+            more = connection.recv(65536)
+            data = data + more if more else b""
+        return data
+
     def read(self, connection):
         try:
-            data = connection.recv(65536)
+            data = self.whole(connection)
         except ConnectionError:
             data = b""
         if data and not self.asked.silent:

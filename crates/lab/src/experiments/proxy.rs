@@ -9,7 +9,7 @@ use pollux_doctor::{CONNECTION_BYTES, Concern};
 
 use super::http::{
     self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PROXY_PLACEHOLDERS,
-    REPLY_BYTES, Role,
+    REPLY_BYTES, REQUEST_BYTES, Role,
 };
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind, Value};
@@ -24,6 +24,7 @@ const AXES: &[Axis] = &[
     CONNECTIONS,
     KEEPALIVE,
     REPLY_BYTES,
+    REQUEST_BYTES,
     Axis {
         name: "log",
         about: "whether the proxy writes a line of each answer to a log; without: --no-log",
@@ -66,7 +67,8 @@ impl Experiment for Proxy {
         let log = if axes.is_on("log") { "" } else { ", no log" };
         let tls = if axes.is_on(ENCRYPTED.name) { " in TLS" } else { "" };
         let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
-        format!("HTTP through a proxy on {connections} connections{tls}{kept}{varied}{log}")
+        let bodies = http::in_words(axes);
+        format!("HTTP through a proxy on {connections} connections{tls}{kept}{bodies}{varied}{log}")
     }
 
     fn needs(&self, axes: &Axes) -> Needs {

@@ -512,6 +512,30 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_no_uploads_is_left_out_with_the_reason() {
+        let upload = point("http", &[("request_bytes", "65536")]);
+        let fault = |name: &str, point: &Point| {
+            arm_fault(&MACHINE, known("http"), point, &ArmKind::Peer(name.to_owned()))
+        };
+        for (name, why) in [
+            ("nginx", "before it has read the body"),
+            ("haproxy", "before it has read the body"),
+            ("h2o", "from files"),
+            ("lighttpd", "from files"),
+        ] {
+            assert!(fault(name, &upload).is_some_and(|reason| reason.contains(why)), "{name}");
+            assert_eq!(fault(name, &point("http", &[])), None);
+        }
+        assert_eq!(fault("raw-epoll", &upload), None);
+        let through = point("proxy", &[("request_bytes", "65536")]);
+        let nginx = ArmKind::Peer("nginx".to_owned());
+        assert_eq!(arm_fault(&MACHINE, known("proxy"), &through, &nginx), None);
+        let file = point("http", &[("request_bytes", "1"), ("file", "true")]);
+        let (_, reason) = on(&MACHINE, known("http"), file).expect_err("no POST of a file");
+        assert!(reason.ends_with("expected request_bytes = 0, or no --from-file"), "{reason}");
+    }
+
+    #[test]
     fn a_pool_runs_on_queues_and_nothing_else() {
         let fault = |source| {
             let point = point("herd", &[("source", source)]);

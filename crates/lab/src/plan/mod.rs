@@ -11,7 +11,7 @@ use pollux_engine::Driver;
 use serde::Serialize;
 
 use crate::arm::{Arm, ArmKind, Peer};
-use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
+use crate::axis::{Axes, AxisKind, CPUS, Value, counted, size_of};
 use crate::experiments::{Experiment, Generator, Metric};
 use crate::job::{Job, Part, RAMP_TIME, default_baseline};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
@@ -354,6 +354,7 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
         match axis.kind {
             AxisKind::Word(_) | AxisKind::Cpus | AxisKind::Path => words.push(value.to_string()),
             AxisKind::Count(..) => words.push(counted(value, axis.name)),
+            AxisKind::Bytes(..) => words.push(format!("{} {}", size_of(value), axis.name)),
             AxisKind::Manner(_) | AxisKind::WordOrCount(..) => {
                 words.push(format!("{value} {}", axis.name));
             }

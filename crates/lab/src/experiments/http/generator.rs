@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use pollux_load::{End, Expect, LoadError, Plan, Target};
+use pollux_load::{End, Expect, LoadError, Plan};
 use pollux_processes::{Backlog, Program};
 use pollux_report::number;
 use rustix::process::Signal;
@@ -128,12 +128,12 @@ fn command(
     };
     match load.generator {
         Generator::Pollux => {
-            pollux_command(load, asked, time).map_err(setup("this program's path"))
+            pollux_command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
         }
-        Generator::Wrk => {
-            wrk_command(&program()?, load, &asked.url, scratch).map_err(setup("the script for wrk"))
-        }
-        Generator::Ab => Ok(ab_command(&program()?, load, &asked.url, time)),
+        Generator::Wrk => wrk_command(&program()?, load, &asked.target.url, scratch)
+            .map_err(setup("the script for wrk")),
+        Generator::Ab => ab_command(&program()?, load, &asked.target.url, time, scratch)
+            .map_err(setup("the body for ab")),
     }
 }
 
@@ -178,15 +178,24 @@ pub(super) fn with_version(generator: Generator) -> String {
 }
 
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
-fn ab_command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
+fn ab_command(
+    program: &Path,
+    load: &Load,
+    url: &str,
+    time: Duration,
+    scratch: &Path,
+) -> io::Result<Command> {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
     let mut command = Command::new(program);
     command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
     if load.is_kept_alive {
         command.arg("-k");
     }
+    if load.request_bytes > 0 {
+        command.arg("-p").arg(load.body_file(scratch)?).args(["-T", "application/octet-stream"]);
+    }
     command.arg(url);
-    command
+    Ok(command)
 }
 
 /// What its report says.
@@ -214,8 +223,8 @@ fn ab_read(text: &str) -> Option<Counted> {
 
 /// The command; its script is written into `folder`.
 fn wrk_command(program: &Path, load: &Load, url: &str, folder: &Path) -> io::Result<Command> {
-    let path = folder.join(format!("wrk-{}.lua", load.pipeline));
-    fs::write(&path, script(load.pipeline))?;
+    let path = folder.join(format!("wrk-{}-{}.lua", load.pipeline, load.request_bytes));
+    fs::write(&path, script(load.pipeline, load.request_bytes))?;
     let mut command = Command::new(program);
     command.args(["-t1", "-d", DURATION, "-c", &load.connections.to_string(), "-s"]).arg(&path);
     if !load.is_kept_alive {
@@ -225,7 +234,11 @@ fn wrk_command(program: &Path, load: &Load, url: &str, folder: &Path) -> io::Res
     Ok(command)
 }
 
-fn script(pipeline: usize) -> String {
+fn script(pipeline: usize, request_bytes: usize) -> String {
+    let body = match request_bytes {
+        0 => String::new(),
+        _ => format!("wrk.method = \"POST\"\nwrk.body = string.rep(\"x\", {request_bytes})\n"),
+    };
     let batch = match pipeline {
         // Without a request function wrk sends one constant request.
         1 => String::new(),
@@ -241,7 +254,7 @@ fn script(pipeline: usize) -> String {
         ),
     };
     format!(
-        "-- {PRINTED}\n{batch}\
+        "-- {PRINTED}\n{body}{batch}\
          function done(summary, latency, requests)\n\
          \x20 local e = summary.errors\n\
          \x20 io.write(string.format(\"{MARK} %d %d %d %d %d %d %d %d %d %d\\n\",\n\
@@ -292,8 +305,8 @@ pub(super) fn plan(
 ) -> Result<Plan, LoadError> {
     let limit =
         backlog.map(|backlog| backlog.limit).filter(|limit| *limit < load.connections as u32);
-    let urls = load.urls(&asked.url);
-    let targets = urls.iter().map(|url| Target::parse(url, None)).collect::<Result<_, _>>()?;
+    let urls = load.urls(&asked.target.url);
+    let targets = urls.iter().map(|url| load.target(url)).collect::<Result<_, _>>()?;
     Ok(Plan {
         connections: load.connections as u32,
         end: End { requests: None, after: Some(PATIENCE) },
@@ -315,9 +328,10 @@ pub(super) fn pollux_command(
     load: &Load,
     asked: &ServerSpec,
     time: Duration,
+    scratch: &Path,
 ) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("load").args(load.urls(&asked.url));
+    command.arg("load").args(load.urls(&asked.target.url));
     command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);
     command.args(["--poller", load.driver.name()]);
     command.args(["--connections", &load.connections.to_string()]);
@@ -331,6 +345,9 @@ pub(super) fn pollux_command(
     command.args(["--connect-timeout", &patience, "--timeout", &patience]);
     if !load.is_kept_alive {
         command.arg("--no-keepalive");
+    }
+    if load.request_bytes > 0 {
+        command.arg("--body").arg(format!("@{}", load.body_file(scratch)?.display()));
     }
     if let Some(certificate) = &load.certificate {
         command.arg("--cacert").arg(&certificate.cert);
@@ -463,9 +480,11 @@ mod tests {
 
     #[test]
     fn only_a_pipelining_script_makes_requests() {
-        assert!(!script(1).contains("function request"));
-        assert!(script(16).contains("string.rep(one, 16)"));
-        assert!(script(16).contains(MARK));
+        assert!(!script(1, 0).contains("function request"));
+        assert!(script(16, 0).contains("string.rep(one, 16)"));
+        assert!(script(16, 0).contains(MARK) && !script(16, 0).contains("POST"));
+        let post = "wrk.method = \"POST\"\nwrk.body = string.rep(\"x\", 300)\n";
+        assert!(script(16, 300).contains(post) && script(1, 300).contains(post));
     }
 
     #[test]

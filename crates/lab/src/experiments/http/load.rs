@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use pollux_doctor::FDS_SPARE;
 use pollux_engine::Driver;
-use pollux_load::Trust;
+use pollux_load::{LoadError, Target, Trust};
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
 use pollux_sys::descriptors;
@@ -46,6 +46,8 @@ pub(super) struct Load {
     pub(super) is_split: bool,
     /// Length of a reply's body.
     pub(super) reply_bytes: usize,
+    /// Length of a request's body; 0 without one.
+    pub(super) request_bytes: usize,
     /// What is asked for.
     pub(super) path: String,
     /// Whether requests differ: each asks for one of many things below the path.
@@ -86,6 +88,7 @@ impl Load {
             dead: 0,
             is_split: false,
             reply_bytes: 128,
+            request_bytes: 0,
             path: "/".to_owned(),
             is_varied: false,
             certificate: None,
@@ -111,6 +114,7 @@ impl Load {
             dead: count("dead", 0),
             is_split: is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes"),
+            request_bytes: count("request_bytes", 0),
             path: spec.axes.word("path").unwrap_or("/").to_owned(),
             certificate: match spec.axes.is_on("encrypted") {
                 true => Some(certificate(&spec.scratch)?),
@@ -140,6 +144,32 @@ impl Load {
             false => vec![url.to_owned()],
             true => (0..VARIED).map(varied).collect(),
         }
+    }
+
+    /// How each is asked.
+    pub(super) fn method(&self) -> &'static str {
+        if self.request_bytes > 0 { "POST" } else { "GET" }
+    }
+
+    /// The request for `url`.
+    pub(super) fn target(&self, url: &str) -> Result<Target, LoadError> {
+        Ok(Target {
+            method: self.method().to_owned(),
+            body: self.body(),
+            ..Target::parse(url, None)?
+        })
+    }
+
+    /// The body of a request.
+    pub(super) fn body(&self) -> Vec<u8> {
+        vec![b'x'; self.request_bytes]
+    }
+
+    /// The body of a request as a file in the job's private folder, for generators that take it from one.
+    pub(super) fn body_file(&self, scratch: &Path) -> io::Result<PathBuf> {
+        let path = scratch.join(format!("request-{}", std::process::id()));
+        fs::write(&path, self.body())?;
+        Ok(path)
     }
 
     /// Which certificates are trusted.

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Client, RequestError, Target, Turns};
+use pollux_load::{Client, RequestError, Turns};
 use pollux_processes::backlog_at;
 use rustix::fs::{FlockOperation, flock};
 
@@ -70,8 +70,7 @@ pub(crate) fn look(
         backlog: backlog_at(server.address).ok().flatten().map(|backlog| backlog.limit),
         ..Look::default()
     };
-    let target = Target::parse(&server.asked.url, None);
-    let target = target.map_err(|error| server.failed(&in_words(&error)))?;
+    let target = server.asked.target.clone();
     let open = || Client::open(&target, &load.trust(), ANSWER_PATIENCE);
     answers(&mut look, &mut server, &open)?;
     let answer = Duration::from_secs_f64(look.answer_s.unwrap_or(0.0));

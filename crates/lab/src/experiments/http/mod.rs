@@ -27,7 +27,7 @@ use super::{
     Section, Started, Topic,
 };
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
-use crate::axis::{Axes, Axis, AxisKind, Value};
+use crate::axis::{Axes, Axis, AxisKind, Value, size_of};
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::{Done, RunSpec};
@@ -83,8 +83,8 @@ const PROCESSES_MAX: u64 = 16;
 /// Other people's generators look ten times a second whether they should end.
 const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 
-/// Most bytes of a reply.
-const REPLY_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of a reply, and of a request.
+const BODY_BYTES_MAX: u64 = 1 << 20;
 /// The same of the baseline servers, and of HAProxy, whose replies fit one of its buffers.
 const IN_MEMORY_BYTES_MAX: u64 = 65_536;
 
@@ -110,8 +110,16 @@ pub(crate) const REPLY_BYTES: Axis = Axis {
     name: "reply_bytes",
     about: "length of the body of each reply",
     original: Some("dphttpd --msgsize"),
-    kind: AxisKind::Count(1, REPLY_BYTES_MAX),
+    kind: AxisKind::Bytes(1, BODY_BYTES_MAX),
     default: "128",
+};
+/// Likewise.
+pub(crate) const REQUEST_BYTES: Axis = Axis {
+    name: "request_bytes",
+    about: "length of the body of each request, which is a POST then; 0: a GET without one",
+    original: None,
+    kind: AxisKind::Bytes(0, BODY_BYTES_MAX),
+    default: "0",
 };
 
 /// Likewise.
@@ -158,6 +166,7 @@ const AXES: &[Axis] = &[
         default: "0",
     },
     REPLY_BYTES,
+    REQUEST_BYTES,
     FILE,
     ENCRYPTED,
     RESUMPTION,
@@ -234,9 +243,7 @@ impl Experiment for Http {
         if !axes.is_on(RESUMPTION.name) {
             words += " with full handshakes";
         }
-        if axes.is_on(FILE.name) {
-            words += &format!(", a file of {} bytes", value("reply_bytes"));
-        }
+        words += &in_words(axes);
         if axes.number("pipeline") != 1 {
             words += &format!(", {} requests at once", value("pipeline"));
         }
@@ -266,6 +273,15 @@ impl Experiment for Http {
         }
         if axes.is_on(FILE.name) && (is_baseline_server || arm.is(HAPROXY)) {
             return Some("it does not serve files".to_owned());
+        }
+        if axes.number(REQUEST_BYTES.name) > 0 {
+            if arm.is(NGINX) || arm.is(HAPROXY) {
+                let what = "without a server behind it, it answers before it has read the body";
+                return Some(what.to_owned());
+            }
+            if arm.is(H2O) || arm.is(LIGHTTPD) {
+                return Some("it answers from files, which take no body".to_owned());
+            }
         }
         if axes.number(REPLY_BYTES.name) > IN_MEMORY_BYTES_MAX
             && (is_baseline_server || arm.is(HAPROXY))
@@ -298,6 +314,13 @@ impl Experiment for Http {
             return Some(
                 "handshakes are many where connections in TLS serve one request each; expected --tls \
                  and --no-keepalive"
+                    .to_owned(),
+            );
+        }
+        if axes.is_on(FILE.name) && axes.number(REQUEST_BYTES.name) > 0 {
+            return Some(
+                "a file is asked for by GET, which has no body; expected request_bytes = 0, or no \
+                 --from-file"
                     .to_owned(),
             );
         }
@@ -360,6 +383,24 @@ impl Experiment for Http {
     ) -> Result<Done, MeasureError> {
         measure(spec, Role::Answers, is_interrupted)
     }
+}
+
+/// The bodies of a load, where they are not the usual ones.
+pub(crate) fn in_words(axes: &Axes) -> String {
+    let size = |axis: Axis| axes.get(axis.name).map(size_of).unwrap_or_default();
+    let mut words = String::new();
+    if axes.get(REQUEST_BYTES.name).is_some_and(|bytes| *bytes != Value::Number(0)) {
+        words += &format!(", uploads of {}", size(REQUEST_BYTES));
+    }
+    if axes.is_on(FILE.name) {
+        words += &format!(", a file of {}", size(REPLY_BYTES));
+    } else if axes
+        .get(REPLY_BYTES.name)
+        .is_some_and(|bytes| [bytes.clone()] != *REPLY_BYTES.defaults())
+    {
+        words += &format!(", replies of {}", size(REPLY_BYTES));
+    }
+    words
 }
 
 /// Whether head and body of a reply are two writes.

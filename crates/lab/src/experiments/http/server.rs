@@ -54,8 +54,8 @@ pub(crate) const PROXY_PLACEHOLDERS: [&str; 8] =
 
 /// What a server is asked for, and which answers are right.
 pub(super) struct ServerSpec {
-    /// The URL.
-    pub(super) url: String,
+    /// The request, with its URL and body.
+    pub(super) target: Target,
     /// The status.
     pub(super) status: u16,
     /// Length of the body, where that is known before.
@@ -119,21 +119,24 @@ impl Server {
         let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) =
             started(spec, load, cpu, Ends { listen: any, behind }, times.as_ref())?;
-        let url = load.url(address);
+        let target = load.target(&load.url(address));
+        let target = target.map_err(|error| first.failed(&in_words(&error)))?;
         let answered = {
             let patience = spec.at_most(READY_PATIENCE);
             first_answer(
                 &mut first,
                 &mut tree,
                 address,
-                (&url, &load.trust()),
+                (&target, &load.trust()),
                 patience,
                 is_interrupted,
             )?
         };
         let asked = match spec.arm {
-            ArmKind::Server { .. } => ServerSpec { url, status: answered.status, body_bytes: None },
-            _ => ServerSpec { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
+            ArmKind::Server { .. } => {
+                ServerSpec { target, status: answered.status, body_bytes: None }
+            }
+            _ => ServerSpec { target, status: 200, body_bytes: Some(load.reply_bytes as u64) },
         };
         if let Some(what) = fault(&answered, &asked, load) {
             return Err(first.failed(&what).into());
@@ -172,13 +175,13 @@ impl Server {
         if let Some(what) = running_fault(pid, address) {
             return Err(failed(what));
         }
-        let url = load.url(address);
-        let target = Target::parse(&url, None).map_err(|error| failed(in_words(&error)))?;
+        let target = load.target(&load.url(address));
+        let target = target.map_err(|error| failed(in_words(&error)))?;
         let answered = ask(&target, &load.trust(), ANSWER_PATIENCE).map_err(|error| {
             let elsewhere = elsewhere(&[pid], "; it listens at ");
-            failed(format!("did not answer {url}: {}{elsewhere}", in_words(&error)))
+            failed(format!("did not answer {}: {}{elsewhere}", target.url, in_words(&error)))
         })?;
-        let asked = ServerSpec { url, status: answered.status, body_bytes: None };
+        let asked = ServerSpec { target, status: answered.status, body_bytes: None };
         if let Some(what) = fault(&answered, &asked, load) {
             return Err(failed(what));
         }
@@ -292,8 +295,7 @@ impl Server {
 
     /// What is wrong with its answer now, if anything.
     fn changed(&self) -> Option<String> {
-        let target = Target::parse(&self.asked.url, None).ok()?;
-        match ask(&target, &self.trust, ANSWER_PATIENCE) {
+        match ask(&self.asked.target, &self.trust, ANSWER_PATIENCE) {
             Ok(answered) => change(&self.answered, &answered),
             Err(error) => {
                 Some(format!("did not answer after the measurement: {}", in_words(&error)))
@@ -363,15 +365,15 @@ fn first_answer(
     process: &mut Program,
     tree: &mut Tree,
     address: SocketAddr,
-    (url, trust): (&str, &Trust),
+    (target, trust): (&Target, &Trust),
     patience: Duration,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Answered, MeasureError> {
-    let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
+    let url = &target.url;
     let start = Instant::now();
     let mut watched = Elsewhere::default();
     loop {
-        let error = match ask(&target, trust, ANSWER_PATIENCE) {
+        let error = match ask(target, trust, ANSWER_PATIENCE) {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };
@@ -443,14 +445,17 @@ fn fault(answered: &Answered, asked: &ServerSpec, load: &Load) -> Option<String>
     let Answered { status, body_bytes, ref tls, .. } = *answered;
     if !(200..300).contains(&status) {
         return Some(format!(
-            "answered GET {} with {status}, expected 200 to 299; --path asks for another page",
+            "answered {} {} with {status}, expected 200 to 299; --path asks for another page",
+            load.method(),
             load.path
         ));
     }
     if status != asked.status {
         return Some(format!(
-            "answered GET {} with {status}, expected {}",
-            load.path, asked.status
+            "answered {} {} with {status}, expected {}",
+            load.method(),
+            load.path,
+            asked.status
         ));
     }
     if load.certificate.is_some() && tls.as_deref() != Some(SUITE) {
@@ -585,7 +590,8 @@ mod tests {
     #[test]
     fn an_answer_of_another_status_or_length_is_reported() {
         let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
-        let asked = ServerSpec { url: String::new(), status: 200, body_bytes: Some(128) };
+        let target = load.target("http://127.0.0.1:1/x").expect("a URL");
+        let asked = ServerSpec { target, status: 200, body_bytes: Some(128) };
         let fault = |status, body_bytes, asked: &ServerSpec| {
             let answered =
                 Answered { status, body_bytes, keep_alive: true, is_chunked: false, tls: None };
@@ -601,6 +607,19 @@ mod tests {
         let wrong = "answered with 5 bytes, expected 128";
         assert_eq!(fault(200, 5, &asked).as_deref(), Some(wrong));
         assert_eq!(fault(200, 5, &ServerSpec { body_bytes: None, ..asked }), None);
+        let load = Load { request_bytes: 9, ..load };
+        let target = load.target("http://127.0.0.1:1/x").expect("a URL");
+        assert_eq!((&*target.method, target.body.len()), ("POST", 9));
+        let asked = ServerSpec { target, status: 200, body_bytes: None };
+        let refused = Answered {
+            status: 405,
+            body_bytes: 0,
+            keep_alive: false,
+            is_chunked: false,
+            tls: None,
+        };
+        let wrong = "answered POST /x with 405, expected 200 to 299; --path asks for another page";
+        assert_eq!(super::fault(&refused, &asked, &load).as_deref(), Some(wrong));
     }
 
     #[test]

@@ -368,8 +368,10 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
     let connections = (connections(load) + connections(load) / 8) * each;
     let folder = files.folder.display();
     let answer = match (behind, load.reply_bytes <= WORD_BYTES_MAX) {
+        // Bodies pass as they come, as through the others, and not by way of a file.
         (Some(_), _) => "proxy_pass http://lab; proxy_http_version 1.1; \
-                         proxy_set_header Connection \"\";"
+                         proxy_set_header Connection \"\"; proxy_request_buffering off; \
+                         client_max_body_size 0;"
             .to_owned(),
         (None, true) if !load.is_file => {
             format!("default_type text/plain; return 200 \"{}\";", "x".repeat(load.reply_bytes))

@@ -42,9 +42,11 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
         AxisKind::WordOrCount(words, low, high) => (subsequence(texts(words), 1), low..=high)
             .prop_map(|(words, number)| words.into_iter().chain([Value::Number(number)]).collect())
             .boxed(),
-        AxisKind::Count(low, high) => proptest::collection::btree_set(low..=high, 1..5)
-            .prop_map(|numbers| numbers.into_iter().map(Value::Number).collect())
-            .boxed(),
+        AxisKind::Count(low, high) | AxisKind::Bytes(low, high) => {
+            proptest::collection::btree_set(low..=high, 1..5)
+                .prop_map(|numbers| numbers.into_iter().map(Value::Number).collect())
+                .boxed()
+        }
     }
 }
 
