@@ -1,8 +1,8 @@
 //! The replies of a baseline server, and how it recognises a request: by the blank line and by the length of its body.
 //!
 //! All answer from constants that are made once. They read the first line only to tell HTTP/1.0 from 1.1,
-//! which `ab` needs, and a field of what is no GET only for the length of its body. A body is read to its end
-//! and forgotten; the reply follows behind it.
+//! which `ab` needs, and the fields of other requests than GET only for the length of the body. A body is read
+//! to its end and forgotten; the reply follows behind it.
 
 use memchr::{memchr, memmem::Finder};
 
