@@ -1,11 +1,13 @@
 //! `cargo xtask container`: the tests in a container with the filter of system calls that Podman and Docker have by
 //! default, which forbids io_uring, as root with a container's capabilities or as an ordinary user.
 //!
-//! The container's root folder is this machine's, without a way to write to it; `/tmp` and what lies below `target/tmp`
-//! are its own, and so are network, processes and queues. Needs root, runc, and the filter of Debian's
-//! golang-github-containers-common.
+//! The container's root folder is this machine's, without a way to write to it; `/tmp` and what is written to the target
+//! folder are its own, and so are network, processes and queues. cargo is there, without a network. Needs root, runc,
+//! overlayfs, and the filter of Debian's golang-github-containers-common.
 
+use std::fmt;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,115 +34,276 @@ const CAPABILITIES: [&str; 11] = [
 /// The user of `--user`, whom no system has.
 const USER: u32 = 12_345;
 
-/// Runs each program of tests, and says at the end which failed: the folder of its crate and its path in each line of
-/// standard input.
+/// The home of either user.
+const HOME: &str = "/tmp";
+
+/// Runs each program of tests with the words of this script: of each line of standard input its name, the folder, the
+/// name and the version of its package.
 const RUN_ALL: &str = r#"
 failed=
-while read -r folder program; do
+while read -r program folder name version; do
   cd "$folder" || exit 2
   printf '\n== %s\n' "$program"
-  CARGO_MANIFEST_DIR="$folder" "$program" </dev/null 2>&1 || failed="$failed $program"
+  CARGO_MANIFEST_DIR="$folder" CARGO_PKG_NAME="$name" CARGO_PKG_VERSION="$version" \
+    "$program" "$@" </dev/null 2>&1 || failed="$failed $program"
 done
-[ -z "$failed" ] && echo 'all programs of tests passed' && exit 0
+[ -z "$failed" ] && exit 0
 echo "failed:$failed"
 exit 1
 "#;
 
+/// Mounts what the container sees where nobody else does, and starts it: this machine's root folder, and a target
+/// folder over that of the workspace, whose files its user owns and which goes with the container.
+const START: &str = r#"
+bundle=$0 name=$1 target=$2 user=$3
+mount --make-rprivate / && mount --bind / "$bundle/root" && mount -t tmpfs tmpfs "$bundle/own" || exit
+cd "$bundle/own" && mkdir upper work target || exit
+mount -t overlay -o "lowerdir=$target,upperdir=upper,workdir=work,metacopy=on" overlay target || exit
+rm -rf target/tmp && mkdir target/tmp && chown -R "$user:$user" target && exec runc run --bundle "$bundle" "$name"
+"#;
+
 /// Builds the tests that `arguments` name (`cargo test`; the workspace without any), and runs them there.
 pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<String, String> {
-    let (user, arguments): (Vec<&String>, _) = arguments.iter().partition(|word| *word == "--user");
-    let is_root = user.is_empty();
-    let programs = programs(root, &arguments)?;
+    let asked = Asked::read(arguments);
+    let programs = programs(root, &asked.built)?;
     let bundle = root.join("target/container");
-    let rootfs = bundle.join("root");
-    fs::create_dir_all(&rootfs).map_err(|error| format!("{}: {error}", rootfs.display()))?;
-    fs::create_dir_all(root.join("target/tmp")).map_err(|error| error.to_string())?;
+    for folder in ["root", "own"] {
+        let folder = bundle.join(folder);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     let profile = fs::read_to_string(PROFILE).map_err(|error| {
         format!("{PROFILE}: {error}; expected Debian's golang-github-containers-common")
     })?;
     let profile = serde_json::from_str(&profile).map_err(|error| format!("{PROFILE}: {error}"))?;
-    let config = config(root, &filter(&profile, is_root), is_root);
+    let config = config(root, &filter(&profile, asked.is_root), &asked);
     let written = fs::write(bundle.join("config.json"), config.to_string());
     written.map_err(|error| format!("{}: {error}", bundle.display()))?;
-    // The root folder is mounted where nobody else sees it.
-    let start = "mount --make-rprivate / && mount --bind / \"$0/root\" && exec runc run --bundle \"$0\" \"$1\"";
     let name = format!("pollux-tests-{}", std::process::id());
     let mut runc = Command::new("unshare");
-    runc.args(["--mount", "sh", "-c", start]).arg(&bundle).arg(name);
-    let mut running =
-        runc.stdin(Stdio::piped()).spawn().map_err(|error| format!("unshare: {error}"))?;
+    runc.args(["--mount", "sh", "-c", START]).arg(&bundle).arg(name).arg(root.join("target"));
+    runc.arg(asked.id().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = runc.spawn().map_err(|error| format!("unshare: {error}"))?;
     let mut list = running.stdin.take().ok_or("standard input is a pipe")?;
-    let written = std::io::Write::write_all(&mut list, programs.as_bytes());
+    let written = list.write_all(programs.as_bytes());
     drop(list);
+    let mut tally = Tally::default();
+    let said = running.stdout.take().ok_or("standard output is a pipe")?;
+    for line in BufReader::new(said).split(b'\n') {
+        let line = line.map_err(|error| format!("runc: {error}"))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        tally.read(&line);
+    }
     let status = running.wait().map_err(|error| format!("runc: {error}"))?;
     written.map_err(|error| format!("runc: {error}"))?;
-    if status.success() {
-        Ok("the tests pass in a container".to_owned())
+    if status.success() && tally.failed == 0 {
+        Ok(format!("in a container: {tally}"))
     } else {
-        Err(format!("runc: {status}"))
+        Err(format!("in a container: {tally} (runc: {status})"))
     }
 }
 
-/// A line for each program of tests: the folder of its crate, and its path.
-fn programs(root: &Path, arguments: &[&String]) -> Result<String, String> {
+/// What the command was asked for.
+struct Asked<'a> {
+    is_root: bool,
+    /// Arguments of `cargo test` that choose what is built.
+    built: Vec<&'a str>,
+    /// Arguments of each program of tests: the name that was asked for, and what stood behind `--`.
+    programs: Vec<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn read(arguments: &'a [String]) -> Self {
+        let mut words = arguments.iter().map(String::as_str);
+        let mut asked = Self { is_root: true, built: Vec::new(), programs: Vec::new() };
+        while let Some(word) = words.next() {
+            match word {
+                "--user" => asked.is_root = false,
+                "--" => break,
+                word if word.starts_with('-') => {
+                    asked.built.push(word);
+                    if WITH_A_VALUE.contains(&word) {
+                        asked.built.extend(words.next());
+                    }
+                }
+                name => asked.programs.push(name),
+            }
+        }
+        asked.programs.extend(words);
+        asked
+    }
+
+    fn id(&self) -> u32 {
+        if self.is_root { 0 } else { USER }
+    }
+}
+
+/// Options of `cargo test` whose value is the next word.
+const WITH_A_VALUE: [&str; 14] = [
+    "-p",
+    "--package",
+    "--exclude",
+    "--test",
+    "--bin",
+    "--example",
+    "--bench",
+    "-F",
+    "--features",
+    "-j",
+    "--jobs",
+    "--profile",
+    "--target",
+    "--config",
+];
+
+/// What the programs of tests said of themselves.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Tally {
+    programs: u32,
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+    /// Lines of `pollux_testing::skip`.
+    skips: u32,
+    /// Tests that failed, with their program.
+    names: Vec<String>,
+    program: String,
+    /// What stands behind the last heading of failures: names, or what the failed ones said.
+    listed: Vec<String>,
+}
+
+impl Tally {
+    fn read(&mut self, line: &str) {
+        if let Some(program) = line.strip_prefix("== ") {
+            self.programs += 1;
+            let file = program.rsplit('/').next().unwrap_or(program);
+            // cargo puts a hash behind the name.
+            self.program = file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned();
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            let listed = std::mem::take(&mut self.listed).into_iter();
+            if result.starts_with("FAILED") {
+                self.names.extend(listed.map(|name| format!("{} {name}", self.program)));
+            }
+            let count = |what: &str| {
+                let words = result.split([' ', ';']).collect::<Vec<_>>();
+                let found = words.windows(2).find(|pair| pair[1] == what);
+                found.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+            };
+            self.passed += count("passed");
+            self.failed += count("failed");
+            self.ignored += count("ignored");
+        } else if line == "failures:" {
+            self.listed.clear();
+        } else if let Some(name) = line.strip_prefix("    ") {
+            self.listed.push(name.to_owned());
+        }
+        // It may stand behind the name of a test that runs alone.
+        self.skips += line.matches("skipped: ").count() as u32;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { programs, passed, failed, ignored, skips, names, .. } = self;
+        write!(f, "{programs} programs of tests, {passed} tests passed, {failed} failed, ")?;
+        write!(f, "{ignored} ignored, {skips} lines say what was skipped")?;
+        names.iter().try_for_each(|name| write!(f, "\nfailed: {name}"))
+    }
+}
+
+/// A line for each program of tests: its path, the folder, the name and the version of its package.
+fn programs(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let packages = packages(root)?;
     let mut cargo = super::cargo();
     cargo.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
     if arguments.is_empty() {
         cargo.arg("--workspace");
     }
-    let built = cargo.args(arguments).current_dir(root).stderr(Stdio::inherit()).output();
-    let built = built.map_err(|error| format!("cargo: {error}"))?;
-    if !built.status.success() {
-        return Err(format!("cargo test --no-run: {}", built.status));
-    }
+    let built = output(cargo.args(arguments).current_dir(root))?;
     let mut lines = String::new();
-    for line in String::from_utf8_lossy(&built.stdout).lines() {
+    for line in built.lines() {
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
         let is_test =
             message["profile"]["test"] == true && message["target"]["kind"] != json!(["bench"]);
         if let (true, Some(program)) = (is_test, message["executable"].as_str()) {
-            let manifest = PathBuf::from(message["manifest_path"].as_str().unwrap_or_default());
-            let folder = manifest.parent().unwrap_or(root);
-            lines += &format!("{} {program}\n", folder.display());
+            let of = |package: &&Value| package["id"] == message["package_id"];
+            let package = packages.iter().find(of).ok_or_else(|| format!("no package: {line}"))?;
+            let word = |name: &str| package[name].as_str().unwrap_or_default();
+            let folder = Path::new(word("manifest_path")).parent().unwrap_or(root).display();
+            lines += &format!("{program} {folder} {} {}\n", word("name"), word("version"));
         }
     }
     Ok(lines)
 }
 
+/// The packages of the workspace, as `cargo metadata` has them.
+fn packages(root: &Path) -> Result<Vec<Value>, String> {
+    let mut cargo = super::cargo();
+    cargo.args(["metadata", "--no-deps", "--format-version=1"]).current_dir(root);
+    let metadata = serde_json::from_str::<Value>(&output(&mut cargo)?);
+    let mut metadata = metadata.map_err(|error| format!("cargo metadata: {error}"))?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        other => Err(format!("cargo metadata: expected packages, found {other}")),
+    }
+}
+
+fn output(cargo: &mut Command) -> Result<String, String> {
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{cargo:?}: {}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// The configuration of the container, as OCI's runtime specification has it.
-fn config(root: &Path, filter: &Value, is_root: bool) -> Value {
-    let held: &[&str] = if is_root { &CAPABILITIES } else { &[] };
+fn config(root: &Path, filter: &Value, asked: &Asked<'_>) -> Value {
+    let held: &[&str] = if asked.is_root { &CAPABILITIES } else { &[] };
     let capabilities = json!({ "bounding": held, "effective": held, "permitted": held });
-    let id = if is_root { 0 } else { USER };
-    let path = std::env::var("PATH").unwrap_or_default();
     let target = root.join("target");
-    let own = |at: &Path| {
-        json!({ "destination": at, "type": "tmpfs", "source": "tmpfs",
-                "options": ["nosuid", "nodev", "mode=1777"] })
-    };
+    let mut words = vec!["sh", "-c", RUN_ALL, "sh"];
+    words.extend(&asked.programs);
     let of_kernel = |at: &str, kind: &str, options: &[&str]| json!({ "destination": at, "type": kind, "source": kind, "options": options });
+    let bound = |at: &Path, source: &Path, options: &[&str]| json!({ "destination": at, "type": "bind", "source": source, "options": options });
+    let mut mounts = vec![
+        of_kernel("/proc", "proc", &[]),
+        of_kernel("/dev", "tmpfs", &["nosuid", "mode=755"]),
+        of_kernel("/dev/pts", "devpts", &["newinstance", "ptmxmode=0666", "mode=0620"]),
+        of_kernel("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+        of_kernel("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
+        of_kernel("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+        of_kernel("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+        bound(root, root, &["rbind", "ro"]),
+        bound(&target, &target.join("container/own/target"), &["bind"]),
+    ];
+    let mut path = std::env::var("PATH").unwrap_or_default();
+    // Where an ordinary user can't reach them they lie in the home of root.
+    for (variable, name) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        let of_home = || std::env::home_dir().map(|home| home.join(name));
+        let folder = std::env::var_os(variable).map(PathBuf::from).or_else(of_home);
+        if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
+            let seen = Path::new(HOME).join(name);
+            mounts.push(bound(&seen, &folder, &["rbind", "ro"]));
+            path = format!("{}:{path}", seen.join("bin").display());
+        }
+    }
+    let mut variables =
+        vec![format!("PATH={path}"), format!("HOME={HOME}"), "LANG=C.UTF-8".to_owned()];
+    let toolchain = std::env::var("RUSTUP_TOOLCHAIN");
+    variables.extend(toolchain.map(|toolchain| format!("RUSTUP_TOOLCHAIN={toolchain}")));
     json!({
         "ociVersion": "1.0.2",
         "hostname": "container",
         "root": { "path": "root", "readonly": true },
         "process": {
-            "args": ["sh", "-c", RUN_ALL],
+            "args": words,
             "cwd": root,
-            "user": { "uid": id, "gid": id },
-            "env": [format!("PATH={path}"), "HOME=/tmp", "LANG=C.UTF-8"],
+            "user": { "uid": asked.id(), "gid": asked.id() },
+            "env": variables,
             "capabilities": capabilities,
         },
-        "mounts": [
-            of_kernel("/proc", "proc", &[]),
-            of_kernel("/dev", "tmpfs", &["nosuid", "mode=755"]),
-            of_kernel("/dev/pts", "devpts", &["newinstance", "ptmxmode=0666", "mode=0620"]),
-            of_kernel("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
-            of_kernel("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
-            of_kernel("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-            own(Path::new("/tmp")),
-            { "destination": root, "type": "bind", "source": root, "options": ["rbind", "ro"] },
-            own(&target.join("tmp")),
-        ],
+        "mounts": mounts,
         "linux": {
             "namespaces": [
                 { "type": "pid" }, { "type": "network" }, { "type": "ipc" }, { "type": "uts" },
@@ -188,6 +351,47 @@ fn filter(profile: &Value, is_root: bool) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_are_named_as_for_cargo_test() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let given =
+            words("-p pollux-cli --user --test run past --no-default-features -- --nocapture -p");
+        let asked = Asked::read(&given);
+        assert!(!asked.is_root);
+        assert_eq!(asked.built, ["-p", "pollux-cli", "--test", "run", "--no-default-features"]);
+        assert_eq!(asked.programs, ["past", "--nocapture", "-p"]);
+        assert_eq!((Asked::read(&[]).is_root, Asked::read(&[]).built.len()), (true, 0));
+    }
+
+    #[test]
+    fn what_programs_say_is_counted_and_failures_are_named() {
+        let said = "\
+== /w/target/debug/deps/run-0123abcd
+skipped: uring: a seccomp filter forbids it (servers::redis_serves)
+test servers::redis_serves ... ok
+test past ... FAILED
+failures:
+
+---- past stdout ----
+    at some place
+
+failures:
+    passing::past
+    past
+
+test result: FAILED. 1 passed; 2 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.02s
+== /w/target/debug/deps/pollux_sys-4567
+    4 of 4 scripts
+test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s";
+        let mut tally = Tally::default();
+        said.lines().for_each(|line| tally.read(line));
+        assert_eq!(
+            tally.to_string(),
+            "2 programs of tests, 41 tests passed, 2 failed, 2 ignored, 1 lines say what was skipped\n\
+             failed: run passing::past\nfailed: run past"
+        );
+    }
 
     #[test]
     fn rules_hold_for_the_capabilities_and_the_machine_that_they_name() {

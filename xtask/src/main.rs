@@ -25,7 +25,7 @@ cargo xtask uninstall --prefix DIR
 cargo xtask package [deb] [static] [oci]
                      build packages into target/package, all three or those named; unpack and start each
 cargo xtask aarch64  check that what is installed compiles for aarch64
-cargo xtask container [--user] [cargo test arguments]
+cargo xtask container [--user] [cargo test arguments] [NAME...] [-- arguments of the programs]
                      run the tests of the workspace, or those named, in a container with the usual filter,
                      as root or as an ordinary user; needs root and runc
 cargo xtask bless    write the generated pages of docs/ anew
