@@ -40,31 +40,45 @@ enum After {
     Closed,
 }
 
-/// Answers until the process is ended.
-pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), BaselineError> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(BaselineError::io("epoll_create1"))?;
-    epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)
-        .map_err(BaselineError::io("epoll_ctl"))?;
-    let mut connections: Vec<Option<Connection>> = Vec::new();
-    let mut events = vec![EpollEvent::NONE; EVENTS_MAX];
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let found = match wait(epoll.as_fd(), &mut events, FOR_EVER) {
-            Ok(found) => found,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(cause) => return Err(BaselineError::Io { call: "epoll_wait", cause }),
-        };
-        for event in &events[..found] {
-            let data = event.data();
-            if data == LISTENER {
-                accept_all(&epoll, listener, &mut connections)?;
-                continue;
-            }
-            let slot = &mut connections[data as usize];
-            let Some(connection) = slot else { continue };
-            let has_ended = event.flags() & ENDED != 0;
-            if answer(connection, has_ended, replies, &mut buffer) == After::Closed {
-                *slot = None;
+pub(super) struct Server<'a> {
+    epoll: OwnedFd,
+    listener: &'a OwnedFd,
+    replies: &'a Replies,
+}
+
+impl<'a> Server<'a> {
+    /// Opens the epoll, which watches the listener from then on.
+    pub(super) fn open(listener: &'a OwnedFd, replies: &'a Replies) -> Result<Self, BaselineError> {
+        let epoll =
+            epoll::create(CreateFlags::CLOEXEC).map_err(BaselineError::io("epoll_create1"))?;
+        epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)
+            .map_err(BaselineError::io("epoll_ctl"))?;
+        Ok(Self { epoll, listener, replies })
+    }
+
+    /// Answers until the process is ended.
+    pub(super) fn serve(&mut self) -> Result<(), BaselineError> {
+        let mut connections: Vec<Option<Connection>> = Vec::new();
+        let mut events = vec![EpollEvent::NONE; EVENTS_MAX];
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let found = match wait(self.epoll.as_fd(), &mut events, FOR_EVER) {
+                Ok(found) => found,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(cause) => return Err(BaselineError::Io { call: "epoll_wait", cause }),
+            };
+            for event in &events[..found] {
+                let data = event.data();
+                if data == LISTENER {
+                    accept_all(&self.epoll, self.listener, &mut connections)?;
+                    continue;
+                }
+                let slot = &mut connections[data as usize];
+                let Some(connection) = slot else { continue };
+                let has_ended = event.flags() & ENDED != 0;
+                if answer(connection, has_ended, self.replies, &mut buffer) == After::Closed {
+                    *slot = None;
+                }
             }
         }
     }

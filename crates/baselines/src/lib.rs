@@ -67,7 +67,7 @@ pub struct BaselineOptions {
     pub closes: bool,
 }
 
-/// Runs `server` until the process is ended; `on_listening` receives the address.
+/// Runs `server` until the process is ended; `on_listening` receives the address once nothing more can be refused.
 ///
 /// # Errors
 /// [`BaselineError`] when the address cannot be obtained or the mechanism fails as a whole. A single
@@ -81,10 +81,17 @@ pub fn run(
     let address = rustix::net::getsockname(&listener).map_err(BaselineError::io("getsockname"))?;
     let address = SocketAddr::try_from(address).map_err(BaselineError::io("getsockname"))?;
     let replies = reply::Replies::new(options.reply_bytes, options.closes);
-    on_listening(address);
     match server {
-        BaselineServer::RawEpoll => epoll::serve(&listener, &replies),
-        BaselineServer::RawUring => uring::serve(&listener, &replies),
+        BaselineServer::RawEpoll => {
+            let mut server = epoll::Server::open(&listener, &replies)?;
+            on_listening(address);
+            server.serve()
+        }
+        BaselineServer::RawUring => {
+            let mut server = uring::Server::open(&listener, &replies)?;
+            on_listening(address);
+            server.serve()
+        }
     }
 }
 

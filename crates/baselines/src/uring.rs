@@ -37,7 +37,7 @@ struct Connection {
     unfinished: Unfinished,
 }
 
-struct Responder<'a> {
+pub(super) struct Server<'a> {
     ring: StreamRing,
     listener: &'a OwnedFd,
     replies: &'a Replies,
@@ -47,31 +47,38 @@ struct Responder<'a> {
     ending: Vec<RawFd>,
 }
 
-/// Answers until the process is ended.
-pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), BaselineError> {
-    let ring = StreamRing::open(SIZES).map_err(|refused| BaselineError::Setup {
-        what: format!("a ring ({refused})"),
-        cause: io::Error::other("io_uring is not available"),
-    })?;
-    // A ring waits for connections by itself; the socket must not say that there are none.
-    rustix::io::ioctl_fionbio(listener, false).map_err(BaselineError::io("ioctl"))?;
-    let (connections, ending) = (Vec::new(), Vec::new());
-    let mut responder = Responder { ring, listener, replies, connections, ending };
-    responder.accept()?;
-    loop {
-        match responder.ring.enter(1, None) {
-            Err(cause) if cause.kind() != io::ErrorKind::Interrupted => return Err(entered(cause)),
-            _ => {}
-        }
-        responder.ring.reset_arena();
-        while let Some(completion) = responder.ring.next_completion() {
-            responder.complete(completion)?;
-        }
-        responder.end_connections()?;
+impl<'a> Server<'a> {
+    /// Opens the ring, which accepts from then on.
+    pub(super) fn open(listener: &'a OwnedFd, replies: &'a Replies) -> Result<Self, BaselineError> {
+        let ring = StreamRing::open(SIZES).map_err(|refused| BaselineError::Setup {
+            what: format!("a ring ({refused})"),
+            cause: io::Error::other("io_uring is not available"),
+        })?;
+        // A ring waits for connections by itself; the socket must not say that there are none.
+        rustix::io::ioctl_fionbio(listener, false).map_err(BaselineError::io("ioctl"))?;
+        let (connections, ending) = (Vec::new(), Vec::new());
+        let mut server = Self { ring, listener, replies, connections, ending };
+        server.accept()?;
+        Ok(server)
     }
-}
 
-impl Responder<'_> {
+    /// Answers until the process is ended.
+    pub(super) fn serve(&mut self) -> Result<(), BaselineError> {
+        loop {
+            match self.ring.enter(1, None) {
+                Err(cause) if cause.kind() != io::ErrorKind::Interrupted => {
+                    return Err(entered(cause));
+                }
+                _ => {}
+            }
+            self.ring.reset_arena();
+            while let Some(completion) = self.ring.next_completion() {
+                self.complete(completion)?;
+            }
+            self.end_connections()?;
+        }
+    }
+
     #[inline]
     fn complete(&mut self, completion: StreamCompletion) -> Result<(), BaselineError> {
         let fd = completion.user_data as u32 as RawFd;
