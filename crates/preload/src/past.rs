@@ -108,13 +108,27 @@ fn is_known(fd: c_int) -> bool {
     descriptors::is_instance(fd) || emulation::is_instance(fd)
 }
 
-/// Whether both name one open file, as after dup(2); where the kernel does not tell, they may.
+/// Whether two numbers of instances name one open file, as after dup(2). Where the kernel does not tell, as kcmp(2) is
+/// forbidden in containers and fcntl(2) does since Linux 6.10, those may be one that watch the same.
 fn may_be_same(fd: c_int, other: c_int) -> bool {
     const KCMP_FILE: c_int = 0;
     let pid = std::process::id();
     // SAFETY: numbers alone.
-    unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, other) <= 0 }
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, other) } {
+        0 => return true,
+        1.. => return false,
+        _ => {}
+    }
+    // SAFETY: numbers alone.
+    match unsafe { libc::fcntl(fd, F_DUPFD_QUERY, other) } {
+        0 => false,
+        1.. => true,
+        _ => lines_of(fd) == lines_of(other),
+    }
 }
+
+/// Of `linux/fcntl.h`.
+const F_DUPFD_QUERY: c_int = 1024 + 3;
 
 /// Why an instance is the kernel's.
 pub(crate) const LINKED: &str = "updated epoll by linked or drained requests of io_uring: the kernel's epoll serves that instance";
@@ -143,11 +157,16 @@ fn open_numbers() -> impl Iterator<Item = c_int> {
 
 /// What the kernel says that an instance watches; nothing where the number is none of an instance.
 fn watched_by(fd: c_int) -> Option<Vec<c_int>> {
+    let of = |line: &String| line.split_whitespace().next()?.parse().ok();
+    Some(lines_of(fd)?.iter().filter_map(of).collect())
+}
+
+/// Of each descriptor that an instance watches its number, events and data, and which file it is.
+fn lines_of(fd: c_int) -> Option<Vec<String>> {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     if link.as_os_str() != "anon_inode:[eventpoll]" {
         return None;
     }
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    let of = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
-    Some(text.lines().filter_map(of).collect())
+    Some(text.lines().filter_map(|line| line.strip_prefix("tfd:")).map(str::to_owned).collect())
 }
