@@ -5,8 +5,9 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::proc::pids;
 
@@ -32,14 +33,16 @@ pub fn listener_at(address: SocketAddr) -> Option<(u32, String)> {
     Some((pid, name.trim().to_owned()))
 }
 
-/// Where these processes listen.
-pub fn addresses_of(pids: &[u32]) -> Vec<SocketAddr> {
-    let held: HashSet<u64> = pids.iter().filter_map(|pid| sockets_of(*pid)).flatten().collect();
+/// Where these processes listen; `None` where nothing is found and the descriptors of one can't be read.
+pub fn addresses_of(pids: &[u32]) -> Option<Vec<SocketAddr>> {
+    let held: Vec<Option<HashSet<u64>>> = pids.iter().map(|pid| sockets_of(*pid)).collect();
+    let is_known = held.iter().all(Option::is_some);
+    let held: HashSet<u64> = held.into_iter().flatten().flatten().collect();
     let mut addresses: Vec<SocketAddr> =
         listening().filter(|(_, inode)| held.contains(inode)).map(|(address, _)| address).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    addresses
+    (is_known || !addresses.is_empty()).then_some(addresses)
 }
 
 /// The sockets that listen where a connection to `address` arrives, by number of their inodes.
@@ -82,15 +85,24 @@ fn listener_in(line: &str) -> Option<(SocketAddr, u64)> {
     (*state == LISTEN).then_some((at, inode.parse().ok()?))
 }
 
-/// The sockets that a process holds; none where they can't be read.
+/// The sockets that a process holds; none where they can't be read. Root in a container lists the descriptors of others,
+/// and may not read what they are.
 fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let inode = |link: std::path::PathBuf| {
+    let inode = |link: PathBuf| {
         let link = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        link.parse().ok()
+        link.parse::<u64>().ok()
     };
-    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    Some(links.filter_map(inode).collect())
+    let mut sockets = HashSet::new();
+    for entry in entries.flatten() {
+        match std::fs::read_link(entry.path()) {
+            Ok(link) => sockets.extend(inode(link)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            // It was closed meanwhile.
+            Err(_) => {}
+        }
+    }
+    Some(sockets)
 }
 
 #[cfg(test)]
@@ -112,11 +124,34 @@ mod tests {
             assert_eq!(listens_at(&[], address), Some(false));
             // A child that another test forks has the listener too until it executes its program.
             wait_until("its owner", || listener_at(address).is_some_and(|(pid, _)| pid == this));
-            assert!(addresses_of(&[this]).contains(&SocketAddr::new(any, port)));
+            let addresses = addresses_of(&[this]).expect("the own ones");
+            assert!(addresses.contains(&SocketAddr::new(any, port)));
             drop(listener);
             // By then another process may listen there.
             wait_until("the end", || listens_at(&[this], address) != Some(true));
         }
+    }
+
+    /// Those of another user, for root in a container; those of the first process, for most users.
+    #[test]
+    fn a_process_whose_descriptors_cannot_be_read_is_not_said_to_listen_nowhere() {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("600").stdin(std::process::Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+        }
+        let mut other = command.spawn().expect("it starts");
+        for pid in [1, other.id()] {
+            let link = std::fs::read_link(format!("/proc/{pid}/fd/0"));
+            let is_denied = |error: &std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+            let is_readable = !link.as_ref().is_err_and(is_denied);
+            assert_eq!(addresses_of(&[pid]).is_some(), is_readable, "{pid}");
+            let at = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+            let address = at.local_addr().expect("its address");
+            assert_eq!(listens_at(&[pid], address).is_some(), is_readable, "{pid}");
+        }
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+        assert_eq!(addresses_of(&[]), Some(Vec::new()));
     }
 
     #[test]

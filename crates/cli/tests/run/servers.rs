@@ -87,7 +87,7 @@ impl Server {
             let start = Instant::now();
             while !program.ends_within(LOOK, &|| false).expect("a process") {
                 tree.look();
-                if listens_at(&tree.pids(), address) == Some(true) {
+                if is_at(&tree, address) {
                     return Self { program, tree, address, _folder: folder };
                 }
                 assert!(start.elapsed() < PATIENCE, "{}", program.failed("listens at no port"));
@@ -214,6 +214,13 @@ fn answer(stream: &mut BufReader<TcpStream>, expected: &Answer) -> std::io::Resu
     let mut bytes = vec![0; len];
     stream.read_exact(&mut bytes)?;
     String::from_utf8(bytes).map_err(std::io::Error::other)
+}
+
+/// Whether a program serves there. The sockets of one that has become another user can't be read in a container: where
+/// nothing says that another process has the address, it is asked for a connection.
+fn is_at(tree: &Tree, address: SocketAddr) -> bool {
+    let listens = || listens_at(&tree.pids(), address);
+    listens().unwrap_or_else(|| TcpStream::connect(address).is_ok() && listens() != Some(false))
 }
 
 fn free_port() -> u16 {

@@ -319,7 +319,8 @@ impl Server {
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         let mut is_over = !self.tree.is_alive();
         // A daemon leaves the process that was started, perhaps only after its first answer.
-        let is_left = listens_at(&self.tree.pids(), self.address) == Some(true);
+        // Whose sockets can't be read is asked below.
+        let is_left = listens_at(&self.tree.pids(), self.address) != Some(false);
         for process in &mut self.processes {
             let has_ended = process.ends_within(Duration::ZERO, is_interrupted)?;
             is_over |= has_ended && !(is_left && process.has_succeeded());
@@ -386,11 +387,13 @@ fn first_answer(
         let is_elsewhere = is_early && watched.is_settled(tree, address);
         if !is_early || is_elsewhere || start.elapsed() > patience {
             let remedy = "put {port} or {address} into its command where it takes that";
-            let elsewhere = match elsewhere(&tree.pids(), "; it listens at ") {
+            let pids = tree.pids();
+            let elsewhere = match addresses_of(&pids) {
                 // It is there, and does not answer.
-                _ if listens_at(&tree.pids(), address) == Some(true) => String::new(),
-                elsewhere if elsewhere.is_empty() => "; it listens nowhere".to_owned(),
-                elsewhere => format!("{elsewhere}: {remedy}"),
+                _ if listens_at(&pids, address) == Some(true) => String::new(),
+                None => "; where it listens can't be read".to_owned(),
+                Some(addresses) if addresses.is_empty() => "; it listens nowhere".to_owned(),
+                Some(_) => format!("{}: {remedy}", elsewhere(&pids, "; it listens at ")),
             };
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             // The budget has cut it short.
@@ -428,7 +431,7 @@ impl Elsewhere {
         }
         self.looked = Some(Instant::now());
         let used = tree.look();
-        let addresses = addresses_of(&tree.pids());
+        let addresses = addresses_of(&tree.pids()).unwrap_or_default();
         let is_elsewhere =
             !addresses.is_empty() && addresses.iter().all(|at| at.port() != address.port());
         let idle = self
@@ -540,7 +543,7 @@ fn other_servers_at(address: SocketAddr, pids: &[u32]) -> String {
 
 /// Where these processes listen, behind `before`; empty where they don't or it can't be known.
 pub(super) fn elsewhere(pids: &[u32], before: &str) -> String {
-    let addresses = addresses_of(pids);
+    let addresses = addresses_of(pids).unwrap_or_default();
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     if addresses.is_empty() { String::new() } else { format!("{before}{}", addresses.join(", ")) }
 }
