@@ -440,8 +440,12 @@ where
             let sessions = TypeId::of::<S>();
             Ok(Running { sessions, view, sender, waker, thread })
         }
-        Ok(Err(error)) => Err(error),
-        Err(mpsc::RecvError) => Err(GroupError::Panicked),
+        // Until the thread has ended it has listeners, which are in the way of another start.
+        Ok(Err(error)) => thread.join().map_or(Err(GroupError::Panicked), |_| Err(error)),
+        Err(mpsc::RecvError) => {
+            let _ = thread.join();
+            Err(GroupError::Panicked)
+        }
     }
 }
 

@@ -292,6 +292,25 @@ impl Session for Echo {
     }
 }
 
+/// As where its mechanism is refused, and the next one is tried at the same address.
+#[test]
+fn a_group_that_could_not_start_leaves_its_addresses_free() {
+    let free = TcpListener::bind("127.0.0.99:0").and_then(|free| free.local_addr()).expect("free");
+    for strategy in Listeners::ALL {
+        let config = GroupConfig {
+            listen: vec![free.into()],
+            listeners: strategy,
+            threads: 2,
+            ..GroupConfig::default()
+        };
+        for turn in 0..100 {
+            let refused = Group::start::<Echo, _, _>(&config, |_| Err(io::Error::other("refused")));
+            assert!(matches!(refused, Err(GroupError::Shared(_))), "{strategy}");
+            TcpListener::bind(free).unwrap_or_else(|error| panic!("{strategy} {turn}: {error}"));
+        }
+    }
+}
+
 /// A running group of two loops on each driver that is there.
 fn on_each(test: impl Fn(Driver, &Group)) {
     for driver in Driver::ALL {
