@@ -260,7 +260,9 @@ fn a_plan_of_which_nothing_can_run_ends_like_its_run() {
     for verb in ["plan", "run"] {
         let line = ["lab", verb, "chain", "--pairs", "1", "--active", "2"];
         let said = refused(1, &line);
-        assert!(said.contains("nothing can run here: more bytes under way"), "{said}");
+        // Mechanisms that are missing here stand there too.
+        assert!(said.contains("nothing can run here: "), "{said}");
+        assert!(said.contains("more bytes under way"), "{said}");
     }
 }
 

@@ -339,7 +339,7 @@ fn pairs_of_runs_on_nginx_are_compared_with_its_cpu_time() {
     for file in &files {
         load_well(
             &[
-                &["-c", "2", "-d", "100ms", "--warm-up", "0s", "-q", "--server-pid", &pid][..],
+                &["-c", "2", "-n", "2000", "--warm-up", "0s", "-q", "--server-pid", &pid][..],
                 &["--unix", &nginx.socket, "--json", file, "http://localhost/page"],
             ]
             .concat(),

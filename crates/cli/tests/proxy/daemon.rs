@@ -302,7 +302,7 @@ fn a_check_of_the_settings_of_a_running_proxy_is_well_and_leaves_it_alone() {
     let ended = command.args(["--listen", &proxy.address.to_string()]).output().expect("it runs");
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(!said.contains("warning"), "{said}");
+    assert!(!said.contains("in use"), "{said}");
     let id = fs::read_to_string(proxy.file("pid")).expect("written");
     assert_eq!(id.trim(), proxy.id().to_string());
     assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);

@@ -299,11 +299,11 @@ pub(super) fn an_edge_wakes_one_of_the_threads_that_wait(subject: &Subject) -> S
                     scope.spawn(move || {
                         // SAFETY: takes no arguments.
                         sender.send(unsafe { libc::gettid() }).expect("received");
-                        found_on(epoll, Duration::from_millis(400)).map_or(0, |found| found.len())
+                        found_on(epoll, Duration::from_secs(1)).map_or(0, |found| found.len())
                     })
                 })
                 .collect();
-            tids.iter().take(4).for_each(falls_asleep);
+            assert!(tids.iter().take(4).all(falls_asleep), "a wait has ended");
             peer.write_all(b"x").expect("room");
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });

@@ -129,20 +129,24 @@ pub(super) fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Res
             sender.send(unsafe { libc::gettid() }).expect("received");
             found_on(epoll, PATIENCE)
         });
-        falls_asleep(tid.recv().expect("sent"));
+        assert!(falls_asleep(tid.recv().expect("sent")), "the wait has ended");
         meanwhile();
         waits.join().expect("no panic")
     })
 }
 
-/// Waits until a thread of this process sleeps.
-pub(super) fn falls_asleep(tid: libc::pid_t) {
+/// Waits until a thread of this process sleeps; false where it has ended instead.
+pub(super) fn falls_asleep(tid: libc::pid_t) -> bool {
     let end = Instant::now() + PATIENCE;
-    let is_asleep = || {
+    loop {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
-        stat.expect("it is there").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
-    };
-    while !is_asleep() {
+        let state = stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+        match state {
+            Some('S') => return true,
+            // Joined by nobody yet, or gone.
+            Some('Z' | 'X') | None => return false,
+            Some(_) => {}
+        }
         assert!(Instant::now() < end, "thread {tid} does not sleep");
         thread::yield_now();
     }
@@ -203,36 +207,43 @@ pub(super) fn a_signal_ends_a_wait_that_lets_it_through(subject: &Subject) -> St
     HANDLED.store(0, Ordering::Relaxed);
     let epoll = subject.number();
     let mut seen = Vec::new();
-    for (mask, timeout_ms) in [(none, 10_000), (one, 200)] {
-        let answer = thread::scope(|scope| {
-            let (sender, tid) = channel();
-            let waits = scope.spawn(move || {
-                // SAFETY: a live set; blocked in this thread but for the wait.
-                unsafe {
-                    libc::pthread_sigmask(libc::SIG_BLOCK, &raw const one, std::ptr::null_mut())
-                };
-                // SAFETY: takes no arguments.
-                sender.send(unsafe { libc::gettid() }).expect("received");
-                let mut room = [epoll_event { events: 0, u64: 0 }; 1];
-                // SAFETY: room for one event and a live set.
-                answered(unsafe {
-                    calls::pwait(epoll, room.as_mut_ptr(), 1, timeout_ms, &raw const mask)
-                })
-            });
-            let tid = tid.recv().expect("sent");
-            falls_asleep(tid);
-            let pid = std::process::id();
-            // SAFETY: takes no pointer; a thread of this process.
-            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGNAL) };
-            waits.join().expect("no panic")
+    // The second one ends by its timeout, on a busy machine perhaps before it was seen asleep.
+    for (mask, timeouts_ms) in [(none, &[10_000][..]), (one, &[200, 2_000, 10_000])] {
+        let mut answers = timeouts_ms.iter().filter_map(|timeout_ms| {
+            thread::scope(|scope| {
+                let (sender, tid) = channel();
+                let waits = scope.spawn(move || {
+                    // SAFETY: a live set; blocked in this thread but for the wait.
+                    unsafe {
+                        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const one, std::ptr::null_mut())
+                    };
+                    // SAFETY: takes no arguments.
+                    sender.send(unsafe { libc::gettid() }).expect("received");
+                    let mut room = [epoll_event { events: 0, u64: 0 }; 1];
+                    // SAFETY: room for one event and a live set.
+                    answered(unsafe {
+                        calls::pwait(epoll, room.as_mut_ptr(), 1, *timeout_ms, &raw const mask)
+                    })
+                });
+                let tid = tid.recv().expect("sent");
+                let is_asleep = falls_asleep(tid);
+                if is_asleep {
+                    let pid = std::process::id();
+                    // SAFETY: takes no pointer; a thread of this process.
+                    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGNAL) };
+                }
+                let answer = waits.join().expect("no panic");
+                is_asleep.then_some(answer)
+            })
         });
+        let answer = answers.next().expect("a wait that is seen asleep");
         seen.push((answer, HANDLED.load(Ordering::Relaxed)));
     }
     format!("{seen:?}")
 }
 
-/// The instance of the thread that is cancelled, and its number.
-static CANCELLED: [AtomicI32; 2] = [AtomicI32::new(0), AtomicI32::new(0)];
+/// The instance of the thread that is cancelled, its number, and the timeout of its wait.
+static CANCELLED: [AtomicI32; 3] = [AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0)];
 
 /// A thread whose only point of cancellation is a wait without an event. It holds nothing, and is not one of the
 /// standard library's, which could not be cancelled.
@@ -240,9 +251,10 @@ extern "C-unwind" fn waits_once(_: *mut c_void) -> *mut c_void {
     // SAFETY: takes no arguments.
     CANCELLED[1].store(unsafe { libc::gettid() }, Ordering::Release);
     let (mut room, no_mask) = ([epoll_event { events: 0, u64: 0 }; 1], std::ptr::null());
-    let epoll = CANCELLED[0].load(Ordering::Acquire);
+    let (epoll, timeout_ms) =
+        (CANCELLED[0].load(Ordering::Acquire), CANCELLED[2].load(Ordering::Acquire));
     // SAFETY: room for one event.
-    unsafe { calls::pwait(epoll, room.as_mut_ptr(), 1, 300, no_mask) };
+    unsafe { calls::pwait(epoll, room.as_mut_ptr(), 1, timeout_ms, no_mask) };
     std::ptr::null_mut()
 }
 
@@ -257,23 +269,29 @@ pub(super) fn a_thread_is_cancelled_in_a_wait(subject: &Subject) -> String {
         ) -> c_int;
         fn pthread_cancel(thread: pthread_t) -> c_int;
     }
-    CANCELLED[0].store(subject.number(), Ordering::Release);
-    CANCELLED[1].store(0, Ordering::Release);
-    let (mut thread, none) = (0, std::ptr::null_mut());
-    // SAFETY: a live local, and a function of this type.
-    let created = unsafe { pthread_create(&raw mut thread, none, waits_once, none) };
-    let end = Instant::now() + PATIENCE;
-    while CANCELLED[1].load(Ordering::Acquire) == 0 {
-        assert!(Instant::now() < end, "it did not start");
-        thread::yield_now();
-    }
-    falls_asleep(CANCELLED[1].load(Ordering::Acquire));
-    // SAFETY: a thread that was not joined.
-    let cancelled = unsafe { pthread_cancel(thread) };
-    let mut result = none;
-    // SAFETY: as above, and a live local.
-    let joined = unsafe { libc::pthread_join(thread, &raw mut result) };
-    format!("{created} {cancelled} {joined}, PTHREAD_CANCELED: {}", result.addr() == usize::MAX)
+    // Where it is not cancelled it ends by its timeout, on a busy machine perhaps before it was seen asleep.
+    let outcomes = [300, 3_000, 10_000].into_iter().find_map(|timeout_ms| {
+        CANCELLED[0].store(subject.number(), Ordering::Release);
+        CANCELLED[1].store(0, Ordering::Release);
+        CANCELLED[2].store(timeout_ms, Ordering::Release);
+        let (mut thread, none) = (0, std::ptr::null_mut());
+        // SAFETY: a live local, and a function of this type.
+        let created = unsafe { pthread_create(&raw mut thread, none, waits_once, none) };
+        let end = Instant::now() + PATIENCE;
+        while CANCELLED[1].load(Ordering::Acquire) == 0 {
+            assert!(Instant::now() < end, "it did not start");
+            thread::yield_now();
+        }
+        let is_asleep = falls_asleep(CANCELLED[1].load(Ordering::Acquire));
+        // SAFETY: a thread that was not joined.
+        let cancelled = unsafe { pthread_cancel(thread) };
+        let mut result = none;
+        // SAFETY: as above, and a live local.
+        let joined = unsafe { libc::pthread_join(thread, &raw mut result) };
+        is_asleep.then_some((created, cancelled, joined, result.addr() == usize::MAX))
+    });
+    let (created, cancelled, joined, is_cancelled) = outcomes.expect("a wait that is seen asleep");
+    format!("{created} {cancelled} {joined}, PTHREAD_CANCELED: {is_cancelled}")
 }
 
 /// Whether the peer of a socket reads its end. The kernel lets go of the file of a cancelled request some time
