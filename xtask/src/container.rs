@@ -99,7 +99,7 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<String, String> 
     if status.success() && tally.failed == 0 {
         Ok(format!("in a container: {tally}"))
     } else {
-        Err(format!("in a container: {tally} (runc: {status})"))
+        Err(format!("in a container: {tally}\nrunc: {status}"))
     }
 }
 
