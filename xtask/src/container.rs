@@ -64,7 +64,8 @@ rm -rf target/tmp && mkdir target/tmp && chown -R "$user:$user" target && exec r
 
 /// Builds the tests that `arguments` name (`cargo test`; the workspace without any), and runs them there.
 pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<String, String> {
-    let asked = Asked::read(arguments);
+    let mut asked = Asked::read(arguments);
+    asked.toolchain = toolchain(root)?;
     let programs = programs(root, &asked.built)?;
     let bundle = root.join("target/container");
     for folder in ["root", "own"] {
@@ -110,12 +111,18 @@ struct Asked<'a> {
     built: Vec<&'a str>,
     /// Arguments of each program of tests: the name that was asked for, and what stood behind `--`.
     programs: Vec<&'a str>,
+    toolchain: PathBuf,
 }
 
 impl<'a> Asked<'a> {
     fn read(arguments: &'a [String]) -> Self {
         let mut words = arguments.iter().map(String::as_str);
-        let mut asked = Self { is_root: true, built: Vec::new(), programs: Vec::new() };
+        let mut asked = Self {
+            is_root: true,
+            built: Vec::new(),
+            programs: Vec::new(),
+            toolchain: PathBuf::new(),
+        };
         while let Some(word) = words.next() {
             match word {
                 "--user" => asked.is_root = false,
@@ -236,6 +243,12 @@ fn programs(root: &Path, arguments: &[&str]) -> Result<String, String> {
     Ok(lines)
 }
 
+/// The folder of the compiler and of cargo, which rustup may have as a link.
+fn toolchain(root: &Path) -> Result<PathBuf, String> {
+    let folder = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
+    fs::canonicalize(folder.trim()).map_err(|error| format!("{}: {error}", folder.trim()))
+}
+
 /// The packages of the workspace, as `cargo metadata` has them.
 fn packages(root: &Path) -> Result<Vec<Value>, String> {
     let mut cargo = super::cargo();
@@ -248,11 +261,11 @@ fn packages(root: &Path) -> Result<Vec<Value>, String> {
     }
 }
 
-fn output(cargo: &mut Command) -> Result<String, String> {
-    let output = cargo.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("cargo: {error}"))?;
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("{cargo:?}: {}", output.status));
+        return Err(format!("{command:?}: {}", output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -277,21 +290,18 @@ fn config(root: &Path, filter: &Value, asked: &Asked<'_>) -> Value {
         bound(root, root, &["rbind", "ro"]),
         bound(&target, &target.join("container/own/target"), &["bind"]),
     ];
-    let mut path = std::env::var("PATH").unwrap_or_default();
     // Where an ordinary user can't reach them they lie in the home of root.
-    for (variable, name) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-        let of_home = || std::env::home_dir().map(|home| home.join(name));
-        let folder = std::env::var_os(variable).map(PathBuf::from).or_else(of_home);
+    let mut path = std::env::var("PATH").unwrap_or_default();
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    for (name, folder) in [(".cargo", cargo_home), (".toolchain", Some(asked.toolchain.clone()))] {
         if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
             let seen = Path::new(HOME).join(name);
             mounts.push(bound(&seen, &folder, &["rbind", "ro"]));
             path = format!("{}:{path}", seen.join("bin").display());
         }
     }
-    let mut variables =
-        vec![format!("PATH={path}"), format!("HOME={HOME}"), "LANG=C.UTF-8".to_owned()];
-    let toolchain = std::env::var("RUSTUP_TOOLCHAIN");
-    variables.extend(toolchain.map(|toolchain| format!("RUSTUP_TOOLCHAIN={toolchain}")));
+    let variables = [format!("PATH={path}"), format!("HOME={HOME}"), "LANG=C.UTF-8".to_owned()];
     json!({
         "ociVersion": "1.0.2",
         "hostname": "container",
