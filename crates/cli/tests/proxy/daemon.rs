@@ -202,7 +202,7 @@ fn check(text: &str) -> (Option<i32>, String, String) {
 const SOUND: &str = "\
 threads = 2
 [[frontend]]
-listen = [\"127.0.0.1:1\", \"unix:p.sock\"]
+listen = [\"127.0.0.1:0\", \"unix:p.sock\"]
 backend = \"app\"
 [[backend]]
 name = \"app\"
@@ -223,7 +223,7 @@ fn a_check_says_what_the_proxy_would_do_and_opens_no_address() {
     let (code, plan, errors) = check(SOUND);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     for line in [
-        "listen on 127.0.0.1:1: HTTP to the backend \"app\"",
+        "listen on 127.0.0.1:0: HTTP to the backend \"app\"",
         "listen on unix:p.sock: HTTP to the backend \"app\"",
         "backend \"app\": least; GET /up every 2s",
         "  127.0.0.1:2 weight 3",

@@ -112,7 +112,8 @@ impl Client {
 fn a_reload_that_is_asked_for_while_it_starts_is_done_once_it_serves() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("s.toml");
-    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    let (kind, mode) =
+        (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     let mut process = Process::start(command.args(["serve", "--config"]).arg(&path));
