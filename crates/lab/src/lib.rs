@@ -31,6 +31,7 @@
 //! | `published` | what documents published, as TOML, put beside a record: `stats::agree` says whether direction and shape come back |
 //! | `gate` | the last line of a run that ends with another exit code than 0: which row, by how much, and the bound |
 //! | `record`, `store` | the result file and its folder |
+//! | `scratch` | the private folder of a run, which goes with it |
 //! | `report`, `compare_records` | HTML, Markdown, terminal; two records side by side |
 //!
 //! Data goes one way: the modules do not use each other in a circle (a test in `xtask/src/circles.rs`).
@@ -98,6 +99,7 @@ mod published;
 pub mod record;
 pub mod report;
 pub mod run;
+mod scratch;
 pub mod store;
 pub mod subject;
 mod warm_up;

@@ -43,7 +43,7 @@ mod process_output;
 mod set;
 mod warm_up;
 
-pub use crate::store::Scratch;
+pub use crate::scratch::Scratch;
 pub use looks::look;
 
 /// Disturbed blocks are repeated up to this share of the planned ones.
