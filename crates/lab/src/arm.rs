@@ -11,6 +11,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
+use crate::form::{self, Form};
 use crate::host;
 
 /// Something that is compared with others.
@@ -38,6 +39,8 @@ pub enum ArmKind {
     Way(String),
     /// The baseline server or other system of this name, which the experiment knows how to run.
     Peer(String),
+    /// A bare server in this form of io_uring or epoll.
+    Form(#[serde(with = "form::by_name")] Form),
     /// A server that the lab starts by this command line; `{port}` and `{address}` in it stand for
     /// where it has to listen. It is split like a POSIX shell splits words; no shell runs it.
     Server {
@@ -89,6 +92,12 @@ impl Arm {
         Self { name: way.name.to_owned(), kind: ArmKind::Way(way.name.to_owned()) }
     }
 
+    /// A bare server in a form.
+    #[must_use]
+    pub fn form(form: Form) -> Self {
+        Self { name: form.to_string(), kind: ArmKind::Form(form) }
+    }
+
     /// A baseline server or another system.
     #[must_use]
     pub fn peer(peer: Peer) -> Self {
@@ -125,6 +134,15 @@ impl ArmKind {
         }
     }
 
+    /// The form of a bare server, where it is one.
+    #[must_use]
+    pub const fn form(&self) -> Option<Form> {
+        match self {
+            Self::Form(form) => Some(*form),
+            _ => None,
+        }
+    }
+
     /// Whether it is this one.
     #[must_use]
     pub fn is(&self, peer: Peer) -> bool {
@@ -153,7 +171,7 @@ impl ArmKind {
     /// Whether it is neither pollux nor a way of it: a baseline server, another system, a program.
     #[must_use]
     pub const fn is_other(&self) -> bool {
-        matches!(self, Self::Peer(_)) || self.is_of_user()
+        matches!(self, Self::Peer(_) | Self::Form(_)) || self.is_of_user()
     }
 }
 
@@ -241,7 +259,8 @@ mod tests {
         let named = Driver::ALL.map(|each| (Arm::driver(each).kind, each.name()));
         let ways = [RAW_C].map(|each| (Arm::way(each).kind, each.name));
         let peers = [RAW_EPOLL, RAW_URING, RAW_C].map(|each| (Arm::peer(each).kind, each.name));
-        let named = named.into_iter().chain(ways).chain(peers);
+        let forms = form::tests::SOME.map(|name| (Arm::form(name.parse().expect(name)).kind, name));
+        let named = named.into_iter().chain(ways).chain(peers).chain(forms);
         for (kind, name) in named.chain(kinds.map(|kind| (kind, ""))) {
             let text = serde_json::to_string(&kind).expect("plain data");
             assert!(name.is_empty() || text.ends_with(&format!(":\"{name}\"}}")), "{text}");

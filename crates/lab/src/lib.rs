@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `job` | TOML and flags into a `Job`; every mistake with file, line, key and what is expected |
 //! | `arm`, `axis` | what is compared, and the values of a point: read once, the same types in job, plan and child |
+//! | `form` | the words of a bare server's form, and which of them exclude each other |
 //! | `experiments` | what an experiment is (a table of facts, and answers about points), and the one list of them |
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
 //! | `run` | a first look at servers of the user, loads before sets, sets of arms that take turns; blocks of runs in random order, gates around them, external commands |
@@ -81,6 +82,7 @@ pub mod child;
 pub mod compare_records;
 pub mod error;
 pub mod experiments;
+mod form;
 pub mod gate;
 /// The machine under the experiment, as `pollux-doctor` reads it.
 pub mod host {

@@ -34,7 +34,7 @@ mod preload;
 mod proxy;
 mod streams;
 
-pub(crate) use http::{missing_generator, running_fault};
+pub(crate) use http::{missing_form, missing_generator, running_fault};
 
 /// The one list, in the order in which experiments are shown.
 const LIST: &[&dyn Experiment] = &[
@@ -134,6 +134,8 @@ pub struct Facts {
     /// What the command line of a user's server may have in braces beside the names of axes; nothing
     /// where no server can be an arm.
     pub placeholders: &'static [&'static str],
+    /// Whether bare servers in forms can be arms.
+    pub has_forms: bool,
     /// Whether its arms of pollux can time each request inside.
     pub times_requests: bool,
     /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
@@ -164,6 +166,7 @@ impl Facts {
         baseline: "epoll",
         peers: &[],
         placeholders: &[],
+        has_forms: false,
         times_requests: false,
         has_processes: false,
         cost: Cost::ns("CPU time per event", "ns/event"),

@@ -13,6 +13,7 @@ use pollux_settings::{Keys, Kind, Table, did_you_mean, line, name, one_of, parse
 
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::experiments::{self, Experiment};
+use crate::form::Form;
 
 /// Highest number of a process (`PID_MAX_LIMIT`).
 const PID_MAX: u64 = 1 << 22;
@@ -30,6 +31,8 @@ pub(super) enum ArmSpec {
     Group(Group),
     /// One that the lab knows by this name.
     Known(String),
+    /// A bare server in a form.
+    Form(Form),
     /// One that the user named.
     Named(Arm),
 }
@@ -94,8 +97,9 @@ fn one(asked: &ArmSpec, experiment: &dyn Experiment) -> Vec<Arm> {
     match asked {
         ArmSpec::Group(group) => group.of(experiment),
         ArmSpec::Known(name) => known_of(name, experiment).into_iter().collect(),
+        ArmSpec::Form(form) if takes(experiment, &ArmKind::Form(*form)) => vec![Arm::form(*form)],
         ArmSpec::Named(arm) if takes(experiment, &arm.kind) => vec![arm.clone()],
-        ArmSpec::Named(_) => Vec::new(),
+        ArmSpec::Form(_) | ArmSpec::Named(_) => Vec::new(),
     }
 }
 
@@ -110,6 +114,7 @@ fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
 pub(super) fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
     match kind {
         ArmKind::Build(_) => !experiment.drivers.is_empty(),
+        ArmKind::Form(_) => experiment.has_forms,
         ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
         _ => true,
     }
@@ -138,11 +143,16 @@ pub(super) fn unknown_to(
                 "a server can't be an arm of {here}; expected a program that prints a figure, with a pattern"
             ),
         )),
-        asked @ ArmSpec::Known(name) => {
+        asked @ (ArmSpec::Known(_) | ArmSpec::Form(_)) => {
+            let name = match asked {
+                ArmSpec::Form(form) => form.to_string(),
+                ArmSpec::Known(name) | ArmSpec::Named(Arm { name, .. }) => name.clone(),
+                ArmSpec::Group(_) => String::new(),
+            };
             let owners = experiments::ALL.into_iter();
             let owners: Vec<_> = owners.filter(|each| !one(asked, *each).is_empty()).collect();
             let owners = names(&owners).join(", ");
-            Some((name.clone(), format!("not an arm of {here}, but of {owners}")))
+            Some((name, format!("not an arm of {here}, but of {owners}")))
         }
         ArmSpec::Group(_) => None,
     }
@@ -181,6 +191,9 @@ pub(super) fn baseline_fault(
 fn word(text: &str) -> Result<ArmSpec, String> {
     if let Some((_, group)) = Group::EACH.iter().find(|(name, _)| *name == text) {
         return Ok(ArmSpec::Group(*group));
+    }
+    if Form::is_meant_by(text) {
+        return text.parse().map(ArmSpec::Form);
     }
     let names = arm_names();
     match names.contains(&text) {
@@ -229,7 +242,10 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Vec<ArmSpec> {
         (!patterns.is_empty()).then(|| patterns[at % patterns.len()].clone())
     };
     let names = arm_names();
-    let accepts = format!("{}, or a table with a name", names.join(", "));
+    let accepts = format!(
+        "{}, a form of a bare server (raw-uring:WORDS, raw-epoll:WORDS), or a table with a name",
+        names.join(", ")
+    );
     let read = move |text: &str| match text.split_once('=') {
         None => word(text),
         Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(ArmSpec::Named),
@@ -266,6 +282,9 @@ like stand for axes, and `pollux lab plan` says in which unit its figure has to 
 of it is better.
 
 NAME=pid:PID@ADDRESS, in http: a server that runs already.
+
+raw-uring:WORDS and raw-epoll:WORDS, in http: a bare server in a form of io_uring or epoll, such as \
+raw-uring:none+single; docs/uring-forms.md has the words.
 
 NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the job version, \
 NAME=PATH is that too.";
@@ -327,6 +346,15 @@ impl Own {
         });
         Some(ArmSpec::Named(Arm { name: self.name?, kind: kind? }))
     }
+}
+
+/// The name of an arm, which may be a form in another order of words.
+pub(super) fn arm_name() -> Kind<String> {
+    let accepts = "the name of an arm";
+    Kind::new("ARM", accepts, |text| match Form::is_meant_by(text) {
+        true => text.parse::<Form>().map(|form| form.to_string()),
+        false => name().read(text),
+    })
 }
 
 /// The arm `name=what`; `pattern` gives that of the next command.
@@ -430,6 +458,7 @@ fn build(text: &str) -> Build {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::slice;
 
     use pollux_poller::Mechanism;
 
@@ -471,6 +500,24 @@ mod tests {
         assert_eq!(names(&of(&[server("mine")], known("http"))), ["mine"]);
         assert!(of(&[server("mine")], known("pipes")).is_empty());
         assert!(unknown_to(&[server("mine")], &[known("pipes")]).is_some());
+    }
+
+    #[test]
+    fn a_bare_server_in_a_form_is_an_arm_of_experiments_that_have_them_once() {
+        let one = word("raw-uring:single+plain+none").expect("a form");
+        let http = of(slice::from_ref(&one), known("http"));
+        assert_eq!(names(&http), ["raw-uring:none+single"]);
+        assert!(http[0].kind.is_other() && http[0].kind.form().is_some());
+        assert!(
+            next_fault(slice::from_ref(&one), &word("raw-uring:none+single").expect("it again"))
+                .is_some()
+        );
+        assert!(of(slice::from_ref(&one), known("pipes")).is_empty());
+        let (_, what) = unknown_to(&[one], &[known("pipes")]).expect("pipes has no servers");
+        assert_eq!(what, "not an arm of pipes, but of http");
+        assert!(word("raw-uring:defer+sqpoll").is_err_and(|why| why.contains("exclude")));
+        assert_eq!(arm_name().read("raw-uring:plain+coop"), Ok("raw-uring:coop".to_owned()));
+        assert!(arm_name().read("a+b").is_err());
     }
 
     #[test]

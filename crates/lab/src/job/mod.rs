@@ -150,7 +150,7 @@ fn arm(arm: &Arm) -> String {
         ArmKind::Driver(_) | ArmKind::Cyclic(_) | ArmKind::WithoutPoller => {
             return quoted(&arm.name);
         }
-        ArmKind::Way(_) | ArmKind::Peer(_) => return quoted(&arm.name),
+        ArmKind::Way(_) | ArmKind::Peer(_) | ArmKind::Form(_) => return quoted(&arm.name),
         ArmKind::Build(build) => {
             entries.push(("pollux", quoted(&build.program.display().to_string())));
             entries.push(("driver", quoted(build.driver.name())));
@@ -215,6 +215,7 @@ const BUILTINS: &[Builtin] = of_files! {
     "chain": "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",
     "http": "server CPU for each HTTP request: every mechanism, two baseline servers, other servers",
     "dead": "the same beside up to 60000 dead connections: the curve of 2002",
+    "uring-forms": "which form of io_uring, and is it worth it over epoll-et? seven loads in three minutes",
     "published-sehttpd": "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
     "preload": "nginx, HAProxy, redis and memcached as they are, on other mechanisms than epoll",
     "published-haproxy": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",

@@ -219,7 +219,7 @@ table! { keys, key;
         /// second copy shows the noise
         pub(super) baseline: Said<Option<String>> = Said::of(key, |key| key.example("\"epoll\"").otherwise(
             "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is not an arm or this \
-             machine lacks it, the first arm").optional(&name().called("ARM"))),
+             machine lacks it, the first arm").optional(&arms::arm_name())),
         #[heading("Window")]
         /// Time of load before the measured time, of each run, or of each arm before each set
         pub(super) ramp_time: Said<Option<Duration>> = Said::of(key, |key| key.otherwise(

@@ -8,9 +8,9 @@
 
 use pollux_report::number::effect_in_words;
 
-use super::is_plain_driver;
 use super::runs::more_sets;
 use super::why::{self, one_or_more};
+use super::{forms, is_plain_driver};
 use crate::axis::Value;
 use crate::experiments::PROCESSES;
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
@@ -105,7 +105,7 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
     let Candidates { rows, beside } = candidates(plan, point, record);
     let first = rows.first()?;
     let failed = failures(plan, point, record);
-    let (choice, mut reason) = match rows.len() {
+    let (mut choice, mut reason) = match rows.len() {
         1 => (ALONE.to_owned(), format!("only {} could be judged", first.arm)),
         _ => {
             let Recommendation { choice, lead, remark } = choice(&rows);
@@ -126,6 +126,9 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
         reason.push_str(&format!("; {arm}: {why}"));
     }
     let place = Some([plan.part_name(point).to_owned(), point.point.label.clone()]);
+    if let Some((form, sentences)) = forms::answer(plan, point, record) {
+        (choice, reason) = (form, sentences);
+    }
     let better = better(&rows).into_iter().map(str::to_owned).collect();
     Some(Answer { load: why::load(point), choice, reason, place, better })
 }

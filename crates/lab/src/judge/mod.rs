@@ -26,6 +26,7 @@ pub(crate) use runs::{more_sets, undecided_rows};
 pub(crate) use why::difference;
 
 mod answer;
+mod forms;
 mod runs;
 mod settled;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use pollux_processes as processes;
 
 use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
-use crate::experiments::{Experiment, missing_generator, running_fault};
+use crate::experiments::{Experiment, missing_form, missing_generator, running_fault};
 use crate::host;
 use crate::job::{Job, Part};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
@@ -52,6 +52,7 @@ fn fault(
         ArmKind::Build(build) => driver_fault(experiment, build.driver, missing),
         ArmKind::Way(name) => of_name(experiment.ways, name, missing),
         ArmKind::Peer(name) => of_name(experiment.peers, name, missing),
+        ArmKind::Form(form) => missing(Requirement::Form(*form)),
         ArmKind::Server { .. } | ArmKind::Running { .. } => None,
         ArmKind::WithoutPoller | ArmKind::Program(_) => None,
     }
@@ -223,6 +224,7 @@ pub fn missing_here(wanted: Requirement) -> Option<String> {
         Requirement::Generator(generator) => missing_generator(generator),
         Requirement::Driver(driver) => missing_driver(driver),
         Requirement::Peer(peer) => (peer.missing)(),
+        Requirement::Form(form) => missing_form(form),
     }
 }
 

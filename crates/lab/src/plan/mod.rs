@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted, size_of};
 use crate::experiments::{Experiment, Generator, Metric};
+use crate::form::Form;
 use crate::job::{Job, Part, RAMP_TIME, default_baseline};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
 
@@ -56,6 +57,8 @@ pub enum Requirement {
     Driver(Driver),
     /// A way of the experiment's own, or another system.
     Peer(Peer),
+    /// A bare server in a form.
+    Form(Form),
 }
 
 /// What will be run.

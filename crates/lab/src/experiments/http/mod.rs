@@ -35,14 +35,17 @@ use crate::record::{Interval, Look, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 use server::PLACEHOLDERS;
 
+mod forms;
 mod generator;
 mod load;
 mod look;
 mod server;
 mod start;
 mod subject;
+mod threads;
 mod times;
 
+pub(crate) use forms::missing as missing_form;
 pub(crate) use generator::missing as missing_generator;
 pub(crate) use look::look;
 pub(crate) use server::{PROXY_PLACEHOLDERS, cpu_time_of, running_fault};
@@ -205,6 +208,7 @@ const FACTS: Facts = Facts {
     tool: Some("generator"),
     peers: &PEERS,
     placeholders: &PLACEHOLDERS,
+    has_forms: true,
     times_requests: true,
     cost: Cost::us("server CPU per request", "µs/request"),
     ..OF_SERVERS
@@ -267,11 +271,15 @@ impl Experiment for Http {
         if is_split(axes) && arm.is_other() {
             return Some("only pollux sends a reply in two writes when it is asked to".to_owned());
         }
-        let is_plain = is_baseline_server || arm.is(H2O) || arm.is(LIGHTTPD);
+        let is_form = arm.form().is_some();
+        if is_form && Generator::of(axes) == Generator::Ab {
+            return Some("it speaks HTTP/1.1 and ab does not".to_owned());
+        }
+        let is_plain = is_baseline_server || is_form || arm.is(H2O) || arm.is(LIGHTTPD);
         if axes.is_on(ENCRYPTED.name) && is_plain {
             return Some("the lab has no configuration of it with TLS".to_owned());
         }
-        if axes.is_on(FILE.name) && (is_baseline_server || arm.is(HAPROXY)) {
+        if axes.is_on(FILE.name) && (is_baseline_server || is_form || arm.is(HAPROXY)) {
             return Some("it does not serve files".to_owned());
         }
         if axes.number(REQUEST_BYTES.name) > 0 {
@@ -291,6 +299,7 @@ impl Experiment for Http {
         (axes.get(PROCESSES).is_some()
             && arm.is_other()
             && !is_baseline_server
+            && !is_form
             && !arm.is_program())
         .then(|| "the lab does not run several processes of it on one port".to_owned())
     }

@@ -18,8 +18,10 @@ use pollux_load::{Answered, RequestError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
 
 use super::Role;
+use super::forms;
 use super::load::{Certificate, Load};
 use super::start::{Ends, SUITE, backend, setup, started};
+use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
@@ -85,6 +87,8 @@ pub(super) struct Server {
     pub(super) times: Option<TimesSocket>,
     /// What a reader has to know of it, by kind.
     pub(super) findings: BTreeMap<String, String>,
+    /// Threads of the kernel that work for it, as they were when it had answered.
+    kernel_threads: KernelThreads,
     /// How many of its processes had ended when it had answered.
     ended_before: u64,
     /// Whether it is known not to end when it is asked to.
@@ -210,6 +214,7 @@ impl Server {
     ) -> Self {
         tree.look();
         let ended_before = tree.ended();
+        let kernel_threads = KernelThreads::among(&threads_of(&tree.pids()));
         let mut findings = BTreeMap::new();
         if load.is_kept_alive && !answered.keep_alive {
             let text = "it closes the connection behind each answer, so that its cost has a connection \
@@ -228,6 +233,7 @@ impl Server {
             mechanism,
             times,
             findings,
+            kernel_threads,
             ended_before,
             is_killed: false,
             backend,
@@ -279,7 +285,19 @@ impl Server {
 
     /// CPU time of all its processes, when they sleep.
     pub(super) fn cpu_time(&mut self) -> Duration {
+        self.kernel_threads.wait_until_asleep();
         cpu_time_of(&mut self.tree)
+    }
+
+    /// The threads of the kernel that work for it, as they were when it had answered.
+    pub(super) fn kernel_threads_before(&self) -> KernelThreads {
+        self.kernel_threads.clone()
+    }
+
+    /// What it counted itself, where it says so at its end.
+    pub(super) fn counted(&mut self) -> Vec<(String, f64)> {
+        let said = self.processes.first_mut().map(Program::stderr_tail).unwrap_or_default();
+        forms::counts(&said)
     }
 
     /// All its processes, those last that were started last.

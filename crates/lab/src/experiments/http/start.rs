@@ -16,12 +16,14 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
+use super::forms;
 use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
 use super::times::TimesSocket;
 use super::{BASELINE_SERVERS, H2O, HAPROXY, LIGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
+use crate::form::Form;
 use crate::host;
 use crate::measure::RunSpec;
 
@@ -78,7 +80,9 @@ pub(super) fn started(
         Some(address) => (address, None),
         None => announced(&mut process)?,
     };
-    if load.installed.is_none() {
+    if let Some(form) = spec.arm.form() {
+        is_that_form(form, mechanism.as_deref())?;
+    } else if load.installed.is_none() {
         is_as_asked(spec.arm.driver(), mechanism)?;
     }
     Ok((process, address))
@@ -92,6 +96,16 @@ fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), Measur
     match got.split([',', ' ']).any(|word| word == asked.name()) {
         true => Ok(()),
         false => Err(MeasureError::WrongMechanism { asked, got }),
+    }
+}
+
+/// A bare server says which form the kernel granted; it ends by itself where that is another one.
+fn is_that_form(asked: Form, said: Option<&str>) -> Result<(), MeasureError> {
+    let got = said.and_then(|said| said.split(',').next()).unwrap_or_default();
+    let what = || format!("says that it is {got}, expected {}", asked.words());
+    match got == asked.words() {
+        true => Ok(()),
+        false => Err(MeasureError::Program { program: asked.to_string(), what: what() }),
     }
 }
 
@@ -135,6 +149,10 @@ fn start(
             command.args(["--request-times", "--stats", &socket.listen()]);
         }
         return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
+    }
+    if let Some(form) = spec.arm.form() {
+        let command = forms::command(form, ends.listen, load, &spec.scratch)?;
+        return Ok(Start { name: form.to_string(), command, address: None });
     }
     match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
@@ -498,6 +516,17 @@ mod tests {
         assert_eq!(address_in(line).expect("an address").0.port(), 8443);
         assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
         assert_eq!(address_in("listening on 8080"), None);
+    }
+
+    #[test]
+    fn a_bare_server_in_another_form_is_refused() {
+        let form = "raw-uring:none+single".parse().expect("a form");
+        let said = |words: &str| is_that_form(form, Some(words));
+        assert!(said("none+single, shared buffers 64x16k").is_ok());
+        for words in ["none, shared", "none+single+direct", "single+none", ""] {
+            assert!(said(words).is_err(), "{words}");
+        }
+        assert!(is_that_form(form, None).is_err());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::Role;
 use super::generator::{self, Counted};
 use super::load::{DeadCrowd, Load};
 use super::server::Server;
+use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
@@ -62,8 +63,11 @@ pub(crate) struct Served<'a> {
     unproven_max: Option<NonZeroU32>,
     /// Requests that are under way at the same time.
     wave: u64,
-    /// CPU time of this thread before the first of them.
+    /// CPU time of this thread before the first of them, and what the server had used.
     generator_ns_before: u64,
+    server_before: Duration,
+    /// The CPU of the server.
+    server_cpu: usize,
     shortest_turn: Duration,
     /// What the generator runs on.
     driver: Driver,
@@ -104,6 +108,8 @@ impl<'a> Served<'a> {
             unproven_max,
             wave: (load.connections * load.pipeline) as u64,
             generator_ns_before,
+            server_before: before.0,
+            server_cpu: cpus[0],
             shortest_turn: Duration::ZERO,
             driver: load.driver,
             is_interrupted,
@@ -175,6 +181,15 @@ impl<'a> Served<'a> {
             findings.insert("dropped".to_owned(), text);
         }
         findings
+    }
+
+    /// What the threads of the kernel that work for the server have used of its time, and what is to be said of them.
+    fn divide_by_threads(&mut self, life: &mut Life) {
+        let all = self.server.cpu_time().saturating_sub(self.server_before);
+        let before = self.server.kernel_threads_before();
+        let threads = KernelThreads::among(&self.server.threads());
+        life.figures.extend(threads.figures(&before, all, self.requests));
+        life.findings.extend(threads.findings(&before, all, self.requests, self.server_cpu));
     }
 
     /// Looks at what has opened the connections to a server of which nothing is known, or at a turn where that was
@@ -262,9 +277,12 @@ impl Subject for Served<'_> {
         figures.extend(self.server.figures());
         figures.insert("failed".to_owned(), self.failed as f64);
         let findings = self.life_findings();
+        let mut life = Life { figures, findings, worker_calls: Vec::new() };
+        self.divide_by_threads(&mut life);
         drop(self.load);
         self.server.end(self.is_interrupted)?;
-        Ok(Life { figures, findings, worker_calls: Vec::new() })
+        life.figures.extend(self.server.counted());
+        Ok(life)
     }
 }
 

@@ -16,6 +16,7 @@ use super::super::{Job, Part, arms, builtin, find, list, read};
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment, Generator, known};
+use crate::form::tests::SOME;
 use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Requirement};
 use crate::stats::SETS_MIN;
 
@@ -83,8 +84,10 @@ fn part() -> impl Strategy<Value = Part> {
     let experiment = prop::sample::select(experiments::ALL.to_vec());
     let with_axes = experiment.prop_flat_map(|experiment| (Just(experiment), axes(experiment)));
     let windows = (length(0), length(10), 1u32..=50);
-    let strategy = (name(), with_axes, any::<u32>(), vec(named(), 0..4), any::<Index>(), windows);
-    strategy.prop_map(|(name, (experiment, axes), chosen, named, at, windows)| {
+    let forms = subsequence(SOME.to_vec(), 0..4);
+    let own = (vec(named(), 0..4), forms);
+    let strategy = (name(), with_axes, any::<u32>(), own, any::<Index>(), windows);
+    strategy.prop_map(|(name, (experiment, axes), chosen, (named, forms), at, windows)| {
         let (ramp_time, runtime, cut) = windows;
         let ramp_time = Some(ramp_time).filter(|_| !cut.is_multiple_of(5));
         let known = arms::all_of(experiment).into_iter();
@@ -92,7 +95,9 @@ fn part() -> impl Strategy<Value = Part> {
         let is_taken = |kind: &ArmKind| arms::takes(experiment, kind);
         let named = named.into_iter().filter(is_taken).enumerate();
         let named = named.map(|(at, kind)| Arm { name: format!("arm-{at}"), kind });
-        let arms: Vec<Arm> = known.map(|(_, arm)| arm).chain(named).collect();
+        let forms = forms.into_iter().map(|form| Arm::form(form.parse().expect(form)));
+        let forms = forms.filter(|arm| is_taken(&arm.kind));
+        let arms: Vec<Arm> = known.map(|(_, arm)| arm).chain(named).chain(forms).collect();
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
         let baseline = arms[at.index(arms.len())].name.clone();
         Part {
@@ -242,6 +247,7 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("chain", 540..=640),
         ("http", 1000..=1200),
         ("dead", 1000..=1250),
+        ("uring-forms", 120..=190),
         ("published-sehttpd", 600..=720),
         ("published-haproxy", 90..=300),
         ("herd", 340..=450),
