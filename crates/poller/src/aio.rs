@@ -33,7 +33,7 @@ use pollux_sys::descriptors::{FileKind, is_listener};
 use pollux_sys::poll_select;
 use rustix::io::Errno;
 
-use crate::aio_beside::Beside;
+use crate::aio_beside::{Beside, is_forbidden};
 use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::{
@@ -151,24 +151,31 @@ impl Aio {
         }
     }
 
+    /// From here on it is waited beside the context, which notifies of completions.
+    fn open_beside(&mut self) -> Result<(), Error> {
+        if self.beside.is_some() {
+            return Ok(());
+        }
+        let beside = Beside::open(&self.parts.counters)?;
+        let is_untouched = self.queue.contains(&Key::WAKER)
+            && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
+        if is_untouched {
+            self.context.notify(beside.completions());
+            self.beside = Some(beside);
+        } else {
+            // What is armed tells nobody of its completion: it is armed anew.
+            let slots = u32::try_from(self.context.capacity()).unwrap_or(u32::MAX);
+            let context =
+                AioContext::new(slots).map_err(|cause| context_refused(cause, slots as usize))?;
+            self.beside = Some(beside);
+            self.take_over(context);
+        }
+        Ok(())
+    }
+
     /// Watches the file of `key` beside the context.
     fn watch_beside(&mut self, key: Key) -> Result<(), Error> {
-        if self.beside.is_none() {
-            let beside = Beside::open(&self.parts.counters)?;
-            let is_untouched = self.queue.contains(&Key::WAKER)
-                && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
-            if is_untouched {
-                self.context.notify(beside.completions());
-                self.beside = Some(beside);
-            } else {
-                // What is armed tells nobody of its completion: it is armed anew.
-                let slots = u32::try_from(self.context.capacity()).unwrap_or(u32::MAX);
-                let context = AioContext::new(slots)
-                    .map_err(|cause| context_refused(cause, slots as usize))?;
-                self.beside = Some(beside);
-                self.take_over(context);
-            }
-        }
+        self.open_beside()?;
         let Some(entry) = self.table.by_key(key) else { return Ok(()) };
         if let Some(beside) = &self.beside {
             beside.add(key, entry.how, &self.parts.counters)?;
@@ -393,6 +400,10 @@ impl Aio {
                 self.parts.counters.interrupts.add(1);
                 events.set_interrupted();
                 Ok(true)
+            }
+            // Filters of containers allow io_getevents(2), and not io_pgetevents(2), which has the mask.
+            Err(cause) if self.parts.mask.is_some() && is_forbidden(&cause) => {
+                self.open_beside().map(|()| false)
             }
             Err(cause) => Err(Error::System { call: "io_getevents", cause }),
         }

@@ -105,8 +105,8 @@ impl Beside {
     }
 }
 
-/// The kernel is older than `epoll_pwait2(2)` (5.11), or a filter does not know it.
-fn is_forbidden(error: &io::Error) -> bool {
+/// The kernel is older than the call (5.11 for `epoll_pwait2(2)`), or a filter does not allow it.
+pub(crate) fn is_forbidden(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
 }
 

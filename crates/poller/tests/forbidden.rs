@@ -10,7 +10,9 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
+use pollux_poller::{
+    Error, Events, Interest, Mechanism, Poller, Registration, SignalMask, Token, Trigger,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -19,6 +21,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 const IO_URING_SETUP: i64 = 425;
 const IO_URING_ENTER: i64 = 426;
 const EPOLL_PWAIT2: i64 = 441;
+const IO_PGETEVENTS: i64 = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// Between two attempts to open a ring.
 const RETRY: Duration = Duration::from_millis(20);
@@ -165,6 +168,28 @@ fn epoll_waits_when_epoll_pwait2_is_forbidden_after_it_was_opened() {
             assert_eq!(poller.caps().timeout_step, Duration::from_millis(1));
         };
         std::thread::spawn(filtered_later).join().expect("the check passed");
+    }
+}
+
+/// A mask that blocks no signal.
+#[expect(unsafe_code, reason = "std has no set of signals")]
+fn no_signals() -> SignalMask {
+    // SAFETY: all zeroes is the empty set.
+    SignalMask::from(unsafe { std::mem::zeroed::<libc::sigset_t>() })
+}
+
+/// The filters of Podman and Docker allow io_getevents(2), and not the call with a mask.
+#[test]
+fn aio_waits_with_a_signal_mask_where_io_pgetevents_is_forbidden() {
+    if is_skipped(Mechanism::Aio) {
+        return;
+    }
+    for errno in [EPERM, ENOSYS] {
+        with_forbidden(IO_PGETEVENTS, errno, || {
+            let mut poller = Mechanism::Aio.open().expect("it opened before");
+            poller.set_signal_mask(Some(no_signals()));
+            assert_waits(&mut *poller);
+        });
     }
 }
 
