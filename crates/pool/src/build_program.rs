@@ -141,6 +141,11 @@ fn missing(command: &Command, error: &std::io::Error) -> Failure {
         std::io::ErrorKind::NotFound => {
             format!("{name} was not found: install a C compiler (apt install gcc), or set CC")
         }
+        // execvp(3) also says so of a program that is nowhere, where a folder of PATH can't be read.
+        std::io::ErrorKind::PermissionDenied => format!(
+            "{name} was not found where this user may read and execute it (PATH): install a C compiler \
+             (apt install gcc), or set CC"
+        ),
         _ => format!("{name}: {error}"),
     })
 }
