@@ -46,7 +46,11 @@ fn of_loads(plan: &Plan, record: &Record) -> Vec<Answer> {
         let Some(found) = answer(plan, point, record) else { continue };
         let same = |(other, answer): &&mut (PlannedPoint, Answer)| {
             let differs = |span| differ_in_nothing_but(other, point, &[span]);
-            answer.choice == found.choice && point.experiment.span.is_some_and(differs)
+            // Two sentences on forms are of one load.
+            let is_one_load = forms::stand_at(point);
+            !is_one_load
+                && answer.choice == found.choice
+                && point.experiment.span.is_some_and(differs)
         };
         match (answers.iter_mut().rfind(same), point.experiment.span) {
             (Some((first, answer)), Some(span)) => {

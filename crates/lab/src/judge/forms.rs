@@ -14,6 +14,11 @@ use crate::record::{Record, ResultRow};
 use crate::stats::{RatioEstimate, set_ratio};
 use crate::subject::Figure;
 
+/// Whether bare servers in forms are arms of a point.
+pub(super) fn stand_at(point: &PlannedPoint) -> bool {
+    point.arms.iter().any(|arm| arm.kind.form().is_some())
+}
+
 /// The choice and the two sentences; none where no bare server in a form on a ring was measured.
 pub(super) fn answer(
     plan: &Plan,

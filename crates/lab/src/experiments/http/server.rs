@@ -289,11 +289,6 @@ impl Server {
         cpu_time_of(&mut self.tree)
     }
 
-    /// The threads of the kernel that work for it, as they were when it had answered.
-    pub(super) fn kernel_threads_before(&self) -> KernelThreads {
-        self.kernel_threads.clone()
-    }
-
     /// What it counted itself, where it says so at its end.
     pub(super) fn counted(&mut self) -> Vec<(String, f64)> {
         let said = self.processes.first_mut().map(Program::stderr_tail).unwrap_or_default();

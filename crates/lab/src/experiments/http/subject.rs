@@ -66,6 +66,7 @@ pub(crate) struct Served<'a> {
     /// CPU time of this thread before the first of them, and what the server had used.
     generator_ns_before: u64,
     server_before: Duration,
+    threads_before: KernelThreads,
     /// The CPU of the server.
     server_cpu: usize,
     shortest_turn: Duration,
@@ -92,6 +93,7 @@ impl<'a> Served<'a> {
         let plan = generator::plan(&load, &server.asked, backlog);
         let unproven_max = plan.as_ref().ok().and_then(|plan| plan.unproven_max);
         let before = (server.cpu_time(), server.ended());
+        let threads_before = KernelThreads::among(&server.threads());
         let plan = plan.map_err(|error| generator_failed(&error))?;
         let opened = Turns::open(plan.clone()).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
@@ -109,6 +111,7 @@ impl<'a> Served<'a> {
             wave: (load.connections * load.pipeline) as u64,
             generator_ns_before,
             server_before: before.0,
+            threads_before,
             server_cpu: cpus[0],
             shortest_turn: Duration::ZERO,
             driver: load.driver,
@@ -186,10 +189,10 @@ impl<'a> Served<'a> {
     /// What the threads of the kernel that work for the server have used of its time, and what is to be said of them.
     fn divide_by_threads(&mut self, life: &mut Life) {
         let all = self.server.cpu_time().saturating_sub(self.server_before);
-        let before = self.server.kernel_threads_before();
         let threads = KernelThreads::among(&self.server.threads());
-        life.figures.extend(threads.figures(&before, all, self.requests));
-        life.findings.extend(threads.findings(&before, all, self.requests, self.server_cpu));
+        let before = &self.threads_before;
+        life.figures.extend(threads.figures(before, all, self.requests));
+        life.findings.extend(threads.findings(before, all, self.requests, self.server_cpu));
     }
 
     /// Looks at what has opened the connections to a server of which nothing is known, or at a turn where that was

@@ -16,7 +16,7 @@ const SUBMITTER: &str = "iou-sqp-";
 const WORKER: &str = "iou-wrk-";
 
 /// What the threads of the kernel in some processes have used.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct KernelThreads {
     submitters: Duration,
     workers: Duration,
