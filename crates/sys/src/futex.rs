@@ -161,7 +161,7 @@ pub fn wait<'a>(
     })
 }
 
-/// As [`wait`] on both words at once, each with what it is expected to be. Before Linux 5.16 it is a wait
+/// As [`wait`] on both words at once, each with what it is expected to be. Without [`has_vector`] it is a wait
 /// on the first.
 ///
 /// # Errors
@@ -207,11 +207,13 @@ impl Waiter {
     }
 }
 
-/// Whether the kernel knows `futex_waitv(2)`: it refuses a wait for nothing in its own way.
-fn has_vector() -> bool {
+/// Whether one wait can be for two words: by `futex_waitv(2)`, Linux 5.16, which filters of containers may forbid.
+#[must_use]
+pub fn has_vector() -> bool {
     static HAS_VECTOR: OnceLock<bool> = OnceLock::new();
     *HAS_VECTOR.get_or_init(|| {
         let none = ptr::null::<Waiter>();
+        // The kernel refuses a wait for nothing in its own way.
         // SAFETY: a wait for no word reads nothing.
         let waited = unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) };
         waited < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)

@@ -69,7 +69,7 @@ use service::Offers;
 
 /// Events taken from the kernel at once: all services and the link at the same time.
 const EVENTS_MAX: usize = 64;
-/// How often a worker that sleeps on its wake flag reads its link without a wake: before Linux 5.16 the end of
+/// How often a worker that sleeps on its wake flag reads its link without a wake: without `futex_waitv(2)` the end of
 /// the manager does not wake it.
 const LINK_EACH_NS: u64 = 20_000_000_000;
 /// The same, when the manager ended and the link has not yet.
