@@ -16,7 +16,7 @@ use crate::experiments::Experiment;
 use crate::host::Reading;
 use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
-use crate::record::{Interval, Look, OPEN_DESCRIPTORS};
+use crate::record::{Interval, Look, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize};
 use crate::warm_up::{Until, warm_up};
 
@@ -130,6 +130,9 @@ pub fn serve(
                 if let Some((pid, _)) = subject.threads().last() {
                     counted.kernel.insert(OPEN_DESCRIPTORS.to_owned(), open_descriptors(*pid));
                 }
+                if let Some(memory) = subject.memory_per_connection() {
+                    counted.kernel.insert(MEMORY_PER_CONNECTION.to_owned(), memory);
+                }
                 Reply::Counted(Box::new(counted))
             }
             Order::Profile { turns, length_us, units, rate_hz } => {
@@ -197,13 +200,16 @@ fn turn(
 
 /// Turns without figures of their own, with the poller's counters around them.
 fn counted(subject: &mut dyn Subject, turns: u32, size: TurnSize) -> Result<Counted, MeasureError> {
-    let before = subject.counters();
+    let (before, loop_before) = (subject.counters(), subject.loop_counters());
     let mut units = 0;
     for _ in 0..turns {
         units += subject.turn(size)?;
     }
     let counted = subject.counters().zip(before).map(|(after, before)| after.since(&before));
-    let (counters, events_per_wait_histogram) = measure::polled(counted);
+    let (mut counters, events_per_wait_histogram) = measure::polled(counted);
+    if !loop_before.is_empty() {
+        counters.extend(measure::since(subject.loop_counters(), &loop_before));
+    }
     Ok(Counted { units, counters, events_per_wait_histogram, ..Counted::default() })
 }
 

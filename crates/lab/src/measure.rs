@@ -70,6 +70,17 @@ pub(crate) fn polled(counted: Option<CountersSnapshot>) -> (BTreeMap<String, u64
     (named.collect(), counted.events_per_wait.to_vec())
 }
 
+/// What counters have counted since `before`.
+pub(crate) fn since(
+    mut counters: BTreeMap<String, u64>,
+    before: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    for (name, count) in &mut counters {
+        *count = count.saturating_sub(before.get(name).copied().unwrap_or_default());
+    }
+    counters
+}
+
 /// What a run is for. Only the timing pass is compared; the others disturb what they look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -355,6 +355,9 @@ pub struct CountingRun {
     pub kernel: BTreeMap<String, Reading<u64>>,
 }
 
+/// What the kernel counted in [`CountingRun`] holds under this name by how many bytes the measured processes grew for
+/// each connection.
+pub(crate) const MEMORY_PER_CONNECTION: &str = "memory_per_connection_bytes";
 /// What the kernel counted in [`CountingRun`] holds under this name how many descriptors the process had open.
 pub(crate) const OPEN_DESCRIPTORS: &str = "open_descriptors";
 
@@ -485,6 +488,18 @@ pub struct WhyRow {
     /// the set.
     #[serde(default = "not_in_older_files")]
     pub descriptors_per_wait: Reading<f64>,
+    /// Completions for each enter of a ring, of a loop that receives and sends by completion.
+    #[serde(default = "not_in_older_files")]
+    pub completions_per_enter: Reading<f64>,
+    /// Receives for each event, each of which took a buffer of the ring or a piece of one.
+    #[serde(default = "not_in_older_files")]
+    pub receive_buffers_per_event: Reading<f64>,
+    /// Times for each event that a receive ended because the ring had no buffer left.
+    #[serde(default = "not_in_older_files")]
+    pub out_of_buffers_per_event: Reading<f64>,
+    /// Bytes by which the anonymous memory of the measured processes grew for each connection.
+    #[serde(default = "not_in_older_files")]
+    pub memory_per_connection: Reading<f64>,
     /// One sentence from the largest relative moves against the baseline.
     pub sentence: String,
 }

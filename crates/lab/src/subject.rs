@@ -54,6 +54,17 @@ pub trait Subject {
         None
     }
 
+    /// What the loop of another process has counted, by name; empty where that can't be asked.
+    fn loop_counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    /// By how many bytes the measured side has grown for each connection that is open, or why that is not known; none
+    /// where it has no connections.
+    fn memory_per_connection(&mut self) -> Option<Reading<u64>> {
+        None
+    }
+
     /// What it says of itself.
     fn described(&self) -> SubjectInfo;
 

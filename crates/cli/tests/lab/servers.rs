@@ -226,6 +226,38 @@ fn a_body_reaches_every_arm_whole_and_those_that_take_none_are_left_out() {
     assert!(said.contains("mine: ") && said.contains("answered POST / with 404"), "{said}");
 }
 
+#[test]
+fn counts_tell_a_ring_from_a_poller_and_say_why_an_arm_has_none() {
+    let options = ["--only", "keep-alive", "--connections", "32", "--runtime", "100ms"];
+    let arms = ["epoll-et", "uring", "raw-epoll"];
+    let done =
+        record(&run_of("http", &arms, &[&options[..], &["--baseline", "epoll-et"]].concat()));
+    let why = done["why"].as_array().expect("counts");
+    let row = |arm: &str| why.iter().find(|row| row["arm"] == arm);
+    let lacks = |arm: &str, count: &str, why: &str| {
+        let row = row(arm).expect("a row");
+        let reason = row[count]["unavailable"].as_str().unwrap_or_default();
+        assert!(reason.contains(why), "{arm}: {count}: {}", row[count]);
+    };
+    for count in ["completions_per_enter", "receive_buffers_per_event", "out_of_buffers_per_event"]
+    {
+        lacks("epoll-et", count, "waits for readiness");
+        lacks("raw-epoll", count, "no poller of ours");
+    }
+    for arm in ["epoll-et", "raw-epoll"] {
+        let memory = &row(arm).expect("a row")["memory_per_connection"];
+        assert!(memory["value"].is_number(), "{arm}: {memory}");
+    }
+    let Some(uring) = row("uring") else {
+        return skip(format_args!("uring: {}", done["left_out"]));
+    };
+    lacks("uring", "events_per_wait", "a ring reports completions");
+    let completions = uring["completions_per_enter"]["value"].as_f64();
+    assert!(completions.is_some_and(|count| count >= 1.0), "{uring}");
+    let buffers = uring["receive_buffers_per_event"]["value"].as_f64();
+    assert!(buffers.is_some_and(|count| count > 0.9), "{uring}");
+}
+
 /// HAProxy's own figures for this were 66 epoll_ctl calls and, before, 20,078.
 #[test]
 fn ten_thousand_requests_over_kept_connections_cost_a_proxy_as_few_registrations_as_in_the_seed() {

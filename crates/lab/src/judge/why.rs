@@ -13,7 +13,9 @@ use crate::arm::Arm;
 use crate::experiments::Curve;
 use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{CountingRun, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow};
+use crate::record::{
+    CountingRun, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow,
+};
 
 /// Counts over fewer events than this say little of one event.
 const EVENTS_MIN: u64 = 100;
@@ -180,6 +182,11 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
         Some(run) => own_count(run, names, per),
         None => not_counted(),
     };
+    // What a readiness loop receives takes no buffer of a ring.
+    let of_ring = |name: &str| match own(&["completions"], Per::Enter) {
+        Reading::Value(_) => own(&[name], Per::Event),
+        missing => missing,
+    };
     WhyRow {
         experiment: part.to_owned(),
         point: point.point.label.clone(),
@@ -191,6 +198,14 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
         wakeups_per_event: kernel(&["wakeups"]),
         page_faults_per_event: kernel(&["page_faults"]),
         descriptors_per_wait: run.map_or_else(not_counted, |run| descriptors_per_wait(run, arm)),
+        completions_per_enter: own(&["completions"], Per::Enter),
+        receive_buffers_per_event: of_ring("receives"),
+        out_of_buffers_per_event: of_ring("buffer_starvations"),
+        memory_per_connection: run.map_or_else(not_counted, |run| {
+            let grown = run.kernel.get(MEMORY_PER_CONNECTION).cloned();
+            let grown = grown.unwrap_or_else(|| Reading::unavailable("no server with connections"));
+            grown.map(|bytes| bytes as f64)
+        }),
         sentence: String::new(),
     }
 }
@@ -199,6 +214,7 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
 enum Per {
     Event,
     Wait,
+    Enter,
 }
 
 fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
@@ -207,18 +223,31 @@ fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
             "no poller of ours, or not in a process that we can look into",
         );
     }
-    let sum: u64 = names.iter().filter_map(|name| run.counters.get(*name)).sum();
+    let counter = |name: &str| run.counters.get(name).copied();
+    let counted: Vec<u64> = names.iter().filter_map(|name| counter(name)).collect();
+    let sum: u64 = counted.iter().sum();
     let by = match per {
-        Per::Event => run.events,
-        Per::Wait => run.counters.get("waits").copied().unwrap_or_default(),
+        Per::Event => Some(run.events),
+        Per::Wait => counter("waits"),
+        Per::Enter => counter("ring_enters"),
     };
-    enough(by).map(|()| sum as f64 / by as f64)
+    // The loop of a server counts no enters where it has no ring.
+    let has_none = counted.is_empty() || (matches!(per, Per::Enter) && by == Some(0));
+    let Some(by) = by.filter(|_| !has_none) else {
+        return Reading::unavailable(match per {
+            Per::Enter => "no ring that receives and sends: it waits for readiness",
+            _ => "no poller: a ring reports completions",
+        });
+    };
+    // One enter takes many completions: how many is known from those.
+    let of = if matches!(per, Per::Enter) { sum } else { by };
+    enough(of).map(|()| sum as f64 / by as f64)
 }
 
 fn enough(events: u64) -> Reading<()> {
     match events {
         EVENTS_MIN.. => Reading::Value(()),
-        _ => Reading::unavailable(format!("only {events} events in the counted window")),
+        _ => Reading::unavailable(format!("only {events} in the counted window")),
     }
 }
 
@@ -275,7 +304,7 @@ fn figure(count: f64) -> String {
     if count < 10.0 { format!("{count:.2}") } else { format!("{count:.0}") }
 }
 
-type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 7];
+type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 10];
 
 /// The counts of both rows, side by side.
 fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
@@ -290,6 +319,17 @@ fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
             "descriptors handed to the kernel at each wait",
             &row.descriptors_per_wait,
             &baseline.descriptors_per_wait,
+        ),
+        ("completions per enter", &row.completions_per_enter, &baseline.completions_per_enter),
+        (
+            "receives into shared buffers per event",
+            &row.receive_buffers_per_event,
+            &baseline.receive_buffers_per_event,
+        ),
+        (
+            "receives without a buffer per event",
+            &row.out_of_buffers_per_event,
+            &baseline.out_of_buffers_per_event,
         ),
     ]
 }
@@ -512,6 +552,10 @@ mod tests {
             wakeups_per_event: missing(),
             page_faults_per_event: missing(),
             descriptors_per_wait: missing(),
+            completions_per_enter: missing(),
+            receive_buffers_per_event: missing(),
+            out_of_buffers_per_event: missing(),
+            memory_per_connection: missing(),
             sentence: String::new(),
         }
     }
@@ -522,6 +566,32 @@ mod tests {
         let unread = counted("poll", Reading::unavailable("no tracefs"));
         assert_eq!(sentence(&unread, &baseline), "not counted");
         assert_eq!(sentence(&counted("poll", Reading::Value(1.0)), &baseline), "no count moved");
+    }
+
+    #[test]
+    fn counts_of_a_ring_are_missing_with_the_reason_where_there_is_none_and_never_0() {
+        let of = |counters: &[(&str, u64)]| {
+            let run = CountingRun {
+                experiment: "http".to_owned(),
+                point: "64 connections".to_owned(),
+                arm: "uring".to_owned(),
+                events: 1000,
+                counters: counters.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
+                events_per_wait_histogram: Vec::new(),
+                kernel: std::collections::BTreeMap::new(),
+            };
+            let each = own_count(&run, &["buffer_starvations"], Per::Event);
+            (own_count(&run, &["completions"], Per::Enter), each)
+        };
+        let ring = [("ring_enters", 50), ("completions", 2000), ("buffer_starvations", 0)];
+        assert_eq!(of(&ring), (Reading::Value(40.0), Reading::Value(0.0)));
+        let reason = |counters: &[(&str, u64)]| of(counters).0.reason().map(str::to_owned);
+        let poller = [("ring_enters", 0), ("completions", 0), ("waits", 500)];
+        assert!(reason(&poller).is_some_and(|reason| reason.contains("waits for readiness")));
+        assert!(reason(&[("waits", 5)]).is_some_and(|reason| reason.contains("readiness")));
+        assert!(reason(&[]).is_some_and(|reason| reason.contains("no poller of ours")));
+        let few = [("ring_enters", 5), ("completions", 99)];
+        assert!(reason(&few).is_some_and(|reason| reason.starts_with("only 99")));
     }
 
     fn row(ratio: f64, verdict: Verdict) -> ResultRow {

@@ -10,7 +10,7 @@ use crate::record::Record;
 type Word = (&'static str, &'static str);
 
 /// What every report speaks of.
-const WORDS: [Word; 12] = [
+const WORDS: [Word; 17] = [
     ("A/A", "the baseline a second time, as an arm of its own: whatever it differs by is chance"),
     ("arm", "one of the things that are compared"),
     ("baseline", "the arm that the others are divided by"),
@@ -34,6 +34,23 @@ const WORDS: [Word; 12] = [
     ("ns, µs", "CPU time in billionths and millionths of a second, for one event, request or call"),
     ("sys/ev", "system calls for each event, request or call"),
     ("ev/wait", "events that one wait returned"),
+    ("compl/enter", "completions for each enter of a ring"),
+    (
+        "completions/enter",
+        "completions for each system call of a ring: how much work each of its turns finds",
+    ),
+    (
+        "buffers/event",
+        "receives of a ring for each event; each took one of the buffers that its connections share, or a piece of one",
+    ),
+    (
+        "starved/event",
+        "receives that ended because all shared buffers were in use, and were armed again",
+    ),
+    (
+        "memory/connection",
+        "bytes by which the measured processes grew (anonymous memory) from their first answer to the counted turns, for each connection",
+    ),
 ];
 
 /// Mechanisms and ways of waiting, by the names of their arms.

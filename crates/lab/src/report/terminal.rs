@@ -42,7 +42,8 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
 
 /// The words without which the table says nothing.
 const WORDS: &str = "A/A: the baseline a second time; [low, high]: 95 % interval; set: fresh processes of all arms; \
-                     sys/ev: system calls for each event; ev/wait: events for each wait";
+                     sys/ev: system calls for each event; ev/wait: events for each wait; \
+                     compl/enter: completions for each enter of a ring";
 
 fn head(page: &mut Page, record: &Record) {
     page.paragraph(&record.job.question, Tone::Bold, 0);
@@ -93,7 +94,11 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
 /// The counts in a few letters, and the notes.
 fn why(record: &Record, row: &ResultRow) -> String {
     let counts = record.why_at(row.key()).map(|why| {
-        let counts = [(&why.system_calls_per_event, "sys/ev"), (&why.events_per_wait, "ev/wait")];
+        let counts = [
+            (&why.system_calls_per_event, "sys/ev"),
+            (&why.events_per_wait, "ev/wait"),
+            (&why.completions_per_enter, "compl/enter"),
+        ];
         counts.map(|(reading, unit)| Some(format!("{} {unit}", number::si(*reading.value()?))))
     });
     // Of a failed arm the line below the table says why.

@@ -21,7 +21,9 @@ const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
                         worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
-                        control_half_width_max descriptors_per_wait bounds place better \
+                        control_half_width_max descriptors_per_wait completions_per_enter \
+                        receive_buffers_per_event out_of_buffers_per_event \
+                        memory_per_connection bounds place better \
                         unsettled warm_up is_kept thirds ratio_change \
                         looks fault startup_s shutdown_s status body_bytes keeps_connections pipelines \
                         serves_several backlog answer_s wave_s remarks";

@@ -26,6 +26,7 @@ use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::{MeasureError, in_words};
+use crate::host::Reading;
 use crate::measure::{Pass, RunSpec};
 use crate::subject;
 
@@ -83,8 +84,10 @@ pub(super) struct Server {
     trust: Trust,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
-    /// Where it shows how long requests took, in the pass that asks for it.
-    pub(super) times: Option<TimesSocket>,
+    /// Where it shows what its loop counted; in the pass that asks for it how long requests took as well.
+    pub(super) page: Option<TimesSocket>,
+    /// Memory of its processes when it had answered once.
+    memory_before: Reading<u64>,
     /// What a reader has to know of it, by kind.
     pub(super) findings: BTreeMap<String, String>,
     /// Threads of the kernel that work for it, as they were when it had answered.
@@ -118,11 +121,14 @@ impl Server {
         subject::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        // Of several processes each has but a part of the requests.
-        let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
-        let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
+        // Of several processes each has but a part of the requests, and one may be asked by its caller already. A build of
+        // another day may know no page: it is asked only where that is the purpose.
+        let is_timing = spec.pass == Pass::RequestTimes;
+        let is_ours = matches!(spec.arm, ArmKind::Driver(_)) && load.installed.is_none();
+        let has_page = load.processes == 1 && load.options.is_empty() && (is_timing || is_ours);
+        let page = has_page.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) =
-            started(spec, load, cpu, Ends { listen: any, behind }, times.as_ref())?;
+            started(spec, load, cpu, Ends { listen: any, behind }, page.as_ref())?;
         let target = load.target(&load.url(address));
         let target = target.map_err(|error| first.failed(&in_words(&error)))?;
         let answered = {
@@ -156,7 +162,7 @@ impl Server {
             processes.push(started(spec, load, cpu, Ends { listen: address, behind }, None)?.0);
         }
         let mut server = Self::of(name, processes, tree, address, asked, answered, load);
-        (server.times, server.backend) = (times, backend);
+        (server.page, server.backend) = (page, backend);
         server.is_killed = spec.kills;
         server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         // Most stay where they were started; some choose CPUs themselves.
@@ -221,7 +227,8 @@ impl Server {
                         for each request; --no-keepalive asks all arms for the same";
             findings.insert("closes".to_owned(), text.to_owned());
         }
-        let (mechanism, times, backend) = (None, None, None);
+        let memory_before = memory_of(&tree.pids());
+        let (mechanism, page, backend) = (None, None, None);
         Self {
             name,
             processes,
@@ -231,7 +238,8 @@ impl Server {
             answered,
             trust: load.trust(),
             mechanism,
-            times,
+            page,
+            memory_before,
             findings,
             kernel_threads,
             ended_before,
@@ -281,6 +289,12 @@ impl Server {
             ("processes_ended", self.ended() as f64),
         ];
         figures.map(|(name, figure)| (name.to_owned(), figure)).into()
+    }
+
+    /// By how many bytes its processes have grown since it had answered once.
+    pub(super) fn grown(&self) -> Reading<u64> {
+        let Reading::Value(before) = self.memory_before else { return self.memory_before.clone() };
+        memory_of(&self.tree.pids()).map(|now| now.saturating_sub(before))
     }
 
     /// CPU time of all its processes, when they sleep.
@@ -353,6 +367,26 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Anonymous memory of processes (proc_pid_smaps(5)): how much of a program is shared with others moves with
+/// those.
+fn memory_of(pids: &[u32]) -> Reading<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let text = match Reading::from_io(&path, std::fs::read_to_string(&path)) {
+            Reading::Value(text) => text,
+            missing => return missing.map(|_| 0),
+        };
+        let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        let Some(kib) = kib else {
+            return Reading::unavailable(format!("{path} has no line Anonymous"));
+        };
+        sum += kib << 10;
+    }
+    Reading::Value(sum)
 }
 
 /// CPU time of processes, when they sleep.

@@ -25,7 +25,7 @@ use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::form::Form;
 use crate::host;
-use crate::measure::RunSpec;
+use crate::measure::{Pass, RunSpec};
 
 /// How long a server may take until it says where it listens.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -65,9 +65,9 @@ pub(super) fn started(
     load: &Load,
     cpu: usize,
     ends: Ends,
-    times: Option<&TimesSocket>,
+    page: Option<&TimesSocket>,
 ) -> Result<(Program, SocketAddr), MeasureError> {
-    let mut start = start(spec, load, cpu, ends, times)?;
+    let mut start = start(spec, load, cpu, ends, page)?;
     start.command.stdin(Stdio::null());
     let mut process = match &spec.arm {
         ArmKind::Server { .. } => Program::start_reading_all(&start.name, start.command)?,
@@ -115,7 +115,7 @@ fn start(
     load: &Load,
     cpu: usize,
     ends: Ends,
-    times: Option<&TimesSocket>,
+    page: Option<&TimesSocket>,
 ) -> Result<Start, MeasureError> {
     if let ArmKind::Server { command } = &spec.arm {
         return start_foreign(command, spec, load, cpu, ends.behind);
@@ -127,7 +127,10 @@ fn start(
     if let Some(driver) = spec.arm.driver() {
         let program = pollux_of(spec)?;
         if let Some(behind) = ends.behind {
-            let command = proxy(&program, driver, cpu, behind, load, &spec.scratch);
+            let mut command = proxy(&program, driver, cpu, behind, load, &spec.scratch);
+            if let Some(page) = page {
+                command.args(["--stats", &page.listen()]);
+            }
             return Ok(Start { name: "pollux proxy".to_owned(), command, address: None });
         }
         let mut command = serve(&program, driver, cpu, ends.listen, load);
@@ -145,8 +148,11 @@ fn start(
         if load.is_split {
             command.arg("--split-reply");
         }
-        if let Some(socket) = times {
-            command.args(["--request-times", "--stats", &socket.listen()]);
+        if let Some(page) = page {
+            command.args(["--stats", &page.listen()]);
+        }
+        if spec.pass == Pass::RequestTimes && load.processes == 1 {
+            command.arg("--request-times");
         }
         return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
     }

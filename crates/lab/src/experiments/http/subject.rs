@@ -27,7 +27,7 @@ use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::host::Reading;
-use crate::measure::{Done, Observed, RunSpec};
+use crate::measure::{Done, Observed, Pass, RunSpec};
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
 /// More failures than this, and than this share of the answers, spoil a measurement: a single reset connection is none
@@ -40,6 +40,8 @@ const TRIAL: Duration = Duration::from_millis(20);
 const TRIAL_MAX: Duration = Duration::from_millis(640);
 /// The shortest turn where processes end within turns: their CPU time is known in ticks of 10 ms.
 const TURN_WITH_ENDS: Duration = Duration::from_millis(200);
+/// From so many connections on, what a server grows by is theirs.
+const CONNECTIONS_MIN: u64 = 16;
 const OPEN: &str = "connections between turns";
 /// How long so many requests may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -63,6 +65,8 @@ pub(crate) struct Served<'a> {
     unproven_max: Option<NonZeroU32>,
     /// Requests that are under way at the same time.
     wave: u64,
+    /// Connections that are open all the time.
+    open: u64,
     /// CPU time of this thread before the first of them, and what the server had used.
     generator_ns_before: u64,
     server_before: Duration,
@@ -109,6 +113,7 @@ impl<'a> Served<'a> {
             backlog,
             unproven_max,
             wave: (load.connections * load.pipeline) as u64,
+            open: if load.is_kept_alive { load.connections_at_once() as u64 } else { 0 },
             generator_ns_before,
             server_before: before.0,
             threads_before,
@@ -240,6 +245,20 @@ impl Subject for Served<'_> {
         self.server.threads()
     }
 
+    fn loop_counters(&self) -> BTreeMap<String, u64> {
+        self.server.page.as_ref().map(TimesSocket::counted).unwrap_or_default()
+    }
+
+    fn memory_per_connection(&mut self) -> Option<Reading<u64>> {
+        Some(match self.open {
+            CONNECTIONS_MIN.. => self.server.grown().map(|bytes| bytes / self.open),
+            0 => Reading::unavailable("each connection serves one request"),
+            few => Reading::unavailable(format!(
+                "{few} connections are too few to tell from what else grew; expected {CONNECTIONS_MIN} and more"
+            )),
+        })
+    }
+
     fn described(&self) -> SubjectInfo {
         let version = env!("CARGO_PKG_VERSION");
         SubjectInfo {
@@ -331,14 +350,20 @@ pub(crate) fn measure(
         let ramp_time = spec.ramp_time();
         generator::run(&load, &server.asked, ramp_time, &spec.scratch, is_interrupted)?;
     }
-    let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
+    let is_timing = spec.pass == Pass::RequestTimes;
+    let times = server.page.take_if(|_| is_timing);
+    let times_before = times.as_ref().map(TimesSocket::read).transpose()?;
+    let counted_before = server.page.as_ref().map(TimesSocket::counted).unwrap_or_default();
     let window = Window::open(spec, &mut server);
     let counted =
         generator::run(&load, &server.asked, spec.runtime(), &spec.scratch, is_interrupted)?;
     let described = counted.described.clone();
     let mut done = window.close(counted, &mut server);
-    if let (Some(socket), Some(before)) = (&server.times, times_before) {
+    if let (Some(socket), Some(before)) = (&times, times_before) {
         done.request_times = Some(socket.read()?.since(&before).into());
+    }
+    if let Some(page) = server.page.as_ref().filter(|_| !counted_before.is_empty()) {
+        done.counters = crate::measure::since(page.counted(), &counted_before);
     }
     if spec.is_rate {
         done.value = done.events_per_s;

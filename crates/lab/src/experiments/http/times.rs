@@ -1,6 +1,6 @@
-//! How long requests took inside a server of pollux: its own histogram, read at its metrics page.
+//! What a server of pollux shows of itself at its metrics page: what its loop counted, and how long requests took inside.
 //!
-//! In the pass that asks for it the server listens for that at a socket in the run's private folder. The
+//! The server listens for that at a socket in the run's private folder, on a thread that sleeps until it is asked. The
 //! page is read right before and right after the window; the difference is what the window had. In no
 //! other pass is anything timed in the server.
 
@@ -16,6 +16,19 @@ use crate::record::{RequestTimes, TimeBucket};
 /// Of the histogram on the page.
 const NAME: &str = "pollux_http_request_seconds";
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n";
+/// Counters of loop and poller that are read, and their names in results: the poller's own.
+const COUNTED: [(&str, &str); 10] = [
+    ("pollux_poller_waits_total", "waits"),
+    ("pollux_poller_events_total", "events"),
+    ("pollux_poller_updates_sent_total", "updates_sent"),
+    ("pollux_poller_rearms_total", "rearms"),
+    ("pollux_poller_descriptors_handed_total", "descriptors_handed"),
+    ("pollux_loop_ring_enters_total", "ring_enters"),
+    ("pollux_loop_completions_total", "completions"),
+    ("pollux_loop_buffer_starvations_total", "buffer_starvations"),
+    ("pollux_loop_receives_total", "receives"),
+    ("pollux_loop_bytes_in_total", "bytes_in"),
+];
 const PAGE_PATIENCE: Duration = Duration::from_secs(5);
 /// Far longer than the page of a server with one loop.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
@@ -47,6 +60,14 @@ impl TimesSocket {
                 value.parse::<u64>().unwrap_or_default();
         }
         Ok(counters)
+    }
+
+    /// What its loops and pollers have counted so far, by the names of results; empty where the page can't be read, as
+    /// that of an older build.
+    pub(super) fn counted(&self) -> BTreeMap<String, u64> {
+        let on_page = self.counters().unwrap_or_default();
+        let counted = COUNTED.iter().filter_map(|(on, name)| Some((*name, on_page.get(*on)?)));
+        counted.map(|(name, count)| (name.to_owned(), *count)).collect()
     }
 
     /// What the server has timed so far.

@@ -28,7 +28,7 @@ const ABOUT: &str = "From a request's head that is in memory to its answer hande
 /// Points with runs in two regimes that are drawn beside the first point.
 const ODD_POINTS_MAX: usize = 6;
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 13] = [
     "arm",
     "#system calls/event",
     "#events/wait",
@@ -37,6 +37,10 @@ const HEADINGS: [&str; 9] = [
     "#wakeups/event",
     "#page faults/event",
     "#descriptors/wait",
+    "#completions/enter",
+    "#buffers/event",
+    "#starved/event",
+    "#bytes of memory/connection",
     "in words",
 ];
 
@@ -76,6 +80,10 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
                 figure(&row.wakeups_per_event),
                 figure(&row.page_faults_per_event),
                 figure(&row.descriptors_per_wait),
+                figure(&row.completions_per_enter),
+                figure(&row.receive_buffers_per_event),
+                figure(&row.out_of_buffers_per_event),
+                figure(&row.memory_per_connection),
                 Cell::text(&row.sentence).wide().tone(Tone::Dim),
             ]);
         }
