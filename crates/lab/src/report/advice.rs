@@ -24,6 +24,7 @@ pub(super) fn of(record: &Record, answer: &Answer) -> Option<Advice> {
     let is_here = |row: &&ResultRow| row.experiment == *experiment && row.point == *point;
     let rows: Vec<&ResultRow> = record.results.iter().filter(is_here).collect();
     let baseline = *rows.iter().find(|row| row.verdict == Verdict::Baseline)?;
+    let default = of_default(&rows, baseline, &answer.better);
     let better: Vec<&ResultRow> = answer
         .better
         .iter()
@@ -38,15 +39,47 @@ pub(super) fn of(record: &Record, answer: &Answer) -> Option<Advice> {
             true => "nothing that was measured saves anything that counts",
             false => "nothing else was shown to save anything yet",
         };
-        let figures = format!("{}: {own}; {nothing}", baseline.arm);
+        let figures = [Some(format!("{}: {own}; {nothing}", baseline.arm)), default];
+        let figures = figures.into_iter().flatten().collect::<Vec<_>>().join("; ");
         let action = if is_decided { "change nothing" } else { "change nothing yet" };
         return Some(Advice { action: action.to_owned(), figures, is_decided });
     }
-    let figures: Vec<String> = better.iter().filter_map(|row| saving(row, baseline)).collect();
+    let savings = better.iter().filter_map(|row| saving(row, baseline));
+    let figures: Vec<String> = savings.chain(default).collect();
     Some(Advice {
         action: action(&better, baseline),
         figures: figures.join("; "),
         is_decided: true,
+    })
+}
+
+/// Whether what a server of pollux takes by itself is right for a load at which it was measured.
+fn of_default(rows: &[&ResultRow], baseline: &ResultRow, better: &[String]) -> Option<String> {
+    let preferred = Driver::PREFERRED[0];
+    let row = rows.iter().find(|row| row.arm.parse().ok() == Some(preferred))?;
+    let name = format!("{preferred}, what pollux takes by itself,");
+    if row.arm == baseline.arm {
+        let is_beaten = !better.is_empty();
+        return Some(format!(
+            "{name} {}",
+            if is_beaten { "is beaten here" } else { "is right here" }
+        ));
+    }
+    let is_small = row.is_small_difference();
+    Some(match row.verdict {
+        // The flag says so.
+        _ if better.contains(&row.arm) => return None,
+        Verdict::Faster | Verdict::Equivalent if !better.is_empty() => {
+            format!("{name} is dearer here than {}", better.join(" or "))
+        }
+        Verdict::Faster | Verdict::Equivalent => format!("{name} is right here"),
+        Verdict::Slower if is_small => format!("{name} is right here within what counts"),
+        Verdict::Slower => {
+            let ratio = words::ratio_and_interval(row);
+            format!("{name} is wrong here: {ratio} times {}", baseline.arm)
+        }
+        Verdict::Failed => format!("{name} failed here"),
+        _ => format!("whether {name} is right here is open"),
     })
 }
 
@@ -148,6 +181,26 @@ mod tests {
         let own = row("node", Verdict::Faster, [0.5, 0.4, 0.6]);
         let go = ResultRow { baseline: "go".to_owned(), arm: "go".to_owned(), ..baseline() };
         assert_eq!(said(vec![go, own], &["node"], "node").0, "node in place of go");
+    }
+
+    #[test]
+    fn what_pollux_takes_by_itself_is_called_right_or_wrong() {
+        let uring = |verdict, interval| row("uring", verdict, interval);
+        let faster = row("epoll-et", Verdict::Faster, [0.90, 0.89, 0.91]);
+        let of = |rows: Vec<ResultRow>, better: &[&str]| said(rows, better, "x").1;
+        let equal = uring(Verdict::Equivalent, [1.0, 0.995, 1.005]);
+        let right = of(vec![baseline(), equal.clone()], &[]);
+        assert!(right.ends_with("; uring, what pollux takes by itself, is right here"), "{right}");
+        let beaten = of(vec![baseline(), faster, equal], &["epoll-et"]);
+        assert!(beaten.ends_with(", is dearer here than epoll-et"), "{beaten}");
+        let wrong = of(vec![baseline(), uring(Verdict::Slower, [1.5, 1.4, 1.6])], &[]);
+        assert!(wrong.ends_with(", is wrong here: 1.500 [1.400, 1.600] times epoll"), "{wrong}");
+        let open = of(vec![baseline(), uring(Verdict::Inconclusive, [1.0, 0.9, 1.1])], &[]);
+        assert!(
+            open.ends_with("; whether uring, what pollux takes by itself, is right here is open")
+        );
+        let own = of(vec![baseline(), uring(Verdict::Faster, [0.9, 0.89, 0.91])], &["uring"]);
+        assert!(!own.contains("by itself"), "the flag says so: {own}");
     }
 
     #[test]
