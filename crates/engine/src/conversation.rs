@@ -110,6 +110,8 @@ pub(crate) struct Conversation<S> {
     ends_output: bool,
     /// Input stays in the socket until the session takes it.
     leaves_input: bool,
+    /// What its loop knows of [`Conversation::is_waiting`].
+    was_waiting: bool,
     /// What it found there last.
     seen: PackedReadOutcome,
 }
@@ -135,7 +137,7 @@ impl<S: Session> Conversation<S> {
     pub(crate) fn new(session: S) -> Self {
         let (kept, sharing, deadline) = (None, None, Moment::NEVER);
         let (is_outgoing, ends_output, leaves_input) = (false, false, false);
-        let (state, seen) = (0, PackedReadOutcome::default());
+        let (state, was_waiting, seen) = (0, false, PackedReadOutcome::default());
         Self {
             session,
             kept,
@@ -145,6 +147,7 @@ impl<S: Session> Conversation<S> {
             is_outgoing,
             ends_output,
             leaves_input,
+            was_waiting,
             seen,
         }
     }
@@ -226,6 +229,19 @@ impl<S: Session> Conversation<S> {
     /// Output waits to leave.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state & WAITING != 0
+    }
+
+    /// Whether output waits to leave, where that was different when this was called last.
+    #[inline]
+    pub(crate) fn waiting_changed(&mut self) -> Option<bool> {
+        let is_waiting = self.is_waiting();
+        let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
+        (is_waiting != was_waiting).then_some(is_waiting)
+    }
+
+    /// Whether output waited when [`Conversation::waiting_changed`] was called last.
+    pub(crate) fn was_waiting(&self) -> bool {
+        self.was_waiting
     }
 
     /// Whether reading more makes sense now.

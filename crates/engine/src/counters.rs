@@ -120,6 +120,8 @@ named_counters! {
         Rearms = "rearms",
         /// Spins of a busy-polling loop that found nothing.
         BusySpins = "busy_spins",
+        /// Times that free memory of the heap was given back to the kernel: many connections had left, or hold less.
+        HeapTrims = "heap_trims",
         /// Turns that moved the date which the loops of a group share.
         DateWrites = "date_writes",
     }

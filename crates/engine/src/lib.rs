@@ -84,6 +84,7 @@ mod tail;
 mod takeover;
 mod timerfd;
 mod timers;
+mod trimming;
 mod turn;
 
 pub use actions::{Actions, DeferredClose, FileRange};

@@ -80,6 +80,12 @@ pub trait Session: Sized {
         Moment::NEVER
     }
 
+    /// Many connections have left, or hold less, and the loop is about to give free memory back to the kernel: what is
+    /// kept for reuse, and is not in use, is to be dropped. Called every two seconds at most.
+    fn release_memory(shared: &mut Self::Shared) {
+        let _ = shared;
+    }
+
     /// A connection was accepted; sending here is allowed.
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
 

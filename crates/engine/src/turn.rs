@@ -26,6 +26,7 @@ use crate::sources::Sources;
 use crate::tail::{Due, Tail};
 use crate::timerfd::Alarm;
 use crate::timers::Timers;
+use crate::trimming::Trimming;
 use crate::{
     AcceptedSocket, CloseCause, Command, ConnectError, ConnectTo, ConnectionId, Counter, Counters,
     Limits, Moment, Session,
@@ -51,6 +52,7 @@ pub(crate) struct LoopState<S: Session> {
     pub(crate) open: u32,
     /// Of those, the ones that go to peers.
     pub(crate) outgoing: u32,
+    trimming: Trimming,
     /// Sessions to be called in this turn, or the next one.
     pub(crate) wakes: Vec<ConnectionId>,
     /// Connections that continue in the next turn, whatever happens.
@@ -80,6 +82,7 @@ impl<S: Session> LoopState<S> {
             hand_out: None,
             open: 0,
             outgoing: 0,
+            trimming: Trimming::new(),
             wakes: Vec::new(),
             unfinished: Vec::new(),
             fired: Vec::new(),
@@ -114,12 +117,26 @@ impl<S: Session> LoopState<S> {
     pub(crate) fn opened(&mut self, conversation: &Conversation<S>) {
         self.outgoing += u32::from(conversation.is_outgoing());
         self.open += 1;
+        self.trimming.opened();
+    }
+
+    /// Notes whether the output of a connection waits for its peer, after each call that can change it.
+    #[inline]
+    pub(crate) fn note_waiting(&mut self, conversation: &mut Conversation<S>) {
+        if let Some(is_waiting) = conversation.waiting_changed() {
+            self.trimming.waits(is_waiting, self.clock.now().at);
+        }
     }
 
     /// Forgets a connection that is there no more.
     #[inline]
     pub(crate) fn closed(&mut self, token: Token, conversation: &Conversation<S>) {
         self.open -= 1;
+        let now = self.clock.now().at;
+        if conversation.was_waiting() {
+            self.trimming.waits(false, now);
+        }
+        self.trimming.closed(now);
         self.outgoing -= u32::from(conversation.is_outgoing());
         self.timers.clear(token.slot());
     }
@@ -130,9 +147,25 @@ impl<S: Session> LoopState<S> {
             return Some(Duration::ZERO);
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
-        let alarm = deadline.min(self.admission.resumes_at()).min(S::next_command_at(&self.shared));
+        let alarm = deadline
+            .min(self.admission.resumes_at())
+            .min(S::next_command_at(&self.shared))
+            .min(self.trimming.due());
         let timeout = self.alarm.end_wait_at(alarm, began);
         timeout.into_iter().chain(at_most).min()
+    }
+
+    /// Gives back what connections needed that have left, once that is due.
+    #[cold]
+    fn give_back_memory(&mut self) {
+        let receives = self.counters.value(Counter::Receives);
+        if !self.trimming.begin(receives, self.clock.now().at) {
+            return;
+        }
+        S::release_memory(&mut self.shared);
+        if pollux_sys::heap::trim() {
+            self.counters.count(Counter::HeapTrims);
+        }
     }
 }
 
@@ -241,7 +274,11 @@ pub(crate) trait TurnLoop<S: Session> {
         self.wake_sessions();
         self.run_further_commands();
         self.accept();
-        S::end_turn(&mut self.state().shared);
+        let state = self.state();
+        if state.trimming.due() <= now.at {
+            state.give_back_memory();
+        }
+        S::end_turn(&mut state.shared);
         Ok(self.is_woken())
     }
 

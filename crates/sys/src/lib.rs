@@ -14,6 +14,7 @@ pub mod aio;
 pub mod descriptors;
 pub mod epoll;
 pub mod futex;
+pub mod heap;
 pub mod mqueue;
 pub mod perf;
 pub mod poll_select;

@@ -268,8 +268,12 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Idle) => {}
         }
         let Connection { conversation, tail, flow, .. } = connection;
-        if tail.is_connecting() && conversation.ending().is_some() {
-            return self.close(token, CloseCause::Session);
+        if tail.is_connecting() {
+            if conversation.ending().is_some() {
+                return self.close(token, CloseCause::Session);
+            }
+        } else {
+            self.state.note_waiting(conversation);
         }
         if let Tail::Waiting(output) = tail {
             if output.is_blocked() {
