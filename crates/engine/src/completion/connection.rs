@@ -17,7 +17,9 @@
 //!
 //! A call's output leaves out of the turn's arena, one request for each connection and turn. What such a request could
 //! not send comes back with a completion before anything else of the connection does, so until then the output counts as
-//! gone. A second output in the same turn waits for the next one: it could overtake the rest of the first.
+//! gone. A second output in the same turn waits for the next one: it could overtake the rest of the first. Of a large one
+//! the session is not told before that it has left: it would make more of what the peer may not read, and that would be
+//! copied, as it could not leave in this turn.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -38,14 +40,16 @@ use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment
 /// What a receive of many brings at most, where it is bounded, before it is armed again, which a session that pauses does
 /// not do.
 pub(super) const BOUND: Bound = Bound { each: 128 * 1024, enough: 64 * 1024 };
-/// The same of a connection of ours: what it is sent is for a peer that may not read.
-const BOUND_OUTGOING: Bound = Bound { each: 64 * 1024, enough: 64 * 1024 };
+/// The same of a connection of ours: what it is sent is for a peer that may not read. A proxy pauses it with as much.
+const BOUND_OUTGOING: Bound = Bound { each: 64 * 1024, enough: 32 * 1024 };
 /// Input kept for a session that takes none, before a receive that has no bound is cancelled.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// A receive of that many bytes is one of a stream.
 const STREAM_BYTES: usize = 16 * 1024;
 /// Receives of less after which a connection is one of small messages again.
 const STREAM_RECEIVES: u8 = 64;
+/// An output of that many bytes may well not be taken whole.
+const LARGE_BYTES: usize = 32 * 1024;
 /// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
 /// (SOCK_MIN_SNDBUF, socket(7)).
 const SURE_BYTES: usize = 4096;
@@ -211,8 +215,12 @@ impl<S: Session> CompletionLoop<S> {
             Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
-        if connection.tail.is_connecting() && connection.conversation.ending().is_some() {
-            return self.close_connection(token, CloseCause::Session);
+        if connection.tail.is_connecting() {
+            if connection.conversation.ending().is_some() {
+                return self.close_connection(token, CloseCause::Session);
+            }
+        } else {
+            self.state.note_waiting(&mut connection.conversation);
         }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
@@ -398,6 +406,7 @@ impl<S: Session> CompletionLoop<S> {
         if let Tail::Waiting(output) = &mut connection.tail {
             output.push_front(Piece::Bytes(rest, 0));
             connection.conversation.output_waits();
+            self.state.note_waiting(&mut connection.conversation);
             self.state.unfinished.push(ConnectionId(token));
         }
     }
@@ -486,7 +495,12 @@ impl ConnectionIo for RingIo<'_> {
             if len > 0 {
                 self.send_spare(len)?;
             }
-            return Ok(Sent::Gone);
+            if len < LARGE_BYTES {
+                return Ok(Sent::Gone);
+            }
+            // The next turn finds nothing here, or what came back.
+            *self.tail = Tail::Waiting(Box::default());
+            return Ok(Sent::Waits);
         };
         // By calls, the head too: as a request it would leave alone, in a segment of its own, and the file
         // a turn later.

@@ -21,8 +21,10 @@ use pollux_http::{
 use super::exchange::Tried;
 use super::fault::Fault;
 
-/// A channel with that much waiting is full. What one call of a filler adds may exceed it by as much.
-const WAITING_BYTES_MAX: usize = 64 * 1024;
+/// A channel with that much waiting is full. What one call of a filler adds may exceed it by [`PIECE_BYTES_MAX`].
+const WAITING_BYTES_MAX: usize = 32 * 1024;
+/// What is added at a time: as much as is received at a time.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// What was sent of a request is kept for a second try up to this much.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// Room that a channel keeps for the next exchange.
@@ -44,6 +46,8 @@ pub(super) struct Channel {
     bytes: Vec<u8>,
     /// How many of them the other side was given.
     sent: usize,
+    /// What the other side was given last and has not left it yet, as far as that is known.
+    leaving_bytes: usize,
     /// What was sent stays in front, for a second try.
     keeps_sent: bool,
     reader: BodyReader,
@@ -61,6 +65,7 @@ impl Default for Channel {
         Self {
             bytes: Vec::new(),
             sent: 0,
+            leaving_bytes: 0,
             keeps_sent: false,
             reader: BodyReader::new(Framing::None, &Limits::default()),
             frame: Frame::Plain,
@@ -76,8 +81,14 @@ impl Channel {
     pub(super) fn reset(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ROOM_KEPT);
-        (self.sent, self.keeps_sent, self.frame) = (0, false, Frame::Plain);
+        (self.sent, self.leaving_bytes) = (0, 0);
+        (self.keeps_sent, self.frame) = (false, Frame::Plain);
         (self.is_whole, self.is_leaving, self.body_bytes) = (false, false, 0);
+    }
+
+    /// Drops the room of one that is not in use.
+    pub(super) fn release_memory(&mut self) {
+        self.bytes = Vec::new();
     }
 
     /// Where a head is written, in front of all body bytes.
@@ -112,7 +123,7 @@ impl Channel {
     /// Begins anew with the first byte; false when that is gone.
     pub(super) fn rewind(&mut self) -> bool {
         if self.keeps_sent {
-            (self.sent, self.is_leaving) = (0, false);
+            (self.sent, self.leaving_bytes, self.is_leaving) = (0, 0, false);
         }
         self.keeps_sent
     }
@@ -131,9 +142,17 @@ impl Channel {
         self.waiting() == 0
     }
 
-    /// Whether it takes nothing more for now.
+    /// Whether it takes nothing more for now. What the other side has and can't get rid of counts too: a peer that reads
+    /// nothing is not to cost it twice.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting() >= WAITING_BYTES_MAX
+        self.waiting() + self.leaving_bytes >= WAITING_BYTES_MAX
+    }
+
+    /// What was given to the other side has left it; says whether there is room again for that reason.
+    pub(super) fn has_left(&mut self) -> bool {
+        let was_full = self.is_full();
+        (self.leaving_bytes, self.is_leaving) = (0, false);
+        was_full && !self.is_full()
     }
 
     /// Whether all of it was taken and given on.
@@ -149,7 +168,7 @@ impl Channel {
         let mut used = 0;
         while used < input.len() && !self.is_whole && !self.is_full() {
             let rest = &input[used..];
-            let piece = &rest[..rest.len().min(WAITING_BYTES_MAX)];
+            let piece = &rest[..rest.len().min(PIECE_BYTES_MAX)];
             let step = self.reader.feed(piece)?;
             used += step.consumed;
             self.push(&piece[step.data]);
@@ -165,7 +184,7 @@ impl Channel {
         if self.is_full() {
             return 0;
         }
-        let used = input.len().min(WAITING_BYTES_MAX);
+        let used = input.len().min(PIECE_BYTES_MAX);
         self.push(&input[..used]);
         used
     }
@@ -188,6 +207,7 @@ impl Channel {
         let len = waiting.len().min(actions.room());
         actions.send(&waiting[..len]);
         self.sent += len;
+        self.leaving_bytes += len;
         if self.keeps_sent && self.sent <= KEPT_BYTES_MAX {
             return len;
         }

@@ -186,7 +186,9 @@ impl Client {
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Phase::Busy(at) = self.phase else { return };
-        shared.exchange(at).response.is_leaving = false;
+        if shared.exchange(at).response.has_left() {
+            shared.wake_upstream(at, actions);
+        }
         self.send(shared, actions, at);
     }
 

@@ -224,6 +224,16 @@ impl Exchanges {
         self.free.push(at);
     }
 
+    /// Drops what is kept for the next exchanges.
+    pub(super) fn release_memory(&mut self) {
+        for at in &self.free {
+            let exchange = &mut self.all[*at as usize];
+            exchange.request.release_memory();
+            exchange.response.release_memory();
+            exchange.line = Vec::new();
+        }
+    }
+
     pub(super) fn get_mut(&mut self, at: u32) -> &mut Exchange {
         &mut self.all[at as usize]
     }

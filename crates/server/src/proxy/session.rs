@@ -100,6 +100,10 @@ impl Session for ProxySession {
         shared.end_turn();
     }
 
+    fn release_memory(shared: &mut ProxyShared) {
+        shared.exchanges.release_memory();
+    }
+
     fn next_command(shared: &mut ProxyShared) -> Option<Command<Self>> {
         Some(shared.next_command()?.map(Self::outgoing))
     }

@@ -217,7 +217,13 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
         let pair = shared.pairs.get_mut(at);
-        pair.channels[other as usize].is_leaving = false;
+        let channel = &mut pair.channels[other as usize];
+        // Also one that is paused because something lay in front of the pipe.
+        channel.has_left();
+        if pair.is_paused[other as usize] && !channel.is_full() {
+            shared.wake_side(at, other, actions);
+        }
+        let pair = shared.pairs.get_mut(at);
         if let Piped::Leaves(pipe) = std::mem::take(&mut pair.piped[other as usize]) {
             shared.pipes.put(pipe);
             shared.wake_side(at, other, actions);
@@ -329,9 +335,6 @@ impl Stream {
         if sent_bytes > 0 {
             channel.is_leaving = true;
             actions.call_again();
-            if pair.is_paused[other as usize] && !pair.channels[other as usize].is_full() {
-                shared.wake_side(at, other, actions);
-            }
             return;
         }
         match std::mem::take(&mut pair.piped[other as usize]) {

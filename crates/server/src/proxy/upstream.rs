@@ -148,7 +148,9 @@ impl Upstream {
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else { return };
-        shared.exchange(at).request.is_leaving = false;
+        if shared.exchange(at).request.has_left() {
+            shared.wake_paused_client(at, actions);
+        }
         self.send(shared, actions, at);
     }
 
@@ -296,11 +298,7 @@ impl Upstream {
         }
         // More is to come: only when this has left, so that what waits here stays little.
         channel.is_leaving = true;
-        let is_free = !channel.is_full();
         actions.call_again();
-        if is_free {
-            shared.wake_paused_client(at, actions);
-        }
     }
 
     /// Reads a head; says how many bytes it took, none while it is not there, or what is wrong with it.

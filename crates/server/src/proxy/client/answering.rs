@@ -27,7 +27,6 @@ impl Client {
         if channel.is_leaving {
             return;
         }
-        let was_full = channel.is_full();
         let sent_bytes = channel.send(actions);
         exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
         let channel = &mut exchange.response;
@@ -41,12 +40,9 @@ impl Client {
         if sent_bytes == 0 {
             return;
         }
+        // More is to come: only when this has left, so that what waits here stays little.
         channel.is_leaving = true;
-        let has_resumed = was_full && !channel.is_full();
         actions.call_again();
-        if has_resumed {
-            shared.wake_upstream(at, actions);
-        }
     }
 
     /// All of the answer was given on.

@@ -1,0 +1,357 @@
+//! Peers that ask for much and read nothing: what each costs, and what the process keeps when they have left.
+//!
+//! A process of its own, whose memory is the server's: clients and backends keep nothing here but their sockets. The tests
+//! take turns.
+
+#[path = "proxy/identity.rs"]
+#[expect(dead_code, reason = "the tests of the proxy use the others")]
+mod identity;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Address, Counter, Driver, GroupError, ListenAddress, Mechanism};
+use pollux_server::config::LogLevel;
+use pollux_server::proxy::{ProxyConfig, Resolver};
+use pollux_server::{Server, ServerError};
+use pollux_settings::Given;
+use pollux_testing::{DEADLINE, skip, wait_until};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+
+use identity::Identity;
+
+/// Both ends of a client and of its backend's connection stand in this process, which may have 1,024 descriptors.
+const CLIENTS: usize = 100;
+/// The first ones, for which the loop makes its tables: enough that the heap is trimmed behind them.
+const FIRST: usize = 40;
+/// What a client holds at most whose answer waits for it, in memory of the proxy.
+const CLIENT_KIB_MAX: usize = 160;
+/// The same with TLS: its keys, and what was encrypted in one go.
+const TLS_CLIENT_KIB_MAX: usize = 288;
+/// The same of a client whose upload waits for the backend.
+const UPLOAD_KIB_MAX: usize = 320;
+/// More than the sockets on its way hold.
+const BODY_BYTES: usize = 16 << 20;
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a backend does with its connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    /// Sends a body for each request, as fast as it is taken.
+    Answers,
+    /// Neither reads nor says anything.
+    Stalls,
+}
+
+/// What a backend is to do.
+#[derive(Default)]
+struct Orders {
+    is_over: AtomicBool,
+    /// It ends all connections that it has, which takes this back.
+    cuts: AtomicBool,
+}
+
+/// A backend, on a thread that keeps no bytes.
+struct Backend<'s> {
+    address: SocketAddr,
+    orders: &'s Orders,
+    thread: Option<ScopedJoinHandle<'s, ()>>,
+}
+
+impl<'s> Backend<'s> {
+    fn start<'e>(scope: &'s thread::Scope<'s, 'e>, orders: &'s Orders, habit: Habit) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("bound");
+        let thread = scope.spawn(move || play(&listener, orders, habit));
+        Self { address, orders, thread: Some(thread) }
+    }
+
+    fn cut(&self) {
+        self.orders.cuts.store(true, Relaxed);
+        wait_until("the backend has ended its connections", || !self.orders.cuts.load(Relaxed));
+    }
+}
+
+impl Drop for Backend<'_> {
+    fn drop(&mut self) {
+        self.orders.is_over.store(true, Relaxed);
+        let ended = self.thread.take().map(ScopedJoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the backend");
+    }
+}
+
+fn play(listener: &TcpListener, orders: &Orders, habit: Habit) {
+    listener.set_nonblocking(true).expect("set");
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    let piece = [b'x'; 16 << 10];
+    // What each has still to be sent of its body.
+    let mut connections: Vec<(TcpStream, usize)> = Vec::new();
+    while !orders.is_over.load(Relaxed) {
+        if orders.cuts.load(Relaxed) {
+            connections.clear();
+            orders.cuts.store(false, Relaxed);
+        }
+        while let Ok((mut connection, _)) = listener.accept() {
+            if habit == Habit::Stalls {
+                connections.push((connection, 0));
+                continue;
+            }
+            connection.set_nonblocking(false).expect("set");
+            set_socket_send_buffer_size(&connection, 64 << 10).expect("set");
+            // One that is gone is not written to either.
+            let mut request = [0; 1024];
+            let _ = connection.read(&mut request);
+            let _ = connection.write_all(head.as_bytes());
+            connection.set_nonblocking(true).expect("set");
+            connections.push((connection, BODY_BYTES));
+        }
+        let mut is_any = false;
+        connections.retain_mut(|(connection, left)| {
+            if *left == 0 {
+                return true;
+            }
+            match connection.write(&piece[..piece.len().min(*left)]) {
+                Ok(written) => {
+                    (*left, is_any) = (*left - written, true);
+                    true
+                }
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            }
+        });
+        if !is_any {
+            // For the next connection, or room.
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+}
+
+/// `VmRSS` of `proc_pid_status(5)`.
+fn resident_kib() -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("readable");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// A server under test.
+struct Stage {
+    driver: Driver,
+    server: Option<Server>,
+    address: SocketAddr,
+}
+
+impl Stage {
+    /// None where the driver is not available.
+    fn new(driver: Driver, started: Result<Server, ServerError>) -> Option<Self> {
+        match started {
+            Ok(server) => {
+                let ListenAddress::Tcp(address) = server.addresses()[0] else { panic!("TCP") };
+                Some(Self { driver, server: Some(server), address })
+            }
+            Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
+                skip(format_args!("{driver}: {reason}"));
+                None
+            }
+            Err(error) => panic!("{driver}: {error}"),
+        }
+    }
+
+    fn proxy(driver: Driver, backend: SocketAddr, identity: Option<&Identity>) -> Option<Self> {
+        let listen: Address = "127.0.0.1:0".parse().expect("an address");
+        let mut config = ProxyConfig::new(vec![listen], vec![ListenAddress::Tcp(backend).into()]);
+        config.loops.poller = Some(driver);
+        // On a busy machine it takes a while until all have read.
+        config.limits.write_timeout = Duration::from_secs(3600);
+        config.monitoring.log_level = LogLevel::Error;
+        config.frontends[0].tls = identity.map(Identity::keys);
+        Self::new(driver, Server::start_proxy_with(&config, Resolver::default()))
+    }
+
+    fn count(&self, counter: Counter) -> u64 {
+        let overview = self.server.as_ref().expect("it runs").overview();
+        overview.loops.iter().map(|each| each.engine.value(counter)).sum()
+    }
+
+    fn open(&self) -> u64 {
+        let overview = self.server.as_ref().expect("it runs").overview();
+        overview.loops.iter().map(|each| each.engine.open()).sum()
+    }
+
+    fn wait_until(&self, what: &str, condition: impl FnMut() -> bool) {
+        wait_until(format_args!("{}: {what}", self.driver), condition);
+    }
+
+    /// Waits until nothing moves any more: what is on its way fills all sockets.
+    fn settle(&self) {
+        let (begun, mut quiet) = (Instant::now(), (Instant::now(), 0));
+        while quiet.0.elapsed() < Duration::from_secs(1) {
+            assert!(begun.elapsed() < DEADLINE, "{}: more and more is taken", self.driver);
+            let bytes = self.count(Counter::BytesIn) + self.count(Counter::BytesOut);
+            if bytes != quiet.1 {
+                quiet = (Instant::now(), bytes);
+            }
+            thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    /// Stalls clients that `begin` makes: what they hold is bounded, and given back when they have left by `leave`, as
+    /// `has_left` says.
+    fn check<C>(
+        &self,
+        (clients, client_kib_max): (usize, usize),
+        begin: impl Fn() -> C,
+        leave: impl Fn(Vec<C>),
+        has_left: impl Fn(&Self) -> bool,
+    ) {
+        // What a loop has for its first connections is not theirs.
+        leave((0..FIRST).map(|_| begin()).collect());
+        self.wait_until("the first clients are gone", || has_left(self));
+        self.wait_until("their memory is given back", || self.count(Counter::HeapTrims) > 0);
+        let (before, trims) = (resident_kib(), self.count(Counter::HeapTrims));
+        let stalled: Vec<C> = (0..clients).map(|_| begin()).collect();
+        self.settle();
+        let held = resident_kib().saturating_sub(before);
+        assert!(
+            held <= clients * client_kib_max,
+            "{}: {} KiB for each of {clients} clients",
+            self.driver,
+            held / clients
+        );
+        leave(stalled);
+        self.wait_until("the clients are gone", || has_left(self));
+        let what = format!("{held} KiB are given back of what was {before} KiB before");
+        self.wait_until(&what, || resident_kib() <= before + before / 5);
+        self.wait_until("the heap was trimmed", || self.count(Counter::HeapTrims) > trims);
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let ended = server.join();
+            if !thread::panicking() {
+                ended.expect("its loops end well");
+            }
+        }
+    }
+}
+
+/// A client that has asked, and reads nothing of its own will.
+fn stalled(address: SocketAddr) -> TcpStream {
+    let mut client = TcpStream::connect(address).expect("connected");
+    // Else the kernel takes megabytes before the proxy has to wait.
+    set_socket_recv_buffer_size(&client, 16 << 10).expect("set");
+    client.write_all(REQUEST.as_bytes()).expect("sent");
+    client
+}
+
+/// One that sends as much as is taken.
+fn uploading(address: SocketAddr) -> TcpStream {
+    let mut client = TcpStream::connect(address).expect("connected");
+    let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    client.write_all(head.as_bytes()).expect("sent");
+    client.set_nonblocking(true).expect("set");
+    let piece = [b'x'; 16 << 10];
+    let (begun, mut taken) = (Instant::now(), Instant::now());
+    // Until the server has stopped to read.
+    while taken.elapsed() < Duration::from_millis(20) && begun.elapsed() < DEADLINE {
+        if client.write(&piece).is_ok() {
+            taken = Instant::now();
+        }
+    }
+    client
+}
+
+fn on(drivers: &[Driver], habit: Habit, check: impl Fn(Driver, &Backend<'_>)) {
+    let _turn = alone();
+    for driver in drivers {
+        let orders = Orders::default();
+        thread::scope(|scope| check(*driver, &Backend::start(scope, &orders, habit)));
+    }
+}
+
+/// What loops differ by: completions, edges, levels, a ring that polls.
+const DRIVERS: [Driver; 4] = [
+    Driver::Completion,
+    Driver::Readiness(Mechanism::EpollEt),
+    Driver::Readiness(Mechanism::Poll),
+    Driver::Readiness(Mechanism::UringPoll),
+];
+/// Those that differ in how they hold bytes.
+const BOTH_LOOPS: [Driver; 2] = [Driver::Completion, Driver::Readiness(Mechanism::EpollEt)];
+
+#[test]
+fn clients_that_read_nothing_cost_little_and_leave_nothing_behind() {
+    on(&DRIVERS, Habit::Answers, |driver, backend| {
+        let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
+        let begin = || stalled(stage.address);
+        stage.check((CLIENTS, CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
+    });
+}
+
+#[test]
+fn clients_in_tls_that_read_nothing_leave_nothing_behind() {
+    let identity = Identity::make();
+    on(&BOTH_LOOPS, Habit::Answers, |driver, backend| {
+        let Some(stage) = Stage::proxy(driver, backend.address, Some(&identity)) else { return };
+        let begin = || {
+            let mut client = identity.connect(stage.address);
+            set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
+            client.write_all(REQUEST.as_bytes()).expect("sent");
+            // Of the client's side only the socket is kept.
+            client.sock
+        };
+        stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
+    });
+}
+
+#[test]
+fn clients_of_files_in_tls_that_read_nothing_leave_nothing_behind() {
+    let _turn = alone();
+    let (identity, site) = (Identity::make(), tempfile::tempdir().expect("a folder"));
+    let file = fs::File::create(site.path().join("large")).expect("a file");
+    file.set_len(BODY_BYTES as u64).expect("a file with a hole");
+    for driver in BOTH_LOOPS {
+        let keys = identity.keys();
+        let text = format!(
+            "dir = {:?}\ncert = {:?}\nkey = {:?}\nlisten = \"127.0.0.1:0\"\nquiet = true\n\
+             poller = \"{driver}\"",
+            site.path(),
+            keys.cert,
+            keys.key
+        );
+        let config = Given::from_toml(&text, "test").read().expect("right");
+        let Some(stage) = Stage::new(driver, Server::start(&config)) else { continue };
+        let begin = || {
+            let mut client = identity.connect(stage.address);
+            set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
+            client.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            client.sock
+        };
+        stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
+    }
+}
+
+/// A client that waits for room is known to be gone once the server reads from it again: its backend goes too.
+#[test]
+fn uploads_that_the_backend_does_not_read_leave_nothing_behind() {
+    on(&BOTH_LOOPS, Habit::Stalls, |driver, backend| {
+        let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
+        let begin = || uploading(stage.address);
+        let leave = |clients| {
+            drop(clients);
+            backend.cut();
+        };
+        stage.check((CLIENTS, UPLOAD_KIB_MAX), begin, leave, |stage| stage.open() == 0);
+    });
+}
