@@ -84,9 +84,17 @@ static void refused(const char *word, const char *since, const char *call, int e
     int is_forbidden = error == EPERM || error == EACCES || error == ENOSYS;
     if (is_forbidden)
         snprintf(text, sizeof text, "refused: %s: %s; io_uring is forbidden here, or this kernel has none", call, strerror(error));
+    else if (error != EINVAL && error != EOPNOTSUPP && error != ENOTTY)
+        snprintf(text, sizeof text, "refused: %s: %s: %s (%d)", word, call, strerror(error), error);
     else
         snprintf(text, sizeof text, "refused: %s needs Linux %s: %s: %s (%d)", word, since, call, strerror(error), error);
     out_of_reach(3, text);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 static void failed(const char *call) {
@@ -437,7 +445,10 @@ static void open_ring(void) {
     params.flags = FLAG_CQSIZE | FLAG_SUBMIT_ALL | setup_flags();
     params.cq_entries = COMPLETIONS;
     params.sq_idle = setup == SQPOLL ? SQ_IDLE_MS : 0;
-    ring = syscall(SYS_SETUP, SUBMISSIONS, &params);
+    // Starting the thread that submits may be interrupted, and the kernel may be short of threads for a moment.
+    double end = now() + TRIAL_S;
+    do ring = syscall(SYS_SETUP, SUBMISSIONS, &params);
+    while (ring < 0 && (errno == EINTR || errno == EAGAIN) && now() < end);
     if (ring < 0) refused(setup_words[setup], setup == DEFER ? "6.1" : setup == NONE ? "5.18" : "6.0", "io_uring_setup", errno);
     size_t len = params.cq.cqes + params.cq_entries * sizeof(struct completion);
     size_t array_end = params.sq.array + params.sq_entries * sizeof(uint32_t);
@@ -738,12 +749,6 @@ static void turn(int waits) {
 // ---------------------------------------------------------------- the trial
 
 static struct sockaddr_in address;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 // Sends a request to this server, and lets it work until the whole reply is there.
 static void ask(int client, const char *text, long len) {
