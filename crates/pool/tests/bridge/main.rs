@@ -80,7 +80,7 @@ impl Pool {
         let Plan { name, nats, exports, services, later, refresh_s } = plan;
         let config = format!(
             "<?xml version=\"1.0\"?><endurox><appconfig><sanity>1</sanity>\
-             <brrefresh>{refresh_s}</brrefresh></appconfig><defaults><pingtime>0</pingtime>\
+             <brrefresh>{refresh_s}</brrefresh></appconfig><defaults><pingtime>0</pingtime><start_max>60</start_max>\
              <exportsvcs>{exports}</exportsvcs></defaults><servers>\
              <server name=\"echosv\"><srvid>1</srvid><min>2</min><max>2</max>\
              <appopt>{services}</appopt></server>\
