@@ -187,6 +187,34 @@ impl Output {
         Self { is_blocked: is_in_progress, is_connecting: true, ..Self::default() }
     }
 
+    /// Sends bytes as far as a non-blocking socket takes them; what is left, if anything, waits.
+    ///
+    /// # Errors
+    /// As [`Output::flush`] and [`Output::push_bytes`].
+    #[inline]
+    pub(crate) fn begin(
+        bytes: &[u8],
+        socket: BorrowedFd<'_>,
+        counters: &Counters,
+        flow: &mut Flow,
+        now: Moment,
+        limits: &Limits,
+    ) -> Result<Option<Self>, CloseCause> {
+        let taken = match bytes {
+            [] => Some(0),
+            _ => send_once(bytes, socket, counters, flow, now, limits)?,
+        };
+        if taken == Some(bytes.len()) {
+            return Ok(None);
+        }
+        let mut output = Self::default();
+        if taken.is_none() {
+            output.blocked();
+        }
+        output.push_bytes(&bytes[taken.unwrap_or(0)..])?;
+        Ok(Some(output))
+    }
+
     /// Sends a head and the source behind it as far as a non-blocking socket takes them: what is left
     /// waits.
     ///
@@ -351,6 +379,39 @@ impl Output {
         };
         if is_done {
             self.pieces.pop_front();
+        }
+    }
+}
+
+/// How much of some bytes a non-blocking socket takes in one call; nothing when it is full.
+#[inline]
+fn send_once(
+    bytes: &[u8],
+    socket: BorrowedFd<'_>,
+    counters: &Counters,
+    flow: &mut Flow,
+    now: Moment,
+    limits: &Limits,
+) -> Result<Option<usize>, CloseCause> {
+    loop {
+        counters.count(Counter::Sends);
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(taken) => {
+                counters.add(Counter::BytesOut, taken as u64);
+                flow.sent(taken, now, limits);
+                if taken < bytes.len() {
+                    counters.count(Counter::SendsShort);
+                    flow.is_full(now, limits);
+                }
+                return Ok(Some(taken));
+            }
+            Err(Errno::AGAIN) => {
+                counters.count(Counter::SendsShort);
+                flow.is_full(now, limits);
+                return Ok(None);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(broken(errno)),
         }
     }
 }

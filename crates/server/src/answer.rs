@@ -387,7 +387,10 @@ impl FixedReply {
         if self.block.is_empty() {
             return None;
         }
-        Some(Box::new(Unsent::repeated(Arc::clone(&self.block), self.len_bytes)))
+        // Behind the head at once: in a call of its own it would be a second output of this turn.
+        let mut body = Unsent::repeated(Arc::clone(&self.block), self.len_bytes);
+        let is_all_sent = body.send(actions).expect("a body is in memory");
+        (!is_all_sent).then(|| Box::new(body))
     }
 }
 

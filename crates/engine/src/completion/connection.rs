@@ -17,9 +17,8 @@
 //!
 //! A call's output leaves out of the turn's arena, one request for each connection and turn. What such a request could
 //! not send comes back with a completion before anything else of the connection does, so until then the output counts as
-//! gone. A second output in the same turn waits for the next one: it could overtake the rest of the first. Of a large one
-//! the session is not told before that it has left: it would make more of what the peer may not read, and that would be
-//! copied, as it could not leave in this turn.
+//! gone. A second output in the same turn waits for the next one: it could overtake the rest of the first. A large one is
+//! sent by a call at once, so that the session is not told to make more than the peer takes.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -48,7 +47,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 const STREAM_BYTES: usize = 16 * 1024;
 /// Receives of less after which a connection is one of small messages again.
 const STREAM_RECEIVES: u8 = 64;
-/// An output of that many bytes may well not be taken whole.
+/// An output of that many bytes leaves by a call.
 const LARGE_BYTES: usize = 32 * 1024;
 /// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
 /// (SOCK_MIN_SNDBUF, socket(7)).
@@ -492,15 +491,13 @@ impl ConnectionIo for RingIo<'_> {
             return Ok(Sent::Waits);
         }
         let Some(source) = source else {
+            if len >= LARGE_BYTES {
+                return self.send_by_call(len);
+            }
             if len > 0 {
                 self.send_spare(len)?;
             }
-            if len < LARGE_BYTES {
-                return Ok(Sent::Gone);
-            }
-            // The next turn finds nothing here, or what came back.
-            *self.tail = Tail::Waiting(Box::default());
-            return Ok(Sent::Waits);
+            return Ok(Sent::Gone);
         };
         // By calls, the head too: as a request it would leave alone, in a segment of its own, and the file
         // a turn later.
@@ -518,6 +515,19 @@ impl ConnectionIo for RingIo<'_> {
 }
 
 impl RingIo<'_> {
+    /// Sends at once: a large output that leaves as a request is read again when the turn ends, out of a cache that the
+    /// outputs of other connections went through since, and one that falls short is copied.
+    fn send_by_call(&mut self, len: usize) -> Result<Sent, CloseCause> {
+        self.marks.has_sent = true;
+        let Self { sending, socket, flow, counters, limits, now, .. } = self;
+        let bytes = &sending.spare()[..len];
+        let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
+            return Ok(Sent::Gone);
+        };
+        *self.tail = Tail::Waiting(Box::new(output));
+        Ok(Sent::Waits)
+    }
+
     fn send_spare(&mut self, len: usize) -> Result<(), CloseCause> {
         let number = Token::new(self.sends.len() as u32, self.submission & 1);
         let label = label(Kind::Send, number);

@@ -20,8 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
 use crate::actions::{Ending, Source};
 use crate::clock::Clock;
@@ -29,7 +28,7 @@ use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCal
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
 use crate::sources::SourceId;
-use crate::tail::{Linger, Output, Tail, broken};
+use crate::tail::{Linger, Output, Tail};
 use crate::timerfd::Alarm;
 use crate::turn::{LoopState, TurnLoop};
 use crate::{
@@ -384,56 +383,21 @@ impl ConnectionIo for SocketIo<'_> {
             source.into_iter().for_each(|source| output.push_source(source));
             return Ok(Sent::Waits);
         }
-        let output = match source {
-            Some(source) => {
-                let Self { socket, room, flow, counters, limits, now, .. } = self;
-                let head = &room[..len];
-                Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?
-            }
-            None => {
-                let taken = if len > 0 { self.send_room(len)? } else { Some(0) };
-                if taken == Some(len) {
-                    return Ok(Sent::Gone);
-                }
-                let mut output = Output::default();
-                if taken.is_none() {
-                    output.blocked();
-                }
-                output.push_bytes(&self.room[taken.unwrap_or(0)..len])?;
-                output
-            }
+        let Self { socket, room, flow, counters, limits, now, .. } = self;
+        let bytes = &room[..len];
+        let Some(source) = source else {
+            let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
+                return Ok(Sent::Gone);
+            };
+            *self.tail = Tail::Waiting(Box::new(output));
+            return Ok(Sent::Waits);
         };
+        let output =
+            Output::begin_with_source(bytes, source, *socket, counters, flow, *now, limits)?;
         if output.is_empty() {
             return Ok(Sent::Gone);
         }
         *self.tail = Tail::Waiting(Box::new(output));
         Ok(Sent::Waits)
-    }
-}
-
-impl SocketIo<'_> {
-    /// Sends from the room; says how much was taken, or nothing when the socket is full.
-    fn send_room(&mut self, len: usize) -> Result<Option<usize>, CloseCause> {
-        loop {
-            self.counters.count(Counter::Sends);
-            match send(self.socket, &self.room[..len], SendFlags::NOSIGNAL) {
-                Ok(taken) => {
-                    self.counters.add(Counter::BytesOut, taken as u64);
-                    self.flow.sent(taken, self.now, self.limits);
-                    if taken < len {
-                        self.counters.count(Counter::SendsShort);
-                        self.flow.is_full(self.now, self.limits);
-                    }
-                    return Ok(Some(taken));
-                }
-                Err(Errno::AGAIN) => {
-                    self.counters.count(Counter::SendsShort);
-                    self.flow.is_full(self.now, self.limits);
-                    return Ok(None);
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(broken(errno)),
-            }
-        }
     }
 }
