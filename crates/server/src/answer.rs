@@ -311,6 +311,8 @@ pub(crate) struct FixedReply {
     has_others: bool,
     /// What a body consists of that is not copied behind its head; empty when all are.
     block: Arc<[u8]>,
+    /// The head leaves alone.
+    is_split: bool,
 }
 
 /// One response: its head and, when it is small, its body.
@@ -334,6 +336,7 @@ impl FixedReply {
             asked,
             has_others: common.has_paths(),
             block,
+            is_split,
         }
     }
 
@@ -387,9 +390,9 @@ impl FixedReply {
         if self.block.is_empty() {
             return None;
         }
-        // Behind the head at once: in a call of its own it would be a second output of this turn.
         let mut body = Unsent::repeated(Arc::clone(&self.block), self.len_bytes);
-        let is_all_sent = body.send(actions).expect("a body is in memory");
+        // Behind the head at once: in a call of its own it would be a second output of this turn.
+        let is_all_sent = !self.is_split && body.send(actions).expect("a body is in memory");
         (!is_all_sent).then(|| Box::new(body))
     }
 }
