@@ -94,7 +94,8 @@ fn silent_connections_beside_a_small_descriptor_limit_stop_no_answer() {
 }
 
 const IDLE: usize = 5000;
-const BYTES_EACH_MAX: u64 = 256;
+/// Some 250 on epoll-et, and what the heap had free when it was trimmed before the first count.
+const BYTES_EACH_MAX: u64 = 320;
 /// Requests of the warm-up, which touch every buffer of a loop.
 const WARM_UP: u64 = 5000;
 
