@@ -29,6 +29,7 @@ mod answer;
 mod forms;
 mod runs;
 mod settled;
+mod starts;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -68,6 +69,7 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     let few = compared.bounds_of_few_sets(&results);
     correct_for_many(&mut results, compared.questions);
     decide_by_bounds(&mut results, few);
+    starts::allow(plan, record, &mut results);
     let controls_differ = differing_controls(&mut results, compared.controls);
     bound_by_controls(&mut results);
     settled::withhold(plan, record, &mut results);
@@ -244,6 +246,10 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
     holm(&mut rows);
     let mut differing = 0;
     for (index, _) in indices.into_iter().zip(rows).filter(|(_, row)| row.is_significant()) {
+        // Two starts that live through all sets may.
+        if results[index].holds_one() {
+            continue;
+        }
         differing += 1;
         let (experiment, point) = (results[index].experiment.clone(), results[index].point.clone());
         for row in

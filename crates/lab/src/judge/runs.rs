@@ -95,25 +95,36 @@ impl<'a> PointRuns<'a> {
         shown.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
     }
 
+    /// How many sets an arm had, and how many starts of it those were; of a process that ran before, one.
+    pub(super) fn sets_and_starts(&self, arm: &Arm) -> (usize, usize) {
+        let turns: Vec<_> = self.measured(arm).filter_map(|measured| measured.turns).collect();
+        let starts = match arm.kind {
+            ArmKind::Running { .. } => 1,
+            _ => turns.iter().filter(|turns| !turns.is_kept).count().max(1),
+        };
+        (turns.len(), starts)
+    }
+
     /// That the sets of an arm are not as many starts of it, if so.
     pub(super) fn starts(&self, arm: &Arm) -> Option<String> {
-        let turns: Vec<_> = self.measured(arm).filter_map(|measured| measured.turns).collect();
-        let sets = turns.len();
-        let starts = turns.iter().filter(|turns| !turns.is_kept).count().max(1);
+        let (sets, starts) = self.sets_and_starts(arm);
         let many = match (&arm.kind, starts) {
-            (ArmKind::Running { .. }, _) if sets > 1 => "one process".to_owned(),
-            (_, starts) if starts == sets => return None,
+            (_, starts) if starts >= sets => return None,
+            (ArmKind::Running { .. }, _) => "one process".to_owned(),
             (_, 1) => "1 start, as loading it takes long".to_owned(),
             _ => format!("{starts} starts, as loading it takes long"),
         };
         Some(format!(
-            "{sets} sets of {many}: the interval holds how its connections differ, and little of how its starts do"
+            "{sets} sets of {many}: they show how its connections differ, and little of how its starts do"
         ))
     }
 
     /// How the cost of an arm changed while it was loaded before it was timed for the first time, if it did.
+    /// Or that it was not, as it answers too slowly.
     pub(super) fn warm_up(&self, arm: &Arm) -> Option<String> {
-        let found = self.measured(arm).find_map(|measured| measured.turns?.warm_up)?;
+        let mut turns = self.measured(arm).filter_map(|measured| measured.turns).peekable();
+        turns.peek()?;
+        let Some(found) = turns.find_map(|turns| turns.warm_up) else { return self.no_load(arm) };
         let WarmUp { first_ns, last_ns, flat_after, flat_after_s, .. } = found;
         let way = match last_ns / first_ns {
             ratio if ratio < 1.0 - WARM_UP_MIN => "cheaper",
@@ -128,6 +139,17 @@ impl<'a> PointRuns<'a> {
             "got {way} while it was loaded before the first set: {first} to {last} {unit} within \
              {flat_after_s:.1} s ({count} {what}s)"
         ))
+    }
+
+    fn no_load(&self, arm: &Arm) -> Option<String> {
+        let pace = self.point.pace(&arm.name).filter(|pace| pace.is_slow)?;
+        let is_loaded = self.point.fixed_ramp_time().is_some_and(|time| !time.is_zero());
+        (!is_loaded).then(|| {
+            let wave = number::duration(pace.turn.as_secs_f64());
+            format!(
+                "not loaded before it was timed, as one request on each connection takes {wave}"
+            )
+        })
     }
 
     /// That an arm answers requests with another length than the baseline, if so.

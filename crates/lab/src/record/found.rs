@@ -155,10 +155,20 @@ impl ResultRow {
         self.half_width().is_some() && self.sets_until(aim, half_width).is_none()
     }
 
-    /// Half-width of the 95 % interval of the ratio, relative to it; none without an interval.
+    /// Whether the bounds of few sets, or else the interval, leave open that there is no difference.
+    pub(crate) fn holds_one(&self) -> bool {
+        let interval = self.ci_low.zip(self.ci_high).map(|(low, high)| [low, high]);
+        let ends = self.bounds.or(interval);
+        ends.is_none_or(|[low, high]| low <= 1.0 && high >= 1.0)
+    }
+
+    /// Half-width of the 95 % interval of the ratio, relative to it, as far as its sets show it: more of them can narrow
+    /// no allowance. None without an interval.
     pub(crate) fn half_width(&self) -> Option<f64> {
         let (low, high) = self.ci_low.zip(self.ci_high)?;
-        Some((high / low).sqrt() - 1.0)
+        let (whole, allowance) =
+            ((high / low).ln() / 2.0, self.starts_allowance.unwrap_or(0.0).ln_1p());
+        Some((whole.powi(2) - allowance.powi(2)).max(0.0).sqrt().exp_m1())
     }
 }
 

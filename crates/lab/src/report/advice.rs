@@ -117,19 +117,16 @@ fn saving(row: &ResultRow, baseline: &ResultRow) -> Option<String> {
     Some(format!("{}: {own}, {verb} {}{interval} of {of}", row.arm, change(ratio)))
 }
 
-/// A value with its unit; nanoseconds as microseconds, which people compare.
+/// A value with its unit, in the unit of the table, so that a card and its row show the same number.
 fn figure(value: f64, unit: &str) -> String {
-    match unit.strip_prefix("ns/") {
-        Some(each) => format!("{} µs/{each}", number::significant(value / 1e3)),
-        None => format!("{} {unit}", plain(value, unit)),
-    }
+    format!("{} {unit}", plain(value, unit))
 }
 
 /// The same without the unit.
 fn plain(value: f64, unit: &str) -> String {
     match () {
         () if !value.is_finite() => NA.to_owned(),
-        () if unit.starts_with("ns/") => number::significant(value / 1e3),
+        () if unit.starts_with("ns/") => number::nanoseconds(value),
         () if words::is_cost(unit) => number::significant(value),
         () => number::si(value),
     }

@@ -374,9 +374,14 @@ pub(super) fn is_cost(unit: &str) -> bool {
     ["ns/", "µs/", "ms/"].iter().any(|time| unit.starts_with(time))
 }
 
+/// A value of a row without its unit, in the same digits wherever it stands.
+pub(super) fn amount(value: f64, unit: &str) -> String {
+    if unit.starts_with("ns") { number::nanoseconds(value) } else { number::si(value) }
+}
+
 /// The absolute value with half of its interval, without the unit.
 pub(super) fn value(row: &ResultRow) -> String {
-    let show = if row.unit.starts_with("ns") { number::nanoseconds } else { number::si };
+    let show = |value| amount(value, &row.unit);
     match (row.value, row.value_half_width) {
         (Some(value), Some(half)) => format!("{} ± {}", show(value), number::percent(half)),
         (Some(value), None) => show(value),

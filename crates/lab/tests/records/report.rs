@@ -517,7 +517,7 @@ fn a_card_has_its_own_figure_the_saving_and_what_to_do_in_every_form() {
     (answer.place, answer.better) =
         (Some(["streams".into(), "pipe".into()]), vec!["uring-poll".into()]);
     // The ratio of the row, on one value of the baseline.
-    let figures = "uring-poll: 1.92 µs/event, saves 0.229 [0.189, 0.269] of 2.15";
+    let figures = "uring-poll: 1,923 ns/event, saves 229 [189, 269] of 2,152";
     let page = html(&record).replace('\u{a0}', " ");
     let card = format!(
         "<p class=\"figures\">{figures}</p><p class=\"action\">To do: <b>--poller uring-poll</b></p>"

@@ -208,9 +208,11 @@ fn cell(
     let Some(row) = panel.row(arm, written) else { return Cell::missing("not run", reason()) };
     match (row.verdict, row.value, row.ratio) {
         (Verdict::Failed, ..) => Cell::missing("failed", reason()),
-        (Verdict::Baseline, Some(value), _) => Cell::number(&number::si(value), value)
-            .title(&format!("{} {}", words::value(row), row.unit))
-            .tone(Tone::Dim),
+        (Verdict::Baseline, Some(value), _) => {
+            Cell::number(&words::amount(value, &row.unit), value)
+                .title(&format!("{} {}", words::value(row), row.unit))
+                .tone(Tone::Dim)
+        }
         (verdict, _, Some(ratio)) => {
             let word = words::judgement(row);
             let cell = words::cell(row).unwrap_or_default();
