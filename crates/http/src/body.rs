@@ -144,6 +144,32 @@ impl BodyReader {
         matches!(self.state, State::Done)
     }
 
+    /// How many bytes may follow that are all data: the rest of a body of known length, or what the limit leaves of one
+    /// that lasts until its connection ends. None where framing stands among the data, and at the end.
+    #[must_use]
+    #[inline]
+    pub fn plain_left(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            State::UntilClose if self.body_left > 0 => Some(self.body_left),
+            _ => None,
+        }
+    }
+
+    /// Notes that so many bytes of data went another way, past this reader.
+    ///
+    /// # Panics
+    /// When they exceed [`BodyReader::plain_left`].
+    pub fn skip(&mut self, bytes: u64) {
+        let left = self.plain_left().and_then(|left| left.checked_sub(bytes));
+        let left = left.expect("no more bytes than may follow");
+        match self.state {
+            State::UntilClose => self.body_left = left,
+            _ if left == 0 => self.state = State::Done,
+            _ => self.state = State::Length(left),
+        }
+    }
+
     /// Looks at `input`, the bytes behind what was consumed before. Returns at the end of one
     /// piece of data; call it again while bytes are left and the body has not ended.
     ///
@@ -436,6 +462,29 @@ mod tests {
         assert_eq!(read(Framing::Length(5), b"abc", 1), Ok((b"abc".to_vec(), 3, false)));
         assert_eq!(read(Framing::Length(0), b"abc", 1), Ok((Vec::new(), 0, true)));
         assert_eq!(read(Framing::None, b"abc", 1), Ok((Vec::new(), 0, true)));
+    }
+
+    #[test]
+    fn data_that_went_another_way_is_not_waited_for() {
+        let limits = Limits { body_bytes: 10, ..Limits::default() };
+        let mut reader = BodyReader::new(Framing::Length(9), &limits);
+        assert_eq!(reader.feed(b"abc").expect("data").consumed, 3);
+        assert_eq!(reader.plain_left(), Some(6));
+        reader.skip(4);
+        assert_eq!((reader.plain_left(), reader.is_done()), (Some(2), false));
+        reader.end().expect_err("two bytes are missing");
+        let mut reader = BodyReader::new(Framing::Length(9), &limits);
+        reader.skip(9);
+        assert_eq!((reader.plain_left(), reader.is_done()), (None, true));
+        let mut reader = BodyReader::of_response(ResponseBody::UntilClose, &limits);
+        reader.skip(9);
+        assert_eq!(reader.plain_left(), Some(1));
+        reader.skip(1);
+        assert_eq!((reader.plain_left(), reader.is_done()), (None, false));
+        reader.feed(b"a").expect_err("beyond the limit");
+        for framing in [Framing::None, Framing::Chunked] {
+            assert_eq!(BodyReader::new(framing, &limits).plain_left(), None);
+        }
     }
 
     #[test]
