@@ -329,11 +329,17 @@ impl<'a> Actions<'a> {
         self.leaves_input = false;
     }
 
-    /// Takes what is in the socket into a pipe that is empty; in `on_readable`, once in a call.
-    pub fn splice_in(&mut self, pipe: &Pipe) -> SplicedIn {
+    /// Takes what is in the socket, `bytes_max` bytes of it at most, into a pipe that is empty; in `on_readable`, once in a
+    /// call.
+    ///
+    /// # Panics
+    /// When `bytes_max` is 0.
+    pub fn splice_in(&mut self, pipe: &Pipe, bytes_max: u64) -> SplicedIn {
+        assert!(bytes_max > 0, "nothing is taken by asking for nothing");
         let Some(socket) = self.socket else { return SplicedIn::Nothing };
-        self.seen = pipe.fill(socket);
-        match self.seen {
+        let Some(seen) = pipe.fill(socket, bytes_max) else { return SplicedIn::Refused };
+        self.seen = seen;
+        match seen {
             ReadOutcome::Bytes(taken) => SplicedIn::Bytes(taken.into()),
             ReadOutcome::Nothing | ReadOutcome::Unseen => SplicedIn::Nothing,
             ReadOutcome::Ended | ReadOutcome::Broken(_) => SplicedIn::Over,

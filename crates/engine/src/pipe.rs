@@ -38,6 +38,9 @@ pub enum SplicedIn {
     Nothing,
     /// The peer has ended, or the connection is broken: the loop reports either.
     Over,
+    /// The kernel does not do so with this socket: the session has to take its input
+    /// ([`Actions::take_input`](crate::Actions::take_input)).
+    Refused,
 }
 
 /// What a session found when it read its socket.
@@ -109,16 +112,19 @@ impl Pipe {
         Ok(Self { from, into })
     }
 
-    /// Takes what is in the socket.
-    pub(crate) fn fill(&self, socket: BorrowedFd<'_>) -> ReadOutcome {
+    /// Takes what is in the socket, `bytes_max` bytes of it at most. None where the kernel does not do so.
+    pub(crate) fn fill(&self, socket: BorrowedFd<'_>, bytes_max: u64) -> Option<ReadOutcome> {
+        let len = bytes_max.min(SPLICE_BYTES as u64) as usize;
         loop {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            match splice(socket, None, &self.into, None, SPLICE_BYTES, flags) {
-                Ok(0) => return ReadOutcome::Ended,
-                Ok(taken) => return ReadOutcome::Bytes(taken as u32),
-                Err(Errno::AGAIN) => return ReadOutcome::Nothing,
+            match splice(socket, None, &self.into, None, len, flags) {
+                Ok(0) => return Some(ReadOutcome::Ended),
+                Ok(taken) => return Some(ReadOutcome::Bytes(taken as u32)),
+                Err(Errno::AGAIN) => return Some(ReadOutcome::Nothing),
                 Err(Errno::INTR) => {}
-                Err(errno) => return ReadOutcome::Broken(errno),
+                // No call of this kernel (ENOSYS), or of this process (EPERM); nothing that this socket can (EINVAL).
+                Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => return None,
+                Err(errno) => return Some(ReadOutcome::Broken(errno)),
             }
         }
     }
@@ -138,5 +144,35 @@ impl Pipe {
             at += rustix::io::read(&self.from, &mut into[at..])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_was_asked_for() {
+        let (mut theirs, ours) = UnixStream::pair().expect("two descriptors");
+        let pipe = Pipe::open().expect("two descriptors");
+        theirs.write_all(b"bodynext").expect("room");
+        assert_eq!(pipe.fill(ours.as_fd(), 4), Some(ReadOutcome::Bytes(4)));
+        let mut body = Vec::new();
+        pipe.read(4, &mut body).expect("it is there");
+        assert_eq!(body, b"body");
+        let mut rest = [0; 4];
+        (&ours).read_exact(&mut rest).expect("it is there");
+        assert_eq!(&rest, b"next");
+    }
+
+    #[test]
+    fn what_cannot_be_spliced_is_refused_and_not_taken_for_broken() {
+        let pipe = Pipe::open().expect("two descriptors");
+        // From its own other end.
+        assert_eq!(pipe.fill(pipe.from.as_fd(), 1), None);
     }
 }

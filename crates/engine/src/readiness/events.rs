@@ -429,7 +429,9 @@ impl<S: Session> ReadinessLoop<S> {
         let seen = connection.conversation.take_seen();
         seen.count(&self.state.counters);
         match seen {
-            ReadOutcome::Unseen | ReadOutcome::Bytes(_) => {}
+            ReadOutcome::Unseen => {}
+            // What comes behind it by `on_bytes` begins anew, with a slice.
+            ReadOutcome::Bytes(_) => connection.is_bulk = false,
             ReadOutcome::Nothing => {
                 self.table.cannot_read(token);
                 return ControlFlow::Break(());

@@ -953,7 +953,7 @@ mod tests {
                 "ca = \"x\"",
                 "verify = \"none\"",
                 "access_log_format = \"json\"",
-                "pipes_max = 4",
+                "pipes_max = 4\ncert = \"x\"\nkey = \"x\"",
                 "lookup_interval = \"1s\"",
                 "queue_timeout = \"1s\"\nqueue_max = 0",
             ],

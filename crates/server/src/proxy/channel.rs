@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A channel knows no connection. One that is full takes nothing more: its filler pauses, and is woken when
-//! there is room. The sessions of [`Stream`](super::stream::Stream) find their [`Pair`] by its number; its bytes
-//! may go through pipes in the kernel instead.
+//! there is room. The sessions of [`Stream`](super::stream::Stream) find their [`Pair`] by its number.
+//!
+//! Bytes may go through a [pipe](super::splicing) in the kernel instead; a channel that has one is full.
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use pollux_http::{
 
 use super::exchange::Tried;
 use super::fault::Fault;
+use super::pipes::Pipes;
 
 /// A channel with that much waiting is full. What one call of a filler adds may exceed it by [`PIECE_BYTES_MAX`].
 const WAITING_BYTES_MAX: usize = 32 * 1024;
@@ -40,6 +42,17 @@ pub(super) enum Frame {
     Chunks,
 }
 
+/// What a channel has in a pipe.
+#[derive(Debug, Default)]
+enum Piped {
+    #[default]
+    Nothing,
+    /// So many bytes, for the other side to send.
+    Waits(Arc<Pipe>, u64),
+    /// The other side sends it.
+    Leaves(Arc<Pipe>),
+}
+
 /// One direction.
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -48,8 +61,13 @@ pub(super) struct Channel {
     sent: usize,
     /// What the other side was given last and has not left it yet, as far as that is known.
     leaving_bytes: usize,
-    /// What was sent stays in front, for a second try.
+    /// What was sent stays in front, for a second try, as long as it is no more than that.
     keeps_sent: bool,
+    kept_bytes_max: usize,
+    /// What follows all bytes.
+    piped: Piped,
+    /// Some of the body went through a pipe.
+    is_spliced: bool,
     reader: BodyReader,
     frame: Frame,
     /// All of it was taken from its connection.
@@ -67,6 +85,9 @@ impl Default for Channel {
             sent: 0,
             leaving_bytes: 0,
             keeps_sent: false,
+            kept_bytes_max: 0,
+            piped: Piped::Nothing,
+            is_spliced: false,
             reader: BodyReader::new(Framing::None, &Limits::default()),
             frame: Frame::Plain,
             is_whole: false,
@@ -77,12 +98,14 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Makes it anew for the next exchange; keeps some of its room.
+    /// Makes it anew for the next exchange; keeps some of its room. A pipe that it has is dropped before
+    /// ([`Channel::drop_piped`]).
     pub(super) fn reset(&mut self) {
+        debug_assert!(!self.has_pipe(), "a pipe is counted until it is dropped");
         self.bytes.clear();
         self.bytes.shrink_to(ROOM_KEPT);
         (self.sent, self.leaving_bytes) = (0, 0);
-        (self.keeps_sent, self.frame) = (false, Frame::Plain);
+        (self.keeps_sent, self.is_spliced, self.frame) = (false, false, Frame::Plain);
         (self.is_whole, self.is_leaving, self.body_bytes) = (false, false, 0);
     }
 
@@ -107,9 +130,11 @@ impl Channel {
         (self.is_whole, self.frame) = (true, Frame::Plain);
     }
 
-    /// Keeps what is sent, for a second try, as long as it is not too much.
-    pub(super) fn keep_sent(&mut self) {
+    /// Keeps what is sent, for a second try: as long as it is not too much, or, of what may be sent only once, until any of
+    /// it has left.
+    pub(super) fn keep_sent(&mut self, is_idempotent: bool) {
         self.keeps_sent = true;
+        self.kept_bytes_max = if is_idempotent { KEPT_BYTES_MAX } else { 0 };
     }
 
     /// Keeps nothing for a second try any more.
@@ -139,20 +164,58 @@ impl Channel {
 
     /// Whether nothing waits for the other side.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting() == 0
+        self.waiting() == 0 && !self.has_pipe()
     }
 
     /// Whether it takes nothing more for now. What the other side has and can't get rid of counts too: a peer that reads
     /// nothing is not to cost it twice.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting() + self.leaving_bytes >= WAITING_BYTES_MAX
+        self.has_pipe() || self.waiting() + self.leaving_bytes >= WAITING_BYTES_MAX
     }
 
-    /// What was given to the other side has left it; says whether there is room again for that reason.
-    pub(super) fn has_left(&mut self) -> bool {
+    /// Whether there are bytes in a pipe that have not left.
+    pub(super) fn has_pipe(&self) -> bool {
+        !matches!(self.piped, Piped::Nothing)
+    }
+
+    /// What was given to the other side has left it; says whether there is room again for that reason. A pipe that is
+    /// empty now goes back to the others.
+    pub(super) fn has_left(&mut self, pipes: &mut Pipes) -> bool {
         let was_full = self.is_full();
         (self.leaving_bytes, self.is_leaving) = (0, false);
+        match std::mem::take(&mut self.piped) {
+            Piped::Leaves(pipe) => pipes.put(pipe),
+            as_before => self.piped = as_before,
+        }
         was_full && !self.is_full()
+    }
+
+    /// How many bytes of the body may still go through pipes; none where they are framed anew, or kept for a second try.
+    pub(super) fn spliceable(&self) -> Option<u64> {
+        let is_kept = self.keeps_sent && self.kept_bytes_max > 0;
+        self.reader.plain_left().filter(|_| self.frame == Frame::Plain && !is_kept)
+    }
+
+    /// Takes bytes that are in this pipe. The other side gets them behind all that it was not given yet.
+    pub(super) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
+        debug_assert!(!self.has_pipe(), "one pipe at a time");
+        self.body_bytes += bytes;
+        self.piped = Piped::Waits(pipe, bytes);
+    }
+
+    /// The same of a body; says whether that is its first pipe.
+    pub(super) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
+        self.reader.skip(bytes);
+        self.is_whole = self.reader.is_done();
+        self.take_piped(pipe, bytes);
+        !std::mem::replace(&mut self.is_spliced, true)
+    }
+
+    /// Drops what is in a pipe: the connection that it was for is gone.
+    pub(super) fn drop_piped(&mut self, pipes: &mut Pipes) {
+        if let Piped::Waits(pipe, _) | Piped::Leaves(pipe) = std::mem::take(&mut self.piped) {
+            pipes.give_up(pipe);
+        }
     }
 
     /// Whether all of it was taken and given on.
@@ -201,14 +264,34 @@ impl Channel {
         Ok(())
     }
 
-    /// Gives the other side what its room takes; says how much that was.
-    pub(super) fn send(&mut self, actions: &mut Actions<'_>) -> usize {
+    /// Gives the other side what its room takes, and behind the last byte what is in a pipe; says how much that was.
+    pub(super) fn send(&mut self, actions: &mut Actions<'_>) -> u64 {
+        let len = self.send_bytes(actions) as u64;
+        if self.waiting() > 0 {
+            return len;
+        }
+        match std::mem::take(&mut self.piped) {
+            Piped::Waits(pipe, bytes) => {
+                // What has left by a pipe cannot be sent again.
+                self.forget_sent();
+                actions.send_pipe(Arc::clone(&pipe), bytes);
+                self.piped = Piped::Leaves(pipe);
+                len + bytes
+            }
+            as_before => {
+                self.piped = as_before;
+                len
+            }
+        }
+    }
+
+    fn send_bytes(&mut self, actions: &mut Actions<'_>) -> usize {
         let waiting = &self.bytes[self.sent..];
         let len = waiting.len().min(actions.room());
         actions.send(&waiting[..len]);
         self.sent += len;
         self.leaving_bytes += len;
-        if self.keeps_sent && self.sent <= KEPT_BYTES_MAX {
+        if self.keeps_sent && self.sent <= self.kept_bytes_max {
             return len;
         }
         self.keeps_sent = false;
@@ -244,7 +327,7 @@ impl Channel {
     }
 }
 
-/// A side of a pair: what it sends goes into the channel of the same number.
+/// A side of a pair, or of an exchange: what it sends goes into the channel of the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ChannelEnd {
     Client = 0,
@@ -260,24 +343,12 @@ impl ChannelEnd {
     }
 }
 
-/// What a channel has in a pipe.
-#[derive(Debug, Default)]
-pub(super) enum Piped {
-    #[default]
-    Nothing,
-    /// So many bytes, for the other side to send.
-    Waits(Arc<Pipe>, u64),
-    /// The other side sends it.
-    Leaves(Arc<Pipe>),
-}
-
 /// What both sides know.
 #[derive(Debug)]
 pub(super) struct Pair {
     /// None for a side that is not there yet, or gone.
     pub(super) ids: [Option<ConnectionId>; 2],
     pub(super) channels: [Channel; 2],
-    pub(super) piped: [Piped; 2],
     /// No side is encrypted: bytes may stay in the kernel.
     pub(super) is_spliced: bool,
     pub(super) is_paused: [bool; 2],
@@ -317,7 +388,6 @@ impl Pair {
         Self {
             ids: [Some(client), None],
             channels: Default::default(),
-            piped: Default::default(),
             is_spliced,
             is_paused: [false; 2],
             is_woken: [false; 2],
@@ -338,15 +408,9 @@ impl Pair {
         }
     }
 
-    /// Whether nothing that this side said is still to be sent.
-    pub(super) fn is_empty(&self, side: ChannelEnd) -> bool {
-        let piped = &self.piped[side as usize];
-        self.channels[side as usize].is_empty() && matches!(piped, Piped::Nothing)
-    }
-
     /// Whether all that this side will say was sent.
     pub(super) fn is_done(&self, side: ChannelEnd) -> bool {
-        self.channels[side as usize].is_whole && self.is_empty(side)
+        self.channels[side as usize].is_done()
     }
 }
 
@@ -383,63 +447,5 @@ impl Pairs {
     /// How many are under way.
     pub(super) fn open(&self) -> usize {
         self.all.len() - self.free.len()
-    }
-}
-
-/// Empty pipes that a loop keeps.
-const PIPES_KEPT_MAX: usize = 64;
-
-/// The pipes of one loop.
-///
-/// The pipes that bytes of streams go through, so that they stay in the kernel: a bounded number for each
-/// loop, held only while something is in them.
-#[derive(Debug)]
-pub(super) struct Pipes {
-    empty: Vec<Arc<Pipe>>,
-    open: usize,
-    open_max: usize,
-}
-
-impl Pipes {
-    pub(super) fn new(open_max: usize) -> Self {
-        Self { empty: Vec::new(), open: 0, open_max }
-    }
-
-    /// Whether bytes may go through pipes at all.
-    pub(super) fn is_on(&self) -> bool {
-        self.open_max > 0
-    }
-
-    /// Whether one may be used.
-    pub(super) fn has_one(&self) -> bool {
-        !self.empty.is_empty() || self.open < self.open_max
-    }
-
-    /// An empty one; none when there are as many as may be, or no descriptor is left.
-    pub(super) fn take(&mut self) -> Option<Arc<Pipe>> {
-        if let Some(pipe) = self.empty.pop() {
-            return Some(pipe);
-        }
-        if self.open >= self.open_max {
-            return None;
-        }
-        let pipe = Pipe::open().ok()?;
-        self.open += 1;
-        Some(Arc::new(pipe))
-    }
-
-    /// One that is empty again.
-    pub(super) fn put(&mut self, pipe: Arc<Pipe>) {
-        if self.empty.len() < PIPES_KEPT_MAX {
-            self.empty.push(pipe);
-        } else {
-            self.open -= 1;
-        }
-    }
-
-    /// One whose connection is gone: the bytes in it are dropped.
-    pub(super) fn give_up(&mut self, pipe: Arc<Pipe>) {
-        self.open -= 1;
-        drop(pipe);
     }
 }

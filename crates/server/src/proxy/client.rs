@@ -25,7 +25,7 @@ use pollux_http::{
     BodyReader, Method, Parsed, ProxyHeader, Rejection, Request, RequestKind, Status,
 };
 
-use super::channel::Frame;
+use super::channel::{ChannelEnd, Frame};
 use super::config::Balance;
 use super::fault::Fault;
 use super::groups::hash;
@@ -186,7 +186,7 @@ impl Client {
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Phase::Busy(at) = self.phase else { return };
-        if shared.exchange(at).response.has_left() {
+        if shared.exchanges.get_mut(at).response.has_left(&mut shared.pipes) {
             shared.wake_upstream(at, actions);
         }
         self.send(shared, actions, at);
@@ -210,6 +210,7 @@ impl Client {
             exchange.is_client_paused = false;
             actions.resume_input();
             self.set_busy_deadline(shared, actions, at);
+            shared.leave_long_body(at, ChannelEnd::Client, actions);
         }
         self.send(shared, actions, at);
     }
@@ -383,9 +384,12 @@ impl Client {
         if shared.groups[self.group].sends_header.is_some() {
             shared.exchange(at).header = self.header(actions);
         }
+        let is_encrypted = self.is_secure || shared.groups[self.group].tls.is_some();
+        let may_splice = !is_encrypted && shared.pipes.is_on();
         let backend = shared.assign(at);
         let exchange = shared.exchanges.get_mut(at);
-        exchange.request.keep_sent();
+        exchange.request.keep_sent(facts.is_idempotent);
+        exchange.may_splice = may_splice;
         exchange.front = self.front;
         exchange.kind = facts.kind;
         exchange.is_idempotent = facts.is_idempotent;
@@ -423,17 +427,43 @@ impl Client {
                 return input.len();
             }
         };
-        let (body_bytes, is_full, is_whole) =
-            (channel.body_bytes - before, channel.is_full(), channel.is_whole);
-        shared.counters.add(ServerCounter::BodyBytes, body_bytes);
-        let exchange = shared.exchange(at);
-        exchange.is_client_paused = is_full && !is_whole;
+        let body_bytes = channel.body_bytes - before;
+        let is_full = self.took(shared, actions, at, body_bytes);
         if is_full || used < input.len() {
             actions.pause_input();
         }
+        shared.leave_long_body(at, ChannelEnd::Client, actions);
+        used
+    }
+
+    /// Takes what is in the socket of the request's body into a pipe.
+    pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Phase::Busy(at) = self.phase else { return actions.take_input() };
+        let body_bytes = shared.splice_body(at, ChannelEnd::Client, actions);
+        if body_bytes == 0 && !shared.exchange(at).request.is_full() {
+            return;
+        }
+        self.took(shared, actions, at, body_bytes);
+        if shared.exchange(at).is_client_paused {
+            actions.pause_input();
+        }
+    }
+
+    /// So much of the body of the request was taken; says whether that is all that there is room for.
+    fn took(
+        &self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        body_bytes: u64,
+    ) -> bool {
+        shared.counters.add(ServerCounter::BodyBytes, body_bytes);
+        let exchange = shared.exchange(at);
+        let is_full = exchange.request.is_full();
+        exchange.is_client_paused = is_full && !exchange.request.is_whole;
         self.set_busy_deadline(shared, actions, at);
         shared.wake_upstream(at, actions);
-        used
+        is_full
     }
 }
 

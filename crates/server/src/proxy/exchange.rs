@@ -16,7 +16,7 @@ use std::sync::Arc;
 use pollux_engine::{ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind};
 
-use super::channel::Channel;
+use super::channel::{Channel, ChannelEnd};
 use super::fault::Fault;
 use super::passing::Pooled;
 use super::pool::Ticket;
@@ -72,6 +72,8 @@ pub(super) struct Exchange {
     /// Interim answers so far.
     pub(super) interims: u32,
     pub(super) is_tunnel: bool,
+    /// Neither side is encrypted: bytes of bodies may stay in the kernel.
+    pub(super) may_splice: bool,
     pub(super) fault: Option<Fault>,
     pub(super) request: Channel,
     pub(super) response: Channel,
@@ -142,6 +144,7 @@ impl Exchange {
             has_answered: false,
             interims: 0,
             is_tunnel: false,
+            may_splice: false,
             fault: None,
             request: Channel::default(),
             response: Channel::default(),
@@ -149,6 +152,24 @@ impl Exchange {
             times: Times::default(),
             line: Vec::new(),
         }
+    }
+
+    /// What this side sends.
+    pub(super) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
+        match side {
+            ChannelEnd::Client => &mut self.request,
+            ChannelEnd::Backend => &mut self.response,
+        }
+    }
+
+    /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
+    pub(super) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
+        let (channel, has_body) = match side {
+            ChannelEnd::Client => (&self.request, !self.request.is_whole),
+            ChannelEnd::Backend => (&self.response, self.has_answer && !self.response.is_whole),
+        };
+        let may_splice = self.may_splice && has_body && !self.is_tunnel;
+        channel.spliceable().filter(|_| may_splice)
     }
 
     /// Whether it is a tunnel that both sides may still use.

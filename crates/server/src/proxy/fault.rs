@@ -173,7 +173,9 @@ named_counters! {
         Upgrades = "upgrades",
         /// Times that a sender was paused because the other side did not take enough out of a buffer.
         Pauses = "pauses",
-        /// Times that bytes of a stream went through buffers because no pipe was left.
+        /// Bodies that went through pipes in the kernel, but for what came with their head.
+        BodiesSpliced = "bodies_spliced",
+        /// Times that bytes of a stream, or of a long body, went through buffers because no pipe was left.
         PipesMissing = "pipes_missing",
         /// Connections that were closed because they did not begin with a head of the PROXY protocol.
         HeadersRefused = "headers_refused",

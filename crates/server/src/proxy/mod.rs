@@ -19,6 +19,7 @@
 //! | `backends`, `groups` | which backends may have requests, which gets the next one, and the TLS to it |
 //! | `names` | the addresses of their names, looked up in threads of their own |
 //! | `exchange`, `channel` | one request with its answer; the bytes of one direction, and of both of a stream |
+//! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
 //! | `heads` | heads, written anew by the rules of `fields.rs` |
 //! | `head_cache` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets; what is counted for each loop and backend |
@@ -38,9 +39,11 @@ mod head_cache;
 mod heads;
 pub(crate) mod names;
 mod passing;
+mod pipes;
 mod pool;
 mod session;
 mod shared;
+mod splicing;
 mod stream;
 mod upstream;
 

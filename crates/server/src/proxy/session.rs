@@ -102,6 +102,7 @@ impl Session for ProxySession {
 
     fn release_memory(shared: &mut ProxyShared) {
         shared.exchanges.release_memory();
+        shared.pipes.release();
     }
 
     fn next_command(shared: &mut ProxyShared) -> Option<Command<Self>> {
@@ -168,8 +169,10 @@ impl Session for ProxySession {
     fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         match &mut self.side {
             Role::Stream(stream) => stream.on_readable(shared, actions),
-            // No other one leaves its input in the socket.
-            Role::Client(_) | Role::Upstream(_) | Role::Check(_) => actions.take_input(),
+            Role::Upstream(upstream) => upstream.on_readable(shared, actions),
+            Role::Client(client) => client.on_readable(shared, actions),
+            // It does not leave its input in the socket.
+            Role::Check(_) => actions.take_input(),
         }
     }
 

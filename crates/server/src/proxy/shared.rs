@@ -12,7 +12,7 @@ use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule, Target};
-use super::channel::{Pairs, Pipes};
+use super::channel::Pairs;
 use super::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::exchange::{Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter, ProxyCounters};
@@ -20,6 +20,7 @@ use super::groups::{FrontendTable, Group, Secrets, why};
 use super::head_cache::Repeats;
 use super::names::places_of;
 use super::passing::Passing;
+use super::pipes::Pipes;
 use crate::ServerError;
 use crate::common_fields::Common;
 use crate::counters::{ServerCounter, ServerCounters};
@@ -125,7 +126,7 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             pairs: Pairs::default(),
-            pipes: Pipes::new(config.limits.pipes_max.div_ceil(config.loops.threads)),
+            pipes: Pipes::new(config.pipes_max().div_ceil(config.loops.threads)),
             plain_room: Vec::new(),
             commands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
@@ -513,6 +514,9 @@ impl ProxyShared {
     pub(super) fn end(&mut self, at: u32) {
         self.leave_queue(at);
         self.take_back(at);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.drop_piped(&mut self.pipes);
+        exchange.response.drop_piped(&mut self.pipes);
         self.exchanges.end(at);
     }
 

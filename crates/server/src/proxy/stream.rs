@@ -10,12 +10,11 @@
 //! sessions of one loop that find each other by the number of their pair.
 
 use std::io;
-use std::sync::Arc;
 
-use pollux_engine::{Actions, CloseCause, Command, Moment, SplicedIn};
+use pollux_engine::{Actions, CloseCause, Command, Moment};
 use pollux_http::ProxyHeader;
 
-use super::channel::{ChannelEnd, Pair, Piped};
+use super::channel::{ChannelEnd, Pair};
 use super::client::header_of;
 use super::config::Mode;
 use super::exchange::{OFFERS_MAX, Outgoing, Purpose};
@@ -150,30 +149,24 @@ impl Stream {
         used
     }
 
-    /// Takes what is in the socket into a pipe, when all before it was sent: a pipe that is not empty
-    /// does not tell whether it is full.
+    /// Takes what is in the socket into a pipe, unless there is one already: a pipe that is not empty does not tell whether it
+    /// is full.
     pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
         let pair = shared.pairs.get_mut(at);
-        if !pair.is_empty(self.side) {
+        if pair.channels[own].is_full() {
             pair.is_paused[own] = true;
             return actions.pause_input();
         }
-        let Some(pipe) = shared.pipes.take() else {
-            shared.proxied.count(ProxyCounter::PipesMissing);
-            return actions.take_input();
-        };
-        let SplicedIn::Bytes(bytes) = actions.splice_in(&pipe) else {
-            return shared.pipes.put(pipe);
-        };
+        let Some((pipe, bytes)) = shared.splice_in(u64::MAX, actions) else { return };
         let now = shared.now.at;
+        let pair = shared.pairs.get_mut(at);
         pair.active = now;
         if self.side == ChannelEnd::Backend {
             pair.first_byte.get_or_insert(now);
         }
-        pair.channels[own].body_bytes += bytes;
-        pair.piped[own] = Piped::Waits(pipe, bytes);
+        pair.channels[own].take_piped(pipe, bytes);
         pair.is_paused[own] = true;
         actions.pause_input();
         shared.wake_side(at, self.side.other(), actions);
@@ -218,14 +211,7 @@ impl Stream {
         let other = self.side.other();
         let pair = shared.pairs.get_mut(at);
         let channel = &mut pair.channels[other as usize];
-        // Also one that is paused because something lay in front of the pipe.
-        channel.has_left();
-        if pair.is_paused[other as usize] && !channel.is_full() {
-            shared.wake_side(at, other, actions);
-        }
-        let pair = shared.pairs.get_mut(at);
-        if let Piped::Leaves(pipe) = std::mem::take(&mut pair.piped[other as usize]) {
-            shared.pipes.put(pipe);
+        if channel.has_left(&mut shared.pipes) {
             shared.wake_side(at, other, actions);
         }
         self.send(shared, actions);
@@ -239,8 +225,7 @@ impl Stream {
         if pair.fault.is_some() {
             return actions.reset();
         }
-        let is_piped = !matches!(pair.piped[own], Piped::Nothing);
-        if pair.is_paused[own] && !is_piped && !pair.channels[own].is_full() {
+        if pair.is_paused[own] && !pair.channels[own].is_full() {
             pair.is_paused[own] = false;
             actions.resume_input();
         }
@@ -313,11 +298,7 @@ impl Stream {
         record(shared, at);
         let pair = shared.pairs.get_mut(at);
         if pair.sides == 0 {
-            for piped in std::mem::take(&mut pair.piped) {
-                if let Piped::Waits(pipe, _) | Piped::Leaves(pipe) = piped {
-                    shared.pipes.give_up(pipe);
-                }
-            }
+            pair.channels.iter_mut().for_each(|channel| channel.drop_piped(&mut shared.pipes));
             shared.pairs.end(at);
         }
     }
@@ -336,16 +317,6 @@ impl Stream {
             channel.is_leaving = true;
             actions.call_again();
             return;
-        }
-        match std::mem::take(&mut pair.piped[other as usize]) {
-            Piped::Waits(pipe, bytes) => {
-                actions.send_pipe(Arc::clone(&pipe), bytes);
-                actions.call_again();
-                pair.channels[other as usize].is_leaving = true;
-                pair.piped[other as usize] = Piped::Leaves(pipe);
-                return;
-            }
-            as_before => pair.piped[other as usize] = as_before,
         }
         if pair.is_done(other) && !std::mem::replace(&mut pair.has_ended_output[own], true) {
             actions.end_output();

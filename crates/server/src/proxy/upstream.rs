@@ -15,6 +15,7 @@ use std::io;
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
 
+use super::channel::ChannelEnd;
 use super::exchange::Link;
 use super::fault::{Fault, ProxyCounter};
 use super::head_cache::AnswerKey;
@@ -148,7 +149,7 @@ impl Upstream {
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else { return };
-        if shared.exchange(at).request.has_left() {
+        if shared.exchanges.get_mut(at).request.has_left(&mut shared.pipes) {
             shared.wake_paused_client(at, actions);
         }
         self.send(shared, actions, at);
@@ -191,12 +192,31 @@ impl Upstream {
             }
         }
         if shared.exchange(at).response.is_whole {
+            actions.take_input();
             self.answered(shared, actions, at, used == input.len());
             return input.len();
         }
         self.slow_down(shared, actions, at);
         shared.wake_client(at, actions);
+        shared.leave_long_body(at, ChannelEnd::Backend, actions);
         used
+    }
+
+    /// Takes what is in the socket of the answer's body into a pipe.
+    pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = shared.links.get_mut(self.link).exchange else {
+            return actions.take_input();
+        };
+        let bytes = shared.splice_body(at, ChannelEnd::Backend, actions);
+        let response = &shared.exchange(at).response;
+        if response.is_whole {
+            let is_all_used = !actions.has_unread();
+            return self.answered(shared, actions, at, is_all_used);
+        }
+        if bytes > 0 || response.is_full() {
+            self.slow_down(shared, actions, at);
+            shared.wake_client(at, actions);
+        }
     }
 
     pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
@@ -455,10 +475,11 @@ impl Upstream {
 
     /// Pauses while the client does not take what is there; sets the deadline of the next piece.
     fn slow_down(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
-        let exchange = shared.exchange(at);
-        let is_full = exchange.response.is_full();
+        let response = &shared.exchange(at).response;
+        let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
         if is_full {
-            shared.proxied.count(ProxyCounter::Pauses);
+            // With a pipe each piece is a pause.
+            shared.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
             actions.pause_input();
             // How slow a client may be is the loop's to judge.
             actions.set_deadline(Moment::NEVER);

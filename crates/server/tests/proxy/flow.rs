@@ -116,7 +116,7 @@ fn what_one_side_does_not_take_the_other_side_does_not_send() {
         let mut client = proxy.client();
         client.ask("/");
         assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
-        proxy.await_that("a pause", |proxy| proxy.count(ProxyCounter::Pauses) > 0);
+        proxy.await_that("a full socket", |proxy| proxy.count_of_engine(Counter::SendsShort) > 0);
         let came = proxy.count_of_engine(Counter::BytesIn);
         let gone = proxy.count_of_engine(Counter::BytesOut);
         // 128 KiB in the way, 64 KiB in the output, and a pool of receive buffers under way.

@@ -77,13 +77,14 @@ impl Client {
         if fault.party() == Party::Upstream && !is_reported {
             shared.report_fault(at, fault);
         }
-        let exchange = shared.exchange(at);
+        let exchange = shared.exchanges.get_mut(at);
         exchange.fault = Some(fault);
         if exchange.has_answered {
             // `closed` records it.
             return actions.reset();
         }
         if exchange.has_answer {
+            exchange.response.drop_piped(&mut shared.pipes);
             exchange.response.reset();
         }
         let status = fault.status();

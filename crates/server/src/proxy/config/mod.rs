@@ -111,8 +111,8 @@ impl Table for ProxyConfig {
                 ("proxy_read_timeout", "nginx's; the time for an answer is first_byte_timeout"),
             ],
         );
-        if keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Http) {
-            no_effect(keys, "pipes_max", "applies only to mode \"tcp\"");
+        if keys.is_right() && frontends.iter().all(|front| front.tls.is_some()) {
+            no_effect(keys, "pipes_max", "has no effect where all clients speak TLS");
         }
         let mut servers = groups.iter().flat_map(|group| &group.servers);
         if keys.is_right() && !servers.any(|it| matches!(it.address, Address::Name { .. })) {
@@ -232,13 +232,26 @@ impl ProxyConfig {
     /// Client connections that so many descriptors allow.
     ///
     /// Connections to backends are as many at most as those of clients: with a request, kept without one, or
-    /// for a check. One that threads share has a descriptor more. A pipe of TCP mode has two; pipes have at
-    /// most half of what there is, as bytes go through buffers where none can be opened.
+    /// for a check. One that threads share has a descriptor more, and a pipe has two.
     pub(crate) fn connections_within(&self, descriptors: u64) -> u64 {
-        let is_stream = self.frontends.iter().any(|front| front.mode == Mode::Tcp);
-        let pipes = if is_stream { 2 * self.limits.pipes_max as u64 } else { 0 };
-        let left = descriptors - KEPT.min(descriptors / 2);
-        (left - pipes.min(left / 2)) / if self.loops.threads > 1 { 3 } else { 2 }
+        let left = beside_kept(descriptors) - 2 * self.pipes_within(descriptors);
+        left / if self.loops.threads > 1 { 3 } else { 2 }
+    }
+
+    /// Pipes that so many descriptors allow: they have half of what there is where a client of TCP mode may need two, else an
+    /// eighth, as bytes go through buffers where there is none.
+    fn pipes_within(&self, descriptors: u64) -> u64 {
+        if self.frontends.iter().all(|front| front.tls.is_some()) {
+            return 0;
+        }
+        let has_streams = self.frontends.iter().any(|front| front.mode == Mode::Tcp);
+        let most = beside_kept(descriptors) / if has_streams { 2 } else { 8 };
+        (self.limits.pipes_max as u64).min(most / 2)
+    }
+
+    /// Most pipes that are open at once.
+    pub(super) fn pipes_max(&self) -> usize {
+        self.pipes_within(limit()) as usize
     }
 
     /// Most client connections: what was configured, else what the descriptor limit allows.
@@ -251,6 +264,11 @@ impl ProxyConfig {
     pub fn servers(&self) -> impl Iterator<Item = &BackendConfig> {
         self.groups.iter().flat_map(|group| &group.servers)
     }
+}
+
+/// What is left of so many descriptors for connections and pipes; a small limit is shared evenly with what is kept.
+fn beside_kept(descriptors: u64) -> u64 {
+    descriptors - KEPT.min(descriptors / 2)
 }
 
 table! { keys, key, default;
@@ -293,8 +311,8 @@ table! { keys, key, default;
         /// Most connections to all backends together that are kept without a request
         pub upstream_idle_total: Option<usize> =
             key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
-        /// Most pipes that bytes of TCP mode go through in the kernel, two for each connection while
-        /// something is under way; others go through buffers, as all do with 0 and in TLS
+        /// Most pipes that long bodies and the bytes of TCP mode go through in the kernel, one for each direction of a
+        /// connection while something is under way; others go through buffers, as all do with 0 and in TLS
         pub pipes_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
         /// Most requests that wait for a connection to each backend; others get 503
         pub queue_max: usize = key.default("1024").one(&whole(0..=QUEUE_MAX)),
@@ -574,9 +592,11 @@ mod tests {
     #[test]
     fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
         for (text, limit, clients) in [
-            ("threads = 1", 20_000, 9_872),
+            ("threads = 1", 20_000, 8_848),
+            ("threads = 1", 1_024, 336),
             ("threads = 1", 30, 7),
-            ("threads = 4", 20_000, 6_581),
+            ("threads = 4", 20_000, 5_898),
+            ("threads = 4\npipes_max = 0", 20_000, 6_581),
             ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
             ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
             // Pipes that would not fit leave half to connections.
