@@ -309,7 +309,7 @@ impl Active {
             let expect = shared.terms.expect;
             shared.firsts.note(now_ns, verdict, &kept, (answer.body_bytes, &expect));
         }
-        shared.came(request.start_ns, now_ns);
+        shared.came((request.start_ns, request.sent_ns), now_ns, answer);
         let tally = shared.tally(request.start_ns);
         tally.answered(answer, verdict, latency_ns, first_ns, request.target);
     }
@@ -362,7 +362,7 @@ impl Active {
         self.left -= 1;
         let kind = shared.requests.kind(target);
         self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target, kind });
-        shared.last_sent_ns = now_ns;
+        shared.sends(now_ns);
         if actions.room() >= len {
             actions.send(self.bytes(shared, target));
         } else {

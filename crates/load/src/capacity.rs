@@ -127,7 +127,7 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
         format!(
             "the backlog grew by {} in {measured_s:.1} s: {}/s came",
             plural(grown, "request"),
-            number::si(outcome.answered_in_time_per_s())
+            number::si(outcome.answered_per_s())
         )
     })
 }
@@ -220,7 +220,7 @@ mod tests {
         let mut outcome = sample(20, per_s * 2, latency_ns[1]);
         outcome.measured = Duration::from_secs(2);
         outcome.setting.asked_per_s = Some(per_s as f64);
-        outcome.in_time = Some(crate::InTime { answered, of_warm_up });
+        outcome.in_time = Some(crate::InTime { answered, of_warm_up, ..crate::InTime::default() });
         let second = |(at, ns)| {
             let mut second = Second { end_s: (at + 1) as f64, ..Second::default() };
             second.latency.record(ns);
@@ -350,7 +350,7 @@ mod tests {
         let why = backlog_grew(&outcome).expect("a backlog");
         assert!(why.contains("by 15 requests"), "{why}");
         // As few may be out by chance.
-        outcome.in_time = Some(crate::InTime { answered: 192, of_warm_up: 0 });
+        outcome.in_time = Some(crate::InTime { answered: 192, ..crate::InTime::default() });
         assert_eq!(backlog_grew(&outcome), None);
     }
 

@@ -37,10 +37,33 @@ pub(crate) struct Course {
     answered: Steps,
     /// Steps in which a request waited.
     waited: Steps,
+    /// Steps in which one was out.
+    out: Steps,
     stalls: Vec<Stall>,
     looked_ns: u64,
     answered_ns: u64,
-    was_asking: bool,
+    waited_for: Waits,
+}
+
+/// What requests of a thread wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Waits {
+    /// None waits.
+    #[default]
+    Nothing,
+    /// Some are to be sent, and none is out: there is no connection that could take one.
+    ForConnections,
+    /// Some are out.
+    ForAnswers,
+}
+
+/// What is known of the standstills of a run.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Silence {
+    /// In how much of their time requests were out, in seconds; for the rest there was no connection to send them on.
+    pub out_s: f64,
+    /// Whether nothing was answered after the last of them.
+    pub is_until_end: bool,
 }
 
 impl Course {
@@ -50,9 +73,9 @@ impl Course {
     }
 
     /// A turn that was to wait `planned_ns` began its work at `now_ns`; the last answer came at
-    /// `answered_ns`, and requests wait for one if `is_asking`.
+    /// `answered_ns`, and requests wait for what `waits` says.
     #[inline]
-    pub(crate) fn look(&mut self, now_ns: u64, planned_ns: u64, answered_ns: u64, is_asking: bool) {
+    pub(crate) fn look(&mut self, now_ns: u64, planned_ns: u64, answered_ns: u64, waits: Waits) {
         if self.origin_ns == 0 || now_ns < self.looked_ns {
             return;
         }
@@ -60,17 +83,25 @@ impl Course {
         let passed_ns = now_ns - self.looked_ns;
         if passed_ns > planned_ns + STALL_NS {
             self.stalled(passed_ns);
-        } else if self.was_asking {
-            (before..now).for_each(|step| self.waited.set(step));
+        } else {
+            (before..now).for_each(|step| self.note(step, self.waited_for));
         }
-        if is_asking {
-            self.waited.set(now);
-        }
+        self.note(now, waits);
         if answered_ns > self.answered_ns {
             self.answered.set(self.step(answered_ns.max(self.origin_ns)));
             self.answered_ns = answered_ns;
         }
-        (self.looked_ns, self.was_asking) = (now_ns, is_asking);
+        (self.looked_ns, self.waited_for) = (now_ns, waits);
+    }
+
+    #[inline]
+    fn note(&mut self, step: u64, waits: Waits) {
+        if waits != Waits::Nothing {
+            self.waited.set(step);
+        }
+        if waits == Waits::ForAnswers {
+            self.out.set(step);
+        }
     }
 
     #[cold]
@@ -107,6 +138,23 @@ pub(crate) fn standstills(courses: &[&Course]) -> Vec<Stall> {
     found
 }
 
+/// What is known of `standstills`, which these courses had; `None` without any.
+pub(crate) fn silence(courses: &[&Course], standstills: &[Stall]) -> Option<Silence> {
+    let last = standstills.last()?;
+    let step_of = |at_s: f64| (at_s * 1e9 / STEP_NS as f64).round() as u64;
+    let is_out = |step: &u64| courses.iter().any(|course| course.out.has(*step));
+    let out_in = |still: &Stall| {
+        let from = step_of(still.from_s);
+        let out = (from..from + step_of(still.lasted_s)).filter(is_out).count();
+        (out as u64 * STEP_NS) as f64 / 1e9
+    };
+    let answered_after = |course: &&Course| course.answered.any_from(step_of(last.from_s));
+    Some(Silence {
+        out_s: standstills.iter().map(out_in).sum(),
+        is_until_end: !courses.iter().any(answered_after),
+    })
+}
+
 /// The times in which a thread of the generator did not run and that no standstill can have in its
 /// length, by thread.
 pub(crate) fn stalls(courses: &[&Course]) -> Vec<Stall> {
@@ -129,6 +177,10 @@ impl Steps {
 
     fn has(&self, step: u64) -> bool {
         self.0.get((step / 64) as usize).is_some_and(|word| word >> (step % 64) & 1 == 1)
+    }
+
+    fn any_from(&self, step: u64) -> bool {
+        (step..self.len()).any(|step| self.has(step))
     }
 
     /// Where the last word ends.
@@ -158,7 +210,8 @@ mod tests {
         for at_ms in (0..end_ms).step_by(10).filter(|at_ms| !is_gone(*at_ms)) {
             let now_ns = ORIGIN + at_ms * MS;
             answered_ns = if is_answered(at_ms) { now_ns } else { answered_ns };
-            course.look(now_ns, 10 * MS, answered_ns, is_asking(at_ms));
+            let waits = if is_asking(at_ms) { Waits::ForAnswers } else { Waits::Nothing };
+            course.look(now_ns, 10 * MS, answered_ns, waits);
         }
         course
     }

@@ -7,7 +7,7 @@
 
 use pollux_report::number::{count, counted, plural, time};
 
-use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall};
+use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall, backlog_grew};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
 const RATE_MISSED_SHARE: f64 = 0.01;
@@ -57,7 +57,11 @@ pub(crate) fn finding(kind: FindingKind, text: String, advice: &str) -> Option<F
 fn rate_missed(outcome: &Outcome) -> Option<Finding> {
     let asked = outcome.setting.asked_per_s?;
     let reached = outcome.answered_per_s();
-    if reached >= asked * (1.0 - RATE_MISSED_SHARE) {
+    let enough = asked * (1.0 - RATE_MISSED_SHARE);
+    // What was asked for last is answered a moment after the time, which is no fault where it does not add up.
+    let seconds = outcome.measured.as_secs_f64();
+    let is_answered = seconds > 0.0 && outcome.totals.answered as f64 / seconds >= enough;
+    if reached >= enough || (is_answered && backlog_grew(outcome).is_none()) {
         return None;
     }
     let share = reached / asked * 100.0;
@@ -67,16 +71,68 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
         dropped(outcome)
     );
     let advice = match was_away(outcome) {
-        true => {
-            "the server was not there for a part of the time, or did not work: its speed was not the limit; \
-             look at its own log"
-        }
-        false => {
-            "this load is beyond the server, or beyond the connections: requests that found none free \
-             waited; give more of them (-c), or ask for less"
-        }
+        true => format!("{}: look at the server's own log", what_went_wrong(outcome)),
+        false => what_limits(outcome),
     };
-    finding(FindingKind::RateMissed, text, advice)
+    finding(FindingKind::RateMissed, text, &advice)
+}
+
+/// An answer that takes so many times as long as the first ones did waited behind others in the server.
+const QUEUES_FROM: f64 = 2.0;
+
+/// What a server that worked all the time was limited by, and what to change, as far as the run shows it.
+fn what_limits(outcome: &Outcome) -> String {
+    if generator_bound(outcome).is_some() {
+        return "the generator had no time left, so this says nothing about the server".to_owned();
+    }
+    let known = outcome.sent_to_answer.filter(|took| took.answers > 0 && took.first_answers > 0);
+    let Some(took) = known else {
+        return "this load is beyond the server, or beyond the connections: requests that found none free \
+                waited; give more of them (-c), or ask for less"
+            .to_owned();
+    };
+    let [now, first] = [took.mean_ns, took.first_mean_ns].map(time);
+    if took.mean_ns >= took.first_mean_ns * QUEUES_FROM {
+        return format!(
+            "this load is beyond the server: from its sending a request took {now}, the first ones {first}, so \
+             requests queue in the server, and with more connections (-c) the queue is longer; ask for less"
+        );
+    }
+    if outcome.errors.unsent == 0 {
+        return format!(
+            "all requests were sent, and took {now} each: some were out when the time was over; measure for a \
+             longer time (-d), or ask for less"
+        );
+    }
+    let slots = slots(outcome);
+    format!(
+        "from its sending a request took {now}, at the start too, and {slots:.0} at a time make {}/s of that; \
+         give more connections (-c), or ask for less: where more of them answer no more, the server is at its \
+         limit",
+        pollux_report::number::si(slots / took.mean_ns * 1e9)
+    )
+}
+
+/// What kept the answers of a server away that was not slow, by what was counted of the whole run.
+fn what_went_wrong(outcome: &Outcome) -> String {
+    let still_s: f64 = outcome.standstills.iter().map(|still| still.lasted_s).sum();
+    let mut all = Vec::new();
+    if still_s > 0.0 {
+        all.push(format!("nothing was answered for {still_s:.1} s"));
+    }
+    all.extend(broken(outcome).map(|kinds| format!("{kinds} in the whole run")));
+    all.join(", and ")
+}
+
+/// Requests that a connection which failed or broke took with it, by kind, those of the warm-up too; `None`
+/// without any.
+fn broken(outcome: &Outcome) -> Option<String> {
+    let mut errors = outcome.errors;
+    errors.add(&outcome.warm_up_errors);
+    let Errors { status, mismatch, unsent, .. } = errors;
+    let is_any = errors.total() > status + mismatch + unsent;
+    let broken = Errors { status: 0, mismatch: 0, unsent: 0, ..errors };
+    is_any.then(|| broken.in_words())
 }
 
 /// What became of the requests of the warm-up that had not begun when it was over.
@@ -218,25 +274,39 @@ fn many_errors(outcome: &Outcome) -> Option<Finding> {
         return None;
     }
     let share = errors as f64 / requests as f64 * 100.0;
-    let why = outcome.first_failure.as_ref().map(|why| format!("; the first: {why}"));
-    let wrong = outcome.first_wrong.as_ref();
-    let why = why
-        .or_else(|| wrong.map(|wrong| format!("; the first wrong answer: {}", wrong.in_short())));
     let text = format!(
-        "{} of {} failed ({share:.2} %){}",
+        "{} of {} failed ({share:.2} %): {}{}{}",
         count(errors),
         plural(requests, "request"),
-        why.unwrap_or_default()
+        outcome.errors.in_words(),
+        first_failure(outcome),
+        outcome.first_wrong.as_ref().map_or_else(String::new, |wrong| format!(
+            "; the first wrong answer: {}",
+            wrong.in_short()
+        ))
     );
     let advice = "the latency is that of the answers that came; look at the errors by kind";
     finding(FindingKind::ManyErrors, text, advice)
 }
 
+/// Why the first connection failed that is among the errors that count.
+fn first_failure(outcome: &Outcome) -> String {
+    let counts = outcome.first_failure.as_ref().filter(|_| !outcome.was_first_failure_early);
+    counts.map_or_else(String::new, |why| format!("; the first connection that failed: {why}"))
+}
+
 fn few_answers(outcome: &Outcome) -> Option<Finding> {
     let answers = outcome.latency.count();
     let needed = (ANSWERS_BEYOND_MIN / (1.0 - 0.99)).round() as u64;
-    if answers == 0 || answers >= needed {
+    if answers >= needed || (answers == 0 && outcome.within().answered == 0) {
         return None;
+    }
+    if answers == 0 {
+        return finding(
+            FindingKind::FewAnswers,
+            only_of_warm_up(outcome),
+            "measure for a longer time (-d)",
+        );
     }
     let answers = counted(answers, "answer is", "answers are");
     let needed = count(needed);
@@ -244,14 +314,23 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
     finding(FindingKind::FewAnswers, text, "run longer (-d) or with more requests (-n)")
 }
 
+/// All that came in the measured time was asked for before it.
+fn only_of_warm_up(outcome: &Outcome) -> String {
+    format!(
+        "no latency is known: all that was answered in the measured time, {}, was asked for in the warm-up, and no \
+         request that began later was answered",
+        plural(outcome.within().answered, "request")
+    )
+}
+
 /// A shorter one is not a finding: neither a standstill of the generator nor a request that waits.
 const NOTABLE_S: f64 = 1.0;
 
 pub(crate) fn no_answers(outcome: &Outcome) -> Option<Finding> {
-    if outcome.totals.answered > 0 {
+    if outcome.totals.answered > 0 || outcome.within().answered > 0 {
         return None;
     }
-    let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
+    let of_warm_up = outcome.answered();
     let (text, advice) = match of_warm_up {
         _ if was_ended_in_warm_up(outcome) => (
             "the run was ended in its warm-up, before anything was measured".to_owned(),
@@ -271,7 +350,11 @@ fn was_ended_in_warm_up(outcome: &Outcome) -> bool {
 fn never_any(outcome: &Outcome) -> (String, &'static str) {
     let errors = outcome.errors.total() + outcome.warm_up_errors.total();
     let out = outcome.unanswered.count();
-    if let Some(why) = &outcome.first_failure {
+    let mut by_kinds = outcome.errors;
+    by_kinds.add(&outcome.warm_up_errors);
+    let Errors { connect, tls, timeout, unsent, .. } = by_kinds;
+    let of_connects = connect + tls + timeout + unsent;
+    if let Some(why) = outcome.first_failure.as_ref().filter(|_| of_connects == errors) {
         return (
             format!("nothing was answered, and {} failed: {why}", plural(errors, "request")),
             "check that the server runs and the URL is right",
@@ -289,8 +372,12 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
         let wrong = outcome.first_wrong.as_ref();
         let wrong = wrong
             .map_or_else(String::new, |wrong| format!("; what came first: {}", wrong.in_short()));
+        let why = outcome.first_failure.as_ref();
+        let why = why
+            .map_or_else(String::new, |why| format!("; the first connection that failed: {why}"));
+        let kinds = if errors > 0 { format!(" ({})", by_kinds.in_words()) } else { String::new() };
         let failed = plural(errors, "request");
-        let text = format!("nothing was answered: {failed} failed{waited}{wrong}");
+        let text = format!("nothing was answered: {failed} failed{kinds}{waited}{wrong}{why}");
         return (text, never_answered_because(outcome));
     }
     let is_crowd = outcome.crowd.iter().any(|kind| kind.asked > 0);
@@ -338,45 +425,75 @@ fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
         ),
         _ => (
             format!(
-                "no request of the measured part was answered: {} due, {} sent; what came, {}, was to \
-                 requests of the warm-up{}",
+                "nothing was answered in the measured time: {} due, {} sent{}; what came, {}, was to \
+                 requests of the warm-up{}{}",
                 counted(due, "was", "were"),
                 count(sent),
+                broken(outcome)
+                    .map_or_else(String::new, |kinds| format!(", {kinds} in the whole run")),
                 plural(answered, "answer"),
-                dropped(outcome)
+                dropped(outcome),
+                first_failure(outcome)
             ),
             match was_away(outcome) {
                 true => "the server stopped answering: look at its own log",
                 false => {
-                    "an answer takes longer than was measured: measure for a longer time (-d), ask for \
-                     less, or give more connections (-c)"
+                    "an answer takes longer than was measured: measure for a longer time (-d), or ask for less"
                 }
             },
         ),
     }
 }
 
-/// Seconds in which requests were out and nothing was answered: the server was away, or did not
-/// work. Rate and quantiles hardly show them, for a closed loop asks nothing meanwhile.
+/// Seconds in which requests waited and nothing was answered: the server was away, or did not work.
 pub(crate) fn outage(outcome: &Outcome) -> Option<Finding> {
     let still = &outcome.standstills;
-    let text = for_so_long("nothing was answered", still)?;
-    let had_answers = outcome.seconds.iter().any(|second| second.answered > 0);
-    if !had_answers && outcome.totals.answered == 0 {
+    let mut text = for_so_long("nothing was answered", still)?;
+    let came = outcome.answered();
+    if came == 0 && outcome.totals.answered == 0 {
         return None;
     }
-    let advice = match outcome.latency.count() {
-        0 => {
-            "requests were out all that time; look at the seconds (--csv) and at the server's own log"
+    if outcome.silence.is_some_and(|silence| silence.is_until_end) {
+        let last = if still.len() > 1 { "the last of them" } else { "it" };
+        text += &format!(
+            "; {last} lasted until the end, and {} before",
+            counted(came, "answer came", "answers came")
+        );
+    }
+    text +=
+        &broken(outcome).map_or_else(String::new, |kinds| format!("; in the whole run {kinds}"));
+    text += &first_failure(outcome);
+    let advice =
+        format!("{}look at the seconds (--csv) and at the server's own log", meanwhile(outcome));
+    finding(FindingKind::Outage, text, &advice)
+}
+
+/// A clock of 20 ms takes some of its steps off both ends.
+const AT_THE_ENDS_S: f64 = 0.1;
+
+/// What requests did while nothing was answered, and where that is seen.
+fn meanwhile(outcome: &Outcome) -> String {
+    let Some(silence) = outcome.silence else { return String::new() };
+    let all_s: f64 = outcome.standstills.iter().map(|still| still.lasted_s).sum();
+    let ends_s = AT_THE_ENDS_S * outcome.standstills.len() as f64;
+    let mut text = match silence.out_s {
+        out_s if out_s >= all_s - ends_s => "requests were out all that time".to_owned(),
+        out_s if out_s <= ends_s => {
+            "no request was out meanwhile, for there was no connection to send one on".to_owned()
         }
-        _ => {
-            "requests were out all that time: the longest latency shows it, rate and quantiles hardly do; \
-             look at the seconds (--csv) and at the server's own log"
-        }
+        out_s => format!(
+            "requests were out for {out_s:.1} s of it, and for the rest there was no connection to send one on"
+        ),
     };
-    let gone = outcome.first_failure.as_ref().filter(|_| outcome.errors.connect > 0);
-    let gone = gone.map_or_else(String::new, |why| format!("; then: {why}"));
-    finding(FindingKind::Outage, text + &gone, advice)
+    let longest_ns = outcome.longest_standstill_s().unwrap_or(0.0) * 1e9;
+    // Those that wait in an open loop are in the quantiles, too.
+    if outcome.setting.asked_per_s.is_none()
+        && outcome.latency.count() > 0
+        && outcome.latency.max_ns().is_some_and(|max_ns| max_ns as f64 >= longest_ns - ends_s * 1e9)
+    {
+        text += ": the longest latency shows it, rate and quantiles hardly do";
+    }
+    text + "; "
 }
 
 pub(crate) fn generator_stalled(outcome: &Outcome) -> Option<Finding> {
@@ -428,11 +545,16 @@ fn for_so_long(what: &str, times: &[Stall]) -> Option<String> {
     let longest =
         times.iter().copied().reduce(|a, b| if b.lasted_s > a.lasted_s { b } else { a })?;
     let Stall { from_s, lasted_s } = longest;
+    // What came in the first moments came before.
+    let from = match from_s {
+        0.0..0.95 => format!("{from_s:.2} s"),
+        _ => format!("{from_s:.1} s"),
+    };
     Some(match times.len() {
-        1 => format!("{what} for {lasted_s:.1} s, from {from_s:.1} s after the start on"),
+        1 => format!("{what} for {lasted_s:.1} s, from {from} after the start on"),
         number => format!(
             "{what} for {:.1} s in all, {number} times; the longest was {lasted_s:.1} s, from \
-             {from_s:.1} s after the start on",
+             {from} after the start on",
             times.iter().map(|each| each.lasted_s).sum::<f64>()
         ),
     })

@@ -16,15 +16,15 @@ use pollux_report::number::plural;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::control::Control;
-use crate::course::{Course, stalls, standstills};
+use crate::course::{Course, silence, stalls, standstills};
 use crate::kept_answer::Firsts;
 use crate::objective::judge;
 use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
-use crate::tally::{Interval, Tally};
+use crate::tally::{Interval, Tally, Times};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, InTime, Order, Outcome, Pace, Plan, SHOWN,
-    Schedule, Second, ServerUse, Setting, Stall, TargetOutcome, findings,
+    Schedule, Second, SentToAnswer, ServerUse, Setting, Stall, TargetOutcome, findings,
 };
 
 /// An interval of one thread.
@@ -83,6 +83,9 @@ pub(crate) struct Gatherer {
     longest_ns: u64,
     warm_up_longest_ns: u64,
     in_time: InTime,
+    late: InTime,
+    sent_to_answer: Times,
+    first_sent_to_answer: Times,
     /// Of measured requests whose second was handed over with the last one of the warm-up: they belong to the next.
     early: Early,
     /// The server's process, where it was named.
@@ -118,6 +121,9 @@ impl Gatherer {
             longest_ns: 0,
             warm_up_longest_ns: 0,
             in_time: InTime::default(),
+            late: InTime::default(),
+            sent_to_answer: Times::default(),
+            first_sent_to_answer: Times::default(),
             early,
             server,
             open,
@@ -173,6 +179,9 @@ impl Gatherer {
         }
         self.move_unsent(interval, std::mem::take(&mut counted.unsent_in));
         self.in_time.add(&std::mem::take(&mut counted.in_time));
+        self.late.add(&std::mem::take(&mut counted.late));
+        self.sent_to_answer.take(&mut counted.sent_to_answer);
+        self.first_sent_to_answer.take(&mut counted.first_sent_to_answer);
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
         self.longest_ns = self.longest_ns.max(std::mem::take(&mut counted.longest_ns));
@@ -205,6 +214,7 @@ impl Gatherer {
 
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
+        let (in_time, sent_to_answer) = (self.came_in_time(), self.sent_to_answer());
         let Self { plan, control, all, lag, seconds, .. } = self;
         let courses: Vec<&Course> = threads.iter().map(|thread| &thread.course).collect();
         let standstills = standstills(&courses);
@@ -221,23 +231,28 @@ impl Gatherer {
         let mut unanswered = all.unanswered.clone();
         unanswered.add(&self.warm_up_unanswered);
         let first_byte = all.first_byte();
+        let silence = silence(&courses, &standstills);
+        let was_first_failure_early = firsts.failure.is_none() && control.first_failure().is_some();
+        let failure = firsts.failure.map(|(_, why)| why);
         let mut outcome = Outcome {
             began_unix_s: unix_s(control.measure_from_ns()),
             measured,
             waited,
             was_ended_early: control.was_ended_early(),
-            in_time: Some(self.in_time)
-                .filter(|_| plan.end.requests.is_none() && !control.was_ended_early()),
+            in_time: Some(in_time),
+            sent_to_answer: Some(sent_to_answer),
             setting: setting(&plan, measured),
             totals: all.totals,
             statuses: all.statuses.sorted(),
             errors: all.errors,
             warm_up_errors: self.warm_up_errors,
-            first_failure: control.first_failure().map(str::to_owned),
+            first_failure: failure.or_else(|| control.first_failure().map(str::to_owned)),
+            was_first_failure_early,
             first_wrong: firsts.wrong.map(|(_, start)| start),
             first_redirect: firsts.redirect.map(|(_, start)| start),
             unanswered,
             standstills,
+            silence,
             objectives: Vec::new(),
             targets: targets(&plan, &all, &latency),
             latency,
@@ -246,7 +261,7 @@ impl Gatherer {
             lifetime: all.lifetime,
             seconds: asked_in(&plan, seconds.into_values().map(|(second, _)| second).collect()),
             crowd: crowd(threads),
-            generator: generator(&plan, threads, all.totals.answered, lag, stalls(&courses)),
+            generator: generator(&plan, threads, in_time.answered, lag, stalls(&courses)),
             server: None,
             findings: Vec::new(),
         };
@@ -259,6 +274,24 @@ impl Gatherer {
         outcome.objectives = judge(&plan.objectives, &outcome);
         outcome.findings = findings(&outcome);
         outcome
+    }
+
+    /// What came within the measured time: of a run that ended by number until its last answer.
+    fn came_in_time(&self) -> InTime {
+        let mut in_time = self.in_time;
+        if self.plan.end.requests.is_some_and(|requests| self.all.totals.due >= requests) {
+            in_time.add(&self.late);
+        }
+        in_time
+    }
+
+    fn sent_to_answer(&self) -> SentToAnswer {
+        SentToAnswer {
+            answers: self.sent_to_answer.count,
+            mean_ns: self.sent_to_answer.mean_ns(),
+            first_answers: self.first_sent_to_answer.count,
+            first_mean_ns: self.first_sent_to_answer.mean_ns(),
+        }
     }
 }
 

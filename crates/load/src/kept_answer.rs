@@ -108,6 +108,8 @@ impl Kept {
 pub(crate) struct Firsts {
     pub(crate) wrong: Option<(u64, AnswerStart)>,
     pub(crate) redirect: Option<(u64, AnswerStart)>,
+    /// Why the first connection failed that took a request of the measured time with it.
+    pub(crate) failure: Option<(u64, String)>,
 }
 
 /// What is still looked for.
@@ -176,18 +178,21 @@ impl Firsts {
 
     /// The first of both.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (mine, others) in
-            [(&mut self.wrong, &other.wrong), (&mut self.redirect, &other.redirect)]
-        {
-            let is_earlier = match (&*mine, others) {
-                (Some((mine_ns, _)), Some((others_ns, _))) => others_ns < mine_ns,
-                (None, Some(_)) => true,
-                _ => false,
-            };
-            if is_earlier {
-                mine.clone_from(others);
-            }
-        }
+        keep_earlier(&mut self.wrong, &other.wrong);
+        keep_earlier(&mut self.redirect, &other.redirect);
+        keep_earlier(&mut self.failure, &other.failure);
+    }
+}
+
+/// The earlier of both, by the moment that each has.
+fn keep_earlier<T: Clone>(mine: &mut Option<(u64, T)>, others: &Option<(u64, T)>) {
+    let is_earlier = match (&*mine, others) {
+        (Some((mine_ns, _)), Some((others_ns, _))) => others_ns < mine_ns,
+        (None, Some(_)) => true,
+        _ => false,
+    };
+    if is_earlier {
+        mine.clone_from(others);
     }
 }
 

@@ -94,14 +94,14 @@ pub use answer::{Answered, Client, RequestError, ask};
 pub use answer_start::AnswerStart;
 pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;
-pub use course::Stall;
+pub use course::{Silence, Stall};
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
 pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, InTime, Judged, Outcome, Second,
-    ServerUse, Setting, TargetOutcome, Totals,
+    SentToAnswer, ServerUse, Setting, TargetOutcome, Totals,
 };
 pub use plan::{Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target};
 pub use pollux_tls::{Keys, Trust};

@@ -1,6 +1,6 @@
 //! Results of several generators that put load on one server at the same time, added up.
 
-use crate::{Outcome, Second, ServerUse, findings};
+use crate::{Outcome, Second, ServerUse, Silence, findings};
 
 /// Part of the shortest run in which all of them have to have run.
 const TOGETHER_MIN: f64 = 0.8;
@@ -66,7 +66,7 @@ pub fn merged(outcomes: &[Outcome]) -> Result<Outcome, MergeError> {
     let mut all = first.clone();
     all.objectives.clear();
     others.iter().for_each(|other| all.add(other));
-    let answered = all.totals.answered;
+    let answered = all.within().answered;
     let worked_us = all.generator.cpu.saturating_sub(all.generator.spun).as_secs_f64() * 1e6;
     all.generator.cpu_us_per_answer = (answered > 0).then(|| worked_us / answered as f64);
     all.server = all.server.map(|server| ServerUse {
@@ -140,6 +140,18 @@ impl Outcome {
             mine.add(&more);
             mine
         });
+        self.sent_to_answer =
+            self.sent_to_answer.zip(other.sent_to_answer).map(|(mut mine, more)| {
+                mine.add(&more);
+                mine
+            });
+        self.silence = match (self.silence, other.silence) {
+            (Some(mine), Some(more)) => Some(Silence {
+                out_s: mine.out_s + more.out_s,
+                is_until_end: mine.is_until_end && more.is_until_end,
+            }),
+            (mine, more) => mine.or(more),
+        };
         let (setting, more) = (&mut self.setting, &other.setting);
         if setting.driver != more.driver {
             setting.driver = format!("{}, {}", setting.driver, more.driver);
@@ -166,8 +178,10 @@ impl Outcome {
         ] {
             mine.add(others);
         }
-        if self.first_failure.is_none() {
+        let is_of_measured = other.first_failure.is_some() && !other.was_first_failure_early;
+        if self.first_failure.is_none() || (self.was_first_failure_early && is_of_measured) {
             self.first_failure.clone_from(&other.first_failure);
+            self.was_first_failure_early = other.was_first_failure_early;
         }
         if self.first_wrong.is_none() {
             self.first_wrong.clone_from(&other.first_wrong);

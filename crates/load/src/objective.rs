@@ -199,18 +199,17 @@ impl Objective {
 /// without any that judges objectives.
 #[must_use]
 pub fn broken_by(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
-    let is_empty = has(outcome, FindingKind::NoAnswers);
-    let unfit =
-        unfit(objectives, outcome).filter(|_| is_empty || objectives.iter().any(is_of_time));
+    let unfit = unfit(objectives, outcome)
+        .filter(|_| objectives.iter().any(|objective| needs_fit(objective, outcome)));
     unfit.or_else(|| objectives.iter().find_map(|objective| objective.missed_by(outcome)))
 }
 
 /// What became of each of `objectives` in `outcome`, as [`broken_by`] judges them.
 pub(crate) fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> {
     let unfit = unfit(objectives, outcome);
-    let is_empty = has(outcome, FindingKind::NoAnswers);
+    let is_empty = outcome.totals.answered == 0;
     let judged = |objective: &Objective| {
-        let unfit = unfit.clone().filter(|_| is_empty || is_of_time(objective));
+        let unfit = unfit.clone().filter(|_| needs_fit(objective, outcome));
         let missed = objective.missed_by(outcome);
         let broken_by = match (unfit, missed) {
             (Some(unfit), missed) if !is_empty => Some(match missed {
@@ -234,15 +233,23 @@ fn has(outcome: &Outcome, kind: FindingKind) -> bool {
     outcome.findings.iter().any(|finding| finding.kind == kind)
 }
 
-/// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones. A rate is what it is.
-fn is_of_time(objective: &Objective) -> bool {
-    matches!(objective.limit, Limit::Time(_))
+/// Whether a run that went wrong as a whole can't hold it: its times are those of the lucky ones, and without an answer
+/// to a request that counts nothing is known. A rate is what it is.
+fn needs_fit(objective: &Objective, outcome: &Outcome) -> bool {
+    let is_known = match objective.limit {
+        Limit::Rate(_) => outcome.within().answered > 0,
+        _ => outcome.totals.answered > 0,
+    };
+    !is_known || matches!(objective.limit, Limit::Time(_))
 }
 
 /// Why the times of `outcome` say nothing.
 fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
     if has(outcome, FindingKind::NoAnswers) {
         return Some("nothing was answered".to_owned());
+    }
+    if outcome.totals.answered == 0 {
+        return Some("no request that began in the measured time was answered".to_owned());
     }
     if let Some(longest_s) = outcome.longest_standstill_s() {
         return Some(format!("nothing was answered for {longest_s:.1} s"));

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pollux_report::number::count;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{AnswerStart, Distribution, Stall};
+use crate::{AnswerStart, Distribution, Silence, Stall};
 
 /// One of a few names. By itself serde would borrow the text that it reads.
 type Name = &'static str;
@@ -27,10 +28,12 @@ pub struct Outcome {
     pub waited: Duration,
     /// Whether the run was ended before its end.
     pub was_ended_early: bool,
-    /// What was answered within the measured time; `None` of a run that ended by number or early, and in results of
-    /// before it was counted.
+    /// What was answered within the measured time, whenever it was asked; `None` in results of before it was counted.
     #[serde(default)]
     pub in_time: Option<InTime>,
+    /// How long answers took from when their requests were sent; `None` in results of before it was counted.
+    #[serde(default)]
+    pub sent_to_answer: Option<SentToAnswer>,
     /// What ran.
     pub setting: Setting,
     /// Requests, answers and bytes.
@@ -54,8 +57,12 @@ pub struct Outcome {
     /// What went wrong with requests of the warm-up; in no other count. Of an open loop `unsent` has those that had not
     /// begun at its end, and were dropped then.
     pub warm_up_errors: Errors,
-    /// Why the first connection that was not established failed, and the remedy.
+    /// Why the first connection that was not established failed, and the remedy: the first of the measured time where
+    /// there was one.
     pub first_failure: Option<String>,
+    /// Whether that was before the measured time: no error that counts is of it.
+    #[serde(default)]
+    pub was_first_failure_early: bool,
     /// The first answer of the measured part that was wrong, or could not be read.
     #[serde(default)]
     pub first_wrong: Option<AnswerStart>,
@@ -68,6 +75,9 @@ pub struct Outcome {
     /// Every time of a second or more in which nothing was answered although requests were out,
     /// warm-up included.
     pub standstills: Vec<Stall>,
+    /// What is known of them; `None` without any, and in results of before it was counted.
+    #[serde(default)]
+    pub silence: Option<Silence>,
     /// What the figures had to keep to, and whether they did; empty when nothing was asked for.
     pub objectives: Vec<Judged>,
     /// Answers and errors by target, in the order of the plan.
@@ -91,21 +101,30 @@ impl Outcome {
         self.standstills.iter().map(|still| still.lasted_s).reduce(f64::max)
     }
 
-    /// Answers that came whole, per second of the measured time.
+    /// Answers per second that came whole within the measured time, whenever they were asked for.
     #[must_use]
     pub fn answered_per_s(&self) -> f64 {
         let seconds = self.measured.as_secs_f64();
-        if seconds > 0.0 { self.totals.answered as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 { self.within().answered as f64 / seconds } else { 0.0 }
     }
 
-    /// Answers per second that came within the measured time. [`Outcome::answered_per_s`] also has those to its requests
-    /// that came while the run waited for what was under way: of a short run with a backlog these are many.
+    /// Answers of the whole run, those to requests of the warm-up too.
     #[must_use]
-    pub fn answered_in_time_per_s(&self) -> f64 {
-        let seconds = self.measured.as_secs_f64();
+    pub fn answered(&self) -> u64 {
+        self.seconds.iter().map(|second| second.answered).sum()
+    }
+
+    /// What came within the measured time; in results of before that was counted, what came to its requests.
+    #[must_use]
+    pub fn within(&self) -> InTime {
+        let Totals { answered, bytes_in, body_bytes_in, .. } = self.totals;
         match self.in_time {
-            Some(in_time) if seconds > 0.0 => in_time.answered as f64 / seconds,
-            _ => self.answered_per_s(),
+            // No answer is without a byte: these were not counted yet.
+            Some(in_time) if in_time.bytes_in == 0 && in_time.answered > 0 => {
+                InTime { bytes_in, body_bytes_in, ..in_time }
+            }
+            Some(in_time) => in_time,
+            None => InTime { answered, of_warm_up: 0, bytes_in, body_bytes_in },
         }
     }
 }
@@ -115,14 +134,53 @@ impl Outcome {
 pub struct InTime {
     /// Right or wrong.
     pub answered: u64,
-    /// Of these, to requests of the warm-up; so many were out when the measured time began.
+    /// Of these, to requests of the warm-up, which were out when the measured time began. Their latencies are in no
+    /// distribution.
     pub of_warm_up: u64,
+    /// Bytes of these answers: heads and bodies.
+    #[serde(default)]
+    pub bytes_in: u64,
+    /// Bytes of bodies in it.
+    #[serde(default)]
+    pub body_bytes_in: u64,
 }
 
 impl InTime {
     pub(crate) fn add(&mut self, other: &Self) {
         self.answered += other.answered;
         self.of_warm_up += other.of_warm_up;
+        self.bytes_in += other.bytes_in;
+        self.body_bytes_in += other.body_bytes_in;
+    }
+}
+
+/// How long answers took from when their requests were sent, which shows whether requests queue in the server: at the
+/// start of a run few are out.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SentToAnswer {
+    /// Answers that came within the measured time.
+    pub answers: u64,
+    /// Mean of their times; 0 without any.
+    pub mean_ns: f64,
+    /// Answers to the first requests that each thread sent, those of the warm-up too.
+    pub first_answers: u64,
+    /// Mean of their times; 0 without any.
+    pub first_mean_ns: f64,
+}
+
+impl SentToAnswer {
+    pub(crate) fn add(&mut self, other: &Self) {
+        let mean = |(a, a_ns): (u64, f64), (b, b_ns): (u64, f64)| {
+            let all = a + b;
+            let sum_ns = a as f64 * a_ns + b as f64 * b_ns;
+            (all, if all > 0 { sum_ns / all as f64 } else { 0.0 })
+        };
+        (self.answers, self.mean_ns) =
+            mean((self.answers, self.mean_ns), (other.answers, other.mean_ns));
+        (self.first_answers, self.first_mean_ns) = mean(
+            (self.first_answers, self.first_mean_ns),
+            (other.first_answers, other.first_mean_ns),
+        );
     }
 }
 
@@ -199,6 +257,9 @@ pub struct Totals {
 pub struct Errors {
     /// No connection: refused, unreachable, no port, no descriptor.
     pub connect: u64,
+    /// Of these, because nobody listened there.
+    #[serde(default)]
+    pub connect_refused: u64,
     /// Of these, because no descriptor was left.
     pub connect_no_descriptor: u64,
     /// Of these, because the source addresses had no port left.
@@ -226,6 +287,32 @@ impl Errors {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.kinds().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The kinds that occurred, as readers know them.
+    pub(crate) fn in_words(&self) -> String {
+        let kinds = self.named();
+        let kinds = kinds.iter().map(|(name, found)| format!("{} {name}", count(*found)));
+        kinds.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The kinds of errors that occurred; those that name the cause of others begin with "of them".
+    pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
+        let named = [
+            ("could not connect", self.connect),
+            ("of them: refused", self.connect_refused),
+            ("of them: no descriptor left", self.connect_no_descriptor),
+            ("of them: no port left", self.connect_no_port),
+            ("took longer than allowed", self.timeout),
+            ("reset by the server", self.reset),
+            ("ended before the answer was complete", self.short),
+            ("answer can't be read as HTTP/1", self.malformed),
+            ("status is not the expected one", self.status),
+            ("body has another length than expected", self.mismatch),
+            ("TLS failed", self.tls),
+            ("due but never sent", self.unsent),
+        ];
+        named.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// Each kind, by the name of its field.

@@ -11,6 +11,7 @@ use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::active::Active;
+use crate::answer::Answer;
 use crate::crowd::CrowdTally;
 use crate::kept_answer::Firsts;
 use crate::requests::Requests;
@@ -21,6 +22,9 @@ use crate::{Expect, Plan};
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
 /// rates that no machine reaches, only the number is worked out.
 const UNSENT_LOOKED_AT: u32 = 500_000;
+
+/// Requests of a thread that are its first: they are sent while few are out.
+const FIRST_SENT: u32 = 16;
 
 /// Length of an interval.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
@@ -109,6 +113,9 @@ pub(crate) struct Shared {
     pub(crate) last_answer_ns: u64,
     /// When the last request was sent.
     pub(crate) last_sent_ns: u64,
+    /// How many more are among the first, and when the last of these was sent.
+    first_left: u32,
+    first_until_ns: u64,
     /// Whether an active connection ever came about.
     pub(crate) was_connected: bool,
     /// Why the first one that failed did not, in words.
@@ -159,6 +166,8 @@ impl Shared {
             last_outcome_ns: 0,
             last_answer_ns: 0,
             last_sent_ns: 0,
+            first_left: FIRST_SENT,
+            first_until_ns: 0,
             was_connected: false,
             first_failure: None,
             firsts: Firsts::default(),
@@ -203,13 +212,36 @@ impl Shared {
         if start_ns >= self.measure_from_ns { measured } else { warm_up }
     }
 
-    /// Counts an answer to a request of `start_ns` where it came within the measured time.
+    /// Notes that a request is sent.
     #[inline]
-    pub(crate) fn came(&mut self, start_ns: u64, now_ns: u64) {
-        if (self.measure_from_ns..self.end_ns).contains(&now_ns) {
-            self.interval.in_time.answered += 1;
-            self.interval.in_time.of_warm_up += u64::from(start_ns < self.measure_from_ns);
+    pub(crate) fn sends(&mut self, now_ns: u64) {
+        self.last_sent_ns = now_ns;
+        if self.first_left > 0 {
+            self.first_left -= 1;
+            self.first_until_ns = now_ns;
         }
+    }
+
+    /// Counts an answer by when it came, whichever part its request, of `start_ns` and sent at `sent_ns`, began in.
+    #[inline]
+    pub(crate) fn came(&mut self, (start_ns, sent_ns): (u64, u64), now_ns: u64, answer: &Answer) {
+        let took_ns = now_ns.saturating_sub(sent_ns);
+        if sent_ns <= self.first_until_ns {
+            self.interval.first_sent_to_answer.record(took_ns);
+        }
+        if now_ns < self.measure_from_ns {
+            return;
+        }
+        let is_in_time = now_ns < self.end_ns;
+        if is_in_time {
+            self.interval.sent_to_answer.record(took_ns);
+        }
+        let interval = &mut *self.interval;
+        let came = if is_in_time { &mut interval.in_time } else { &mut interval.late };
+        came.answered += 1;
+        came.of_warm_up += u64::from(start_ns < self.measure_from_ns);
+        came.bytes_in += answer.wire_bytes;
+        came.body_bytes_in += answer.body_bytes;
     }
 
     /// The number of the interval in which `at_ns` lies, as the worker hands them over.
@@ -269,6 +301,10 @@ impl Shared {
     pub(crate) fn start(&mut self, now_ns: u64, is_reserved: &mut bool) -> Option<Start> {
         if self.stage != Stage::Running {
             return None;
+        }
+        // A turn may last over the end of the warm-up: what had not begun by then is none of its requests either.
+        if now_ns >= self.measure_from_ns {
+            self.drop_backlog();
         }
         let start = match &mut self.supply {
             Supply::Closed if now_ns >= self.end_ns && !(self.is_in_turns && *is_reserved) => {
@@ -342,6 +378,9 @@ impl Shared {
         if start.is_some() || !is_closed {
             let at_ns = start.map_or(now_ns, |start| start.at_ns);
             self.tally(at_ns).failed(fault, None);
+            if at_ns >= self.measure_from_ns && self.firsts.failure.is_none() {
+                self.firsts.failure = Some((now_ns, self.blame.words(cause)));
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::{Distribution, Errors, Expect, InTime, Plan, Totals};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Connect,
+    Refused,
     NoDescriptor,
     NoPort,
     Timeout,
@@ -73,6 +74,7 @@ impl Fault {
         match Errno::from_io_error(error) {
             Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptor,
             Some(Errno::ADDRNOTAVAIL) => Self::NoPort,
+            Some(Errno::CONNREFUSED) => Self::Refused,
             Some(Errno::TIMEDOUT) => Self::Timeout,
             _ => Self::Connect,
         }
@@ -83,6 +85,10 @@ impl Errors {
     pub(crate) fn count(&mut self, fault: Fault) {
         match fault {
             Fault::Connect => self.connect += 1,
+            Fault::Refused => {
+                self.connect += 1;
+                self.connect_refused += 1;
+            }
             Fault::NoDescriptor => {
                 self.connect += 1;
                 self.connect_no_descriptor += 1;
@@ -103,6 +109,7 @@ impl Errors {
 
     pub(crate) fn add(&mut self, other: &Self) {
         self.connect += other.connect;
+        self.connect_refused += other.connect_refused;
         self.connect_no_descriptor += other.connect_no_descriptor;
         self.connect_no_port += other.connect_no_port;
         self.timeout += other.timeout;
@@ -305,6 +312,33 @@ impl Tally {
     }
 }
 
+/// Times of which only the mean is asked for.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Times {
+    pub(crate) count: u64,
+    sum_ns: u64,
+}
+
+impl Times {
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
+
+    /// Adds `other` and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        let Self { count, sum_ns } = std::mem::take(other);
+        self.count += count;
+        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
+    }
+
+    /// 0 without any.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / self.count.max(1) as f64
+    }
+}
+
 /// What one thread counted in about a second.
 #[derive(Debug)]
 pub(crate) struct Interval {
@@ -320,6 +354,12 @@ pub(crate) struct Interval {
     pub(crate) warm_up_longest_ns: u64,
     /// Answers that came within the measured time.
     pub(crate) in_time: InTime,
+    /// Answers that came after it. Of a run that ends by number its time lasts until the last of them.
+    pub(crate) late: InTime,
+    /// Times from sending to the answer: of those that came within the measured time.
+    pub(crate) sent_to_answer: Times,
+    /// And of the first requests of the thread.
+    pub(crate) first_sent_to_answer: Times,
     /// Of the measured requests that were never sent, how many were due in each interval.
     pub(crate) unsent_in: BTreeMap<u32, u64>,
 }
@@ -334,6 +374,9 @@ impl Interval {
             longest_ns: 0,
             warm_up_longest_ns: 0,
             in_time: InTime::default(),
+            late: InTime::default(),
+            sent_to_answer: Times::default(),
+            first_sent_to_answer: Times::default(),
             unsent_in: BTreeMap::new(),
         }
     }

@@ -26,7 +26,6 @@ use crate::compare::{Comparison, Moved, figure};
 use crate::control::Control;
 use crate::gather::{cpu_time, tree_of};
 use crate::plan::check;
-use crate::render::by_kind;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::Tls;
@@ -192,7 +191,7 @@ impl Turns {
         let tally = &shared.interval.measured;
         let redirected = Some(tally.totals.redirected).filter(|count| *count > 0);
         let redirected = redirected.map(|count| plural(count, "redirect"));
-        let kinds = Some(by_kind(&tally.errors)).filter(|kinds| !kinds.is_empty());
+        let kinds = Some(tally.errors.in_words()).filter(|kinds| !kinds.is_empty());
         let wrong = shared.firsts.wrong.as_ref().or(shared.firsts.redirect.as_ref());
         let wrong = wrong.map(|(_, start)| format!("the first: {}", start.in_short()));
         let kinds: Vec<String> = kinds.into_iter().chain(redirected).collect();

@@ -26,7 +26,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
 use crate::control::{Control, Counts};
-use crate::course::Course;
+use crate::course::{Course, Waits};
 
 use crate::crowd::{Kind, Member};
 use crate::gather::{Handed, OwnUse, ThreadOutcome, cpu_time};
@@ -349,7 +349,12 @@ impl Worker {
             self.control.counted(self.thread, &counts);
         }
         let is_asking = self.event_loop.shared().is_asking() || self.opener.is_retrying();
-        self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, is_asking);
+        let waits = match (is_asking, self.event_loop.shared().under_way) {
+            (false, _) => Waits::Nothing,
+            (true, 0) => Waits::ForConnections,
+            (true, _) => Waits::ForAnswers,
+        };
+        self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, waits);
         self.report();
         Ok(())
     }
@@ -550,6 +555,10 @@ impl Worker {
         let shared = self.event_loop.shared_mut();
         let end_ns = shared.end_ns.min(monotonic_ns());
         shared.count_unsent(end_ns);
+        // The measured time of a run that ended early is over, too.
+        if !shared.is_spent() {
+            shared.end_ns = end_ns;
+        }
         shared.stage = Stage::Ending;
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(
         .ok_or_else(|| Failure::usage("--find-capacity needs --slo with such as p99=5ms"))?;
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
     let closed = closed_loop(flags, &mut plan, (signals, scraped))?;
-    let reached = closed.outcome.answered_in_time_per_s();
+    let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
         "{sought}: a closed loop of {} on {} reaches {} requests/s\n\n{}",
         plural(plan.connections.into(), "connection"),
@@ -255,7 +255,7 @@ impl Trial {
         let is_bound = |kind| kind == FindingKind::GeneratorBound;
         Self {
             rate_per_s,
-            answered_per_s: outcome.answered_in_time_per_s(),
+            answered_per_s: outcome.answered_per_s(),
             latency_ns: outcome.latency.quantile_ns(sought.quantile),
             errors: outcome.errors.total(),
             is_generator_bound: outcome.findings.iter().any(|finding| is_bound(finding.kind)),
@@ -325,7 +325,7 @@ impl<'a> SearchResult<'a> {
             objective,
             objective_quantile: objective.quantile,
             objective_ns: objective.at_most.as_nanos() as u64,
-            closed_loop_per_s: closed.answered_in_time_per_s(),
+            closed_loop_per_s: closed.answered_per_s(),
             trials,
             highest_holding_per_s: search.highest_per_s(),
             lowest_failing_per_s: search.lowest_failing_per_s(),

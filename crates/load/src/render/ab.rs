@@ -45,7 +45,7 @@ fn document(out: &mut String, outcome: &Outcome) {
 }
 
 fn counts(out: &mut String, outcome: &Outcome) {
-    let (totals, errors) = (&outcome.totals, &outcome.errors);
+    let (totals, errors, within) = (&outcome.totals, &outcome.errors, outcome.within());
     field(out, "Concurrency Level:", &outcome.setting.connections.to_string());
     let seconds = outcome.measured.as_secs_f64();
     field(out, "Time taken for tests:", &format!("{seconds:.3} seconds"));
@@ -70,11 +70,11 @@ fn counts(out: &mut String, outcome: &Outcome) {
     }
     if !is_one_each(outcome) {
         // After these answers the connection stayed open.
-        let kept = totals.answered.saturating_sub(outcome.lifetime.count());
+        let kept = within.answered.saturating_sub(outcome.lifetime.count());
         field(out, "Keep-Alive requests:", &kept.to_string());
     }
-    field(out, "Total transferred:", &format!("{} bytes", totals.bytes_in));
-    field(out, "HTML transferred:", &format!("{} bytes", totals.body_bytes_in));
+    field(out, "Total transferred:", &format!("{} bytes", within.bytes_in));
+    field(out, "HTML transferred:", &format!("{} bytes", within.body_bytes_in));
 }
 
 fn rates(out: &mut String, outcome: &Outcome) {
@@ -85,7 +85,7 @@ fn rates(out: &mut String, outcome: &Outcome) {
     let rate = or_na(per_second(outcome, complete), |rate| format!("{rate:.2}"));
     let times = [each.map(|each| each * concurrency), each];
     let [mean, across] = times.map(|time| or_na(time, |time| format!("{time:.3}")));
-    let transfer = per_second(outcome, outcome.totals.bytes_in);
+    let transfer = per_second(outcome, outcome.within().bytes_in);
     let transfer = or_na(transfer, |bytes| format!("{:.2}", bytes / 1024.0));
     field(out, "Requests per second:", &format!("{rate} [#/sec] (mean)"));
     field(out, "Time per request:", &format!("{mean} [ms] (mean)"));
@@ -147,7 +147,7 @@ fn notes(out: &mut String, outcome: &Outcome) {
 
 /// Requests that came to an end on a connection, well or not.
 fn complete(outcome: &Outcome) -> u64 {
-    outcome.totals.answered + outcome.errors.reset + outcome.errors.short
+    outcome.within().answered + outcome.errors.reset + outcome.errors.short
 }
 
 /// Whether every request had a connection of its own.

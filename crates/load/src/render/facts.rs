@@ -8,7 +8,7 @@ use pollux_report::number::{self, NA, or_na};
 use pollux_report::{Cell, Table};
 
 use crate::findings::was_away;
-use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile};
+use crate::{CrowdOutcome, Distribution, FindingKind, Outcome, percentile};
 
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
 pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
@@ -42,6 +42,14 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     if totals.redirected > 0 {
         right += &format!(", {} redirected", number::part(totals.redirected, totals.answered));
     }
+    let within = outcome.within();
+    if within.of_warm_up > 0 && has_many_of_warm_up(outcome) {
+        right += &format!(
+            "; in the measured time came {}, {} of them asked for in the warm-up: their latencies are in no figure",
+            number::count(within.answered),
+            number::count(within.of_warm_up)
+        );
+    }
     let mut facts = vec![
         ("target", outcome.setting.urls.join("  ")),
         ("requests", outcome.setting.listed.clone().unwrap_or_default()),
@@ -66,6 +74,9 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     }));
     let was_lost = outcome.errors.total() + outcome.warm_up_errors.total() > 0;
     facts.extend(outcome.first_failure.as_ref().map(|why| match was_lost {
+        true if outcome.was_first_failure_early => {
+            ("first failure", format!("{why} (before the measured time)"))
+        }
         true => ("first failure", why.clone()),
         false => ("first failure", format!("{why}; tried again, and no request was lost by it")),
     }));
@@ -87,7 +98,7 @@ fn rate(outcome: &Outcome) -> String {
     if is_too_short(outcome) {
         return format!(
             "{} in {}: too few for a rate",
-            number::plural(outcome.totals.answered, "answer"),
+            number::plural(outcome.within().answered, "answer"),
             number::duration(outcome.measured.as_secs_f64())
         );
     }
@@ -132,19 +143,13 @@ fn errors(outcome: &Outcome) -> String {
         0 => "none".to_owned(),
         _ => {
             let share = number::part(total, requests(outcome));
-            format!("{} ({share}): {}", number::count(total), by_kind(&outcome.errors))
+            format!("{} ({share}): {}", number::count(total), outcome.errors.in_words())
         }
     };
     match outcome.warm_up_errors.total() {
         0 => counted,
-        _ => format!("{counted}; in the warm-up {}", by_kind(&outcome.warm_up_errors)),
+        _ => format!("{counted}; in the warm-up {}", outcome.warm_up_errors.in_words()),
     }
-}
-
-pub(crate) fn by_kind(errors: &Errors) -> String {
-    let kinds = errors_by_kind(errors);
-    let kinds = kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count)));
-    kinds.collect::<Vec<_>>().join(", ")
 }
 
 /// What came of waiting for the last answers, where that is worth a line.
@@ -165,7 +170,7 @@ fn waited(outcome: &Outcome) -> String {
 fn traffic(outcome: &Outcome) -> String {
     let rate =
         |total| or_na(per_second(outcome, total), |bytes| format!("{}/s", number::bytes(bytes)));
-    format!("{} in, {} out", rate(outcome.totals.bytes_in), rate(outcome.totals.bytes_out))
+    format!("{} in, {} out", rate(outcome.within().bytes_in), rate(outcome.totals.bytes_out))
 }
 
 fn generator(outcome: &Outcome) -> String {
@@ -289,7 +294,16 @@ pub(super) fn crowd(outcome: &Outcome) -> Option<Table> {
 
 /// Answers per second of the measured part; `None` when it had no length.
 pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {
-    per_second(outcome, outcome.totals.answered)
+    per_second(outcome, outcome.within().answered)
+}
+
+/// From this part of the answers on those to requests of the warm-up are told.
+const OF_WARM_UP_SHARE: f64 = 0.01;
+
+/// Whether latencies are missing of a notable part of the answers.
+fn has_many_of_warm_up(outcome: &Outcome) -> bool {
+    let within = outcome.within();
+    within.of_warm_up as f64 > within.answered as f64 * OF_WARM_UP_SHARE
 }
 
 /// A total of the measured part for each of its seconds.
@@ -304,7 +318,7 @@ const RATE_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// Whether the run was too short to say a rate.
 pub(super) fn is_too_short(outcome: &Outcome) -> bool {
-    let answered = outcome.totals.answered;
+    let answered = outcome.within().answered;
     (1..RATE_ANSWERS_MIN).contains(&answered) && outcome.measured < RATE_TIME_MIN
 }
 
@@ -326,10 +340,16 @@ fn tail_of(times: &Distribution) -> Option<(&'static str, u64)> {
 /// How long answers took, in the terms of one who waits for them: with the connect where each has its own.
 fn tail(outcome: &Outcome) -> String {
     let shown = |ns: u64| number::time(ns as f64);
+    if outcome.latency.count() == 0 {
+        return "all asked for in the warm-up, so no latency is known".to_owned();
+    }
     let Some((part, ns)) = tail_of(&outcome.latency) else {
         return "their times unknown".to_owned();
     };
-    let own = format!("{part} of them within {}", shown(ns));
+    let own = match has_many_of_warm_up(outcome) {
+        true => format!("{part} of those not asked for in the warm-up within {}", shown(ns)),
+        false => format!("{part} of them within {}", shown(ns)),
+    };
     if !has_one_each(outcome) {
         return own;
     }
@@ -356,13 +376,19 @@ pub(super) fn is_closed_loop(outcome: &Outcome) -> bool {
 
 /// The result in one sentence.
 pub(super) fn answer(outcome: &Outcome) -> String {
-    let Some(rate) = answered_per_s(outcome).filter(|_| outcome.totals.answered > 0) else {
-        let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
-        return match of_warm_up {
-            0 => "No request was answered.".to_owned(),
-            some => format!(
-                "No request of the measured part was answered; what came, {}, was to requests of the warm-up.",
+    let Some(rate) = answered_per_s(outcome).filter(|_| outcome.within().answered > 0) else {
+        let all = outcome.answered();
+        return match (all, outcome.totals.answered) {
+            (0, 0) => "No request was answered.".to_owned(),
+            (some, 0) => format!(
+                "Nothing was answered in the measured time; what came, {}, was to requests of the warm-up.",
                 number::plural(some, "answer")
+            ),
+            (_, late) => format!(
+                "Nothing was answered within the {} measured; {} came while the last answers were waited for, {}.",
+                number::duration(outcome.measured.as_secs_f64()),
+                number::plural(late, "answer"),
+                tail(outcome)
             ),
         };
     };
@@ -371,15 +397,21 @@ pub(super) fn answer(outcome: &Outcome) -> String {
         None => String::new(),
     };
     let tail = tail(outcome);
-    let mut failed = match outcome.errors.total() {
+    let unsent = outcome.errors.unsent;
+    let part = |some| number::part(some, requests(outcome));
+    let mut failed = match outcome.errors.total() - unsent {
+        0 if unsent > 0 => format!("{} of the requests never sent", part(unsent)),
         0 => "no errors".to_owned(),
-        some => format!("{} of the requests failed", number::part(some, requests(outcome))),
+        some if unsent > 0 => {
+            format!("{} of the requests failed, {} never sent", part(some), part(unsent))
+        }
+        some => format!("{} of the requests failed", part(some)),
     };
     if outcome.unanswered.count() > 0 {
-        failed += &format!(", {} never answered", number::count(outcome.unanswered.count()));
+        failed += &format!(", {} still out at the end", number::count(outcome.unanswered.count()));
     }
     if is_too_short(outcome) {
-        let answers = number::plural(outcome.totals.answered, "answer");
+        let answers = number::plural(outcome.within().answered, "answer");
         let took = number::duration(outcome.measured.as_secs_f64());
         return format!("{answers} in {took}, {tail}, {failed}; too few for a rate.");
     }
@@ -407,7 +439,7 @@ fn bottleneck(outcome: &Outcome) -> String {
     } else if has(FindingKind::DelayedAck) {
         "a timer, not the server's speed, set the rate"
     } else if has(FindingKind::RateMissed) && was_away(outcome) {
-        "the server was not there for a part of the time"
+        "connections failed or broke"
     } else if has(FindingKind::RateMissed) {
         "the server could not keep up with the asked rate"
     } else if outcome.latency.mean_ns().is_some_and(|mean| outcome.setting.think_s * 1e9 > mean) {
@@ -418,24 +450,6 @@ fn bottleneck(outcome: &Outcome) -> String {
         "the schedule set the rate, nothing was at its limit"
     };
     words.to_owned()
-}
-
-/// The kinds of errors that occurred; those that name the cause of others begin with "of them".
-pub(super) fn errors_by_kind(errors: &Errors) -> Vec<(&'static str, u64)> {
-    let named = [
-        ("could not connect", errors.connect),
-        ("of them: no descriptor left", errors.connect_no_descriptor),
-        ("of them: no port left", errors.connect_no_port),
-        ("took longer than allowed", errors.timeout),
-        ("reset by the server", errors.reset),
-        ("ended before the answer was complete", errors.short),
-        ("answer can't be read as HTTP/1", errors.malformed),
-        ("status is not the expected one", errors.status),
-        ("body has another length than expected", errors.mismatch),
-        ("TLS failed", errors.tls),
-        ("due but never sent", errors.unsent),
-    ];
-    named.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 /// What ran, in one line without the targets.
@@ -578,8 +592,8 @@ mod tests {
 
     #[test]
     fn only_errors_that_occurred_are_named() {
-        let found = errors_by_kind(&sample::outcome().errors);
+        let found = sample::outcome().errors.named();
         assert_eq!(found.len(), 5, "{found:?}");
-        assert!(errors_by_kind(&Errors::default()).is_empty());
+        assert!(crate::Errors::default().named().is_empty());
     }
 }

@@ -192,7 +192,7 @@ fn errors(outcome: &Outcome) -> Option<String> {
     let row = |(name, count): (&'static str, u64)| {
         vec![name.to_owned(), number::count(count), number::part(count, requests)]
     };
-    let rows = facts::errors_by_kind(&outcome.errors).into_iter().map(row);
+    let rows = outcome.errors.named().into_iter().map(row);
     let table = grid(&["kind", "#requests", "#of all requests"], rows);
     (!table.is_empty()).then(|| table.html())
 }

@@ -27,7 +27,7 @@ pub fn httperf(outcome: &Outcome) -> String {
         "Total: connections {} requests {} replies {} test-duration {:.3} s\n",
         totals.connects,
         totals.sent,
-        totals.answered,
+        outcome.within().answered,
         outcome.measured.as_secs_f64()
     );
     connections(&mut out, outcome);

@@ -31,7 +31,6 @@ pub use ab::ab;
 pub use export::{
     JSON_SCHEMA, JSON_VERSION, StoredError, csv_percentiles, csv_seconds, hlog, json, prometheus,
 };
-pub(crate) use facts::by_kind;
 pub use html::html;
 pub use httperf::httperf;
 pub use pollux_report::number::{count, plural, time};

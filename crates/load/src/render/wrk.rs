@@ -32,12 +32,12 @@ pub fn wrk(outcome: &Outcome) -> String {
         let ns = outcome.latency.quantile_ns(quantile).map(|ns| ns as f64);
         let _ = writeln!(out, "     {name} {:>8}", or_na(ns, time));
     }
-    let totals = &outcome.totals;
-    let read = scaled(totals.bytes_in as f64, &BYTE_UNITS, "B");
-    let _ = writeln!(out, "  {} requests in {}, {read} read", totals.answered, time(measured_ns));
+    let within = outcome.within();
+    let read = scaled(within.bytes_in as f64, &BYTE_UNITS, "B");
+    let _ = writeln!(out, "  {} requests in {}, {read} read", within.answered, time(measured_ns));
     errors(&mut out, outcome);
     let rate = or_na(answered_per_s(outcome), |rate| format!("{rate:.2}"));
-    let transfer = per_second(outcome, totals.bytes_in);
+    let transfer = per_second(outcome, within.bytes_in);
     let transfer = or_na(transfer, |bytes| scaled(bytes, &BYTE_UNITS, "B"));
     let _ = writeln!(out, "Requests/sec: {rate:>10}\nTransfer/sec: {transfer:>10}");
     notes(&mut out, outcome);

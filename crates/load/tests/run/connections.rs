@@ -471,7 +471,10 @@ fn a_connect_that_is_refused_is_an_error() {
     on_every_driver(
         |driver| plan(driver, &url, 2, 6),
         |outcome| {
-            assert_eq!(outcome.errors, Errors { connect: 6, ..Errors::default() });
+            assert_eq!(
+                outcome.errors,
+                Errors { connect: 6, connect_refused: 6, ..Errors::default() }
+            );
             assert_eq!((outcome.totals.due, outcome.totals.sent), (6, 0));
             assert!(has_no_answers(outcome), "{:?}", outcome.findings);
         },

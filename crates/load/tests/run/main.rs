@@ -1,6 +1,7 @@
 //! Whole runs against small servers, on every driver that is available here.
 
 mod connections;
+mod dying;
 mod encrypted;
 mod loops;
 
