@@ -58,7 +58,7 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
     let asked = outcome.setting.asked_per_s?;
     let reached = outcome.answered_per_s();
     let enough = asked * (1.0 - RATE_MISSED_SHARE);
-    // What was asked for last is answered a moment after the time, which is no fault where it does not add up.
+    // What was asked for last is answered a moment after the time; a fault only where it adds up.
     let seconds = outcome.measured.as_secs_f64();
     let is_answered = seconds > 0.0 && outcome.totals.answered as f64 / seconds >= enough;
     if reached >= enough || (is_answered && backlog_grew(outcome).is_none()) {

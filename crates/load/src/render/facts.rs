@@ -297,7 +297,7 @@ pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {
     per_second(outcome, outcome.within().answered)
 }
 
-/// From this part of the answers on those to requests of the warm-up are told.
+/// From this part of the answers on those to requests of the warm-up are said.
 const OF_WARM_UP_SHARE: f64 = 0.01;
 
 /// Whether latencies are missing of a notable part of the answers.

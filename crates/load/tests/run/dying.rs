@@ -200,7 +200,7 @@ fn a_server_that_falls_silent_has_requests_out_all_the_time() {
 }
 
 #[test]
-fn a_server_that_closes_each_connection_that_asks_is_told_by_kind() {
+fn a_server_that_closes_each_connection_that_asks_is_counted_by_kind() {
     on_each(Death::ClosesEach, |outcome, at| {
         assert_eq!(outcome.answered(), ANSWERS as u64, "{at}");
         let errors = outcome.errors;
@@ -218,7 +218,7 @@ fn a_server_that_closes_each_connection_that_asks_is_told_by_kind() {
 
 /// Nobody listens for the first connects, and the server is slow later: what is never sent is not lost to them.
 #[test]
-fn a_connect_that_failed_before_the_measured_time_is_no_cause_of_what_failed_in_it() {
+fn a_connect_that_failed_before_the_measured_time_does_not_explain_what_failed_in_it() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
     let address = listener.local_addr().expect("an address");
     drop(listener);

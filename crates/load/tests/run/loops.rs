@@ -174,7 +174,7 @@ fn slow_server() -> (Server, Arc<AtomicU64>) {
     let server = Server::start(move |mut peer| {
         while peer.request().is_some() {
             delay(Duration::from_millis(20));
-            // Before it is sent: whoever has the answer sees the count.
+            // Before it is sent: a client that has the answer sees the count.
             counted.fetch_add(1, SeqCst);
             peer.send(OK);
         }
@@ -334,7 +334,7 @@ fn the_rate_is_what_came_also_of_a_run_that_ends_early_or_by_number() {
 
 /// Each connection of its own is answered in a time of its own: there the number of connections is the limit.
 #[test]
-fn connections_that_are_too_few_are_told_from_a_server_that_is_too_slow() {
+fn too_few_connections_are_distinguished_from_a_server_that_is_too_slow() {
     let (server, _) = slow_server();
     let after = Duration::from_millis(600);
     let mut plan = open(epoll(), &server.url("/"), 1_000.0, Arrival::Constant, after);
