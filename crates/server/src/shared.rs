@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::ServerError;
 use crate::answer::{self, Answered, Context, FixedReply, Left, Persistence, SHORT_BYTES_MAX};
 use crate::common_fields::Common;
-use crate::config::{Answer, FIELDS_BYTES_MAX, Limits, ServeConfig};
+use crate::config::{Answer, FIELDS_BYTES_MAX, Limits, LogFormat, ServeConfig};
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::error::in_words;
 use crate::files::Site;
@@ -39,6 +39,8 @@ pub struct Shared {
     /// Room without which no request is looked at.
     pub(crate) room_bytes_min: usize,
     pub(crate) log: Option<AccessLog>,
+    /// Of new settings with the log of those before: the form of its lines from then on. The file stays open.
+    kept_log: Option<LogFormat>,
     pub(crate) logs: Logs,
     pub(crate) counters: Arc<ServerCounters>,
     /// Whether the time of each request is counted.
@@ -115,14 +117,23 @@ impl Shared {
         self
     }
 
+    /// With the log of the settings before, whose lines have this form from now on.
+    fn keeping_log(mut self, format: LogFormat) -> Self {
+        self.kept_log = Some(format);
+        self
+    }
+
     /// Answers by other settings from now on; what counts and what is under way stays.
     #[cold]
     fn succeed(&mut self, mut new: Self) {
         std::mem::swap(&mut self.handler, &mut new.handler);
         std::mem::swap(&mut self.common, &mut new.common);
         std::mem::swap(&mut self.limits, &mut new.limits);
-        // The old log goes with its last lines.
-        std::mem::swap(&mut self.log, &mut new.log);
+        match (new.kept_log, &mut self.log) {
+            (Some(format), Some(log)) => log.set_format(format),
+            // The old log goes with its last lines.
+            _ => std::mem::swap(&mut self.log, &mut new.log),
+        }
         (self.head_limits, self.room_bytes_min) = (new.head_limits, new.room_bytes_min);
         self.is_timing = new.is_timing;
         self.set_date();
@@ -162,6 +173,7 @@ impl Shared {
             idle_deadline,
             room_bytes_min,
             log,
+            kept_log: None,
             logs: Logs::default(),
             counters,
             is_timing: false,
@@ -418,13 +430,23 @@ impl Reload {
             let names = fixed.join(", ");
             return Err(format!("{names}: fixed while the server runs; restart it to change them"));
         }
-        sandbox.map_or(Ok(()), |sandbox| sandbox.admits(&config))?;
+        // The loops open a file of the same name again by themselves, and write the old one on where they can't.
+        let target = config.monitoring.access_log.as_ref();
+        let is_kept = target.is_some() && target == self.config.monitoring.access_log.as_ref();
+        let new_log = target.filter(|_| !is_kept);
+        sandbox.map_or(Ok(()), |sandbox| sandbox.admits(&config, new_log))?;
         let words = |error: ServerError| in_words(&error);
         let tls = certificate.map(Certificate::config);
         let mut replacements = Vec::new();
         if self.read.is_some() {
+            let mut own = config.clone();
+            own.monitoring.access_log = new_log.cloned();
+            let format = config.monitoring.access_log_format;
             for counters in &self.counters {
-                let shared = Shared::new(&config, Arc::clone(counters), logs).map_err(words)?;
+                let mut shared = Shared::new(&own, Arc::clone(counters), logs).map_err(words)?;
+                if is_kept {
+                    shared = shared.keeping_log(format);
+                }
                 replacements.push(match tls {
                     Some(tls) => shared.encrypted(Arc::clone(tls)),
                     None => shared,

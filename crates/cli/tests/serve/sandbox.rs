@@ -196,6 +196,49 @@ fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
     served.end();
 }
 
+#[test]
+fn a_folder_of_logs_that_was_replaced_keeps_no_reload_from_what_else_is_new() {
+    let settings = |at: &Path| {
+        format!(
+            "dir = {:?}\nrequire_sandbox = true\nerror_log = {:?}\naccess_log = {:?}",
+            at.join("site"),
+            at.join("run/error"),
+            at.join("logs/access"),
+        )
+    };
+    let Some(served) = start(settings) else { return };
+    let (conf, now) = (served.at("conf"), settings(served.folder.path()));
+    let errors = || fs::read_to_string(served.at("run/error")).expect("written");
+    fs::rename(served.at("logs"), served.at("old")).expect("renamed");
+    fs::create_dir(served.at("logs")).expect("made");
+    write_settings(
+        &conf,
+        &format!("{now}\naccess_log_format = \"json\"\nresponse_field = \"add X-New: 1\""),
+    );
+    served.signal(Signal::HUP);
+    wait_for("a reload", || served.connect().get("/a.txt").0.contains("X-New: 1").then_some(()));
+    wait_for("a line in the file that is open, in its new form", || {
+        served.connect().get("/a.txt");
+        fs::read_to_string(served.at("old/access")).expect("there").contains("{\"").then_some(())
+    });
+    let said = wait_for("why it is written on", || {
+        let said = errors();
+        said.contains("the access log can't be opened again").then_some(said)
+    });
+    assert!(said.contains("restart the server") && !said.contains("not reloaded"), "{said}");
+    // Another file is one that can't be had, and no setting would help.
+    write_settings(&conf, &now.replace("logs/access", "logs/other"));
+    served.signal(Signal::HUP);
+    let said = wait_for("a refusal", || {
+        let said = errors();
+        said.contains("not reloaded").then_some(said)
+    });
+    let refused = said.lines().find(|line| line.contains("not reloaded")).expect("there");
+    let path = served.at("logs/other").display().to_string();
+    assert!(refused.contains(&path) && refused.ends_with("; restart the server"), "{refused}");
+    served.end();
+}
+
 /// Makes the folder with a page that says which one it is.
 fn make_site(folder: &Path, text: &str) {
     fs::create_dir_all(folder).expect("made");

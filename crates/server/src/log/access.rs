@@ -51,6 +51,11 @@ impl AccessLog {
         Ok(Self { format, sink, lines, stamp, now_s, flushed_s, logs, seen })
     }
 
+    /// Lines have this form from now on.
+    pub(crate) fn set_format(&mut self, format: LogFormat) {
+        self.format = format;
+    }
+
     /// Whether its lines say by what page and program was asked.
     pub(crate) fn names_agents(&self) -> bool {
         self.format == LogFormat::Combined

@@ -532,6 +532,9 @@ impl Sandbox {
         let privileges = pollux_sandbox::refuse_privileges();
         sandbox.note("no new privileges", privileges.map(|()| "no new privileges".to_owned()))?;
         let (mut reach, fixed) = reach(config, settings, has_privileged);
+        let monitoring = &config.monitoring;
+        let logs = monitoring.access_log.iter().chain([&monitoring.error_log]);
+        add_logs(&mut reach, logs);
         // A reload looks whether they have the user still, and needs them no more.
         let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
         accounts.for_each(|path| reach.add(path, Use::ReadOne));
@@ -599,21 +602,45 @@ impl Sandbox {
         ("sandbox".to_owned(), self.summary())
     }
 
-    /// Whether a server configured so would reach what it needs.
+    /// Whether a server configured so would reach what it needs: what it reads, and the log that it does not have
+    /// open yet.
     ///
     /// # Errors
     /// What it would not reach, and what to do.
-    pub(crate) fn admits(&self, config: &ServeConfig) -> Result<(), String> {
+    pub(crate) fn admits(
+        &self,
+        config: &ServeConfig,
+        new_log: Option<&LogTarget>,
+    ) -> Result<(), String> {
+        let Some(files) = &self.files else { return Ok(()) };
         // The file of the settings was read just now.
-        let (later, _) = reach(config, None, self.has_privileged);
-        match self.files.as_ref().and_then(|files| files.lacks(&later)) {
+        let (read, _) = reach(config, None, self.has_privileged);
+        if let Some(path) = files.lacks(&read) {
+            return Err(out_of_reach(path));
+        }
+        let mut written = AllowedPaths::default();
+        add_logs(&mut written, new_log.into_iter());
+        match files.lacks(&written) {
             None => Ok(()),
-            Some(path) => Err(out_of_reach(path)),
+            Some(path) => Err(format!(
+                "the sandbox of the start does not let {} be written, only the folders of the logs that the \
+                 server was started with; restart the server",
+                path.display()
+            )),
         }
     }
 }
 
-/// What is read and written after the start, and by a reload; and the served folder, where one that takes its
+/// Adds the files of logs; a stream is open.
+fn add_logs<'a>(reach: &mut AllowedPaths, logs: impl Iterator<Item = &'a LogTarget>) {
+    for log in logs {
+        if let LogTarget::File(path) = log.led_to() {
+            reach.add(&path, Use::Write);
+        }
+    }
+}
+
+/// What is read after the start, and by a reload; and the served folder, where one that takes its
 /// place is not among it, but should be.
 fn reach(
     config: &ServeConfig,
@@ -639,13 +666,6 @@ fn reach(
     }
     for path in &config.sandbox.paths {
         reach.add(path, Use::ReadBelow);
-    }
-    let monitoring = &config.monitoring;
-    for log in monitoring.access_log.iter().chain([&monitoring.error_log]) {
-        // A stream is open.
-        if let LogTarget::File(path) = log.led_to() {
-            reach.add(&path, Use::Write);
-        }
     }
     (reach, fixed)
 }
@@ -715,7 +735,10 @@ mod tests {
         let reach_of = |log: &str| {
             let text = format!("reply = 1\naccess_log = {log:?}");
             let config = pollux_settings::Given::from_toml(&text, "test").read();
-            reach(&config.expect("right"), None, false).0
+            let config: ServeConfig = config.expect("right");
+            let mut reach = AllowedPaths::default();
+            add_logs(&mut reach, config.monitoring.access_log.iter());
+            reach
         };
         assert_eq!(reach_of("/dev/stdout"), reach_of("-"));
         assert_ne!(reach_of("/dev/null"), reach_of("-"));
