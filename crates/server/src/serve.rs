@@ -10,6 +10,7 @@
 //!
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
+mod holders;
 pub(crate) mod link;
 mod rehearsal;
 mod report;

@@ -247,6 +247,14 @@ fn ended(flags: &[&str]) -> (Option<i32>, String, String) {
 fn a_check_refuses_what_the_start_refuses_in_the_same_words() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().display().to_string();
+    let links = tempfile::tempdir().expect("a folder");
+    let link = |name: &str, target: &str| {
+        let path = links.path().join(name);
+        std::os::unix::fs::symlink(target, &path).expect("linked");
+        path.display().to_string()
+    };
+    let (leads_nowhere, leads_to_itself) = (link("nowhere", "nodir/x"), link("itself", "itself"));
+    let too_long = format!("{dir}/{}", "n".repeat(300));
     let wrong = [
         (["--access-log", "/nodir/x"], "the access log \"/nodir/x\" cannot be opened"),
         (["--access-log", &*dir], "cannot be opened: Is a directory"),
@@ -254,6 +262,10 @@ fn a_check_refuses_what_the_start_refuses_in_the_same_words() {
         (["--control", "unix:/nodir/c.sock"], "unix:/nodir/c.sock cannot be listened on"),
         (["--stats", "unix:/nodir/s.sock"], "unix:/nodir/s.sock cannot be listened on"),
         (["--pid-file", "/nodir/p"], "the pid file \"/nodir/p\" cannot be written"),
+        (["--access-log", &*leads_nowhere], "No such file or directory"),
+        (["--access-log", &*leads_to_itself], "Too many levels of symbolic links"),
+        (["--error-log", &*leads_to_itself], "Too many levels of symbolic links"),
+        (["--access-log", &*too_long], "File name too long"),
         (["--listen", "unix:/nodir/l.sock"], "unix:/nodir/l.sock cannot be listened on"),
         (["--listen", "192.0.2.7:80"], "192.0.2.7 is not an address of this machine"),
         (["--pin", "900"], "CPU 900 is not one that may be used here"),
@@ -290,6 +302,26 @@ fn a_check_warns_of_what_the_start_warns_of_and_of_another_program_on_the_port()
     let expected = format!("warning: {address} is in use by ");
     assert!(plan.contains(&expected), "{plan}");
     assert!(plan.contains(&format!("(process {})", std::process::id())), "{plan}");
+    // On a unix socket it is the same, and a start names the program as well.
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a socket");
+    let taken = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    let address = format!("unix:{}", path.display());
+    for flag in ["--listen", "--stats", "--control"] {
+        let other = ["--listen", "127.0.0.1:0"];
+        let flags = if flag == "--listen" { &[][..] } else { &other };
+        let flags = [flags, &[flag, &address]].concat();
+        let (code, plan, _) = ended(&[&flags[..], &["--check"]].concat());
+        assert_eq!(code, Some(0));
+        let held = format!("{address} is in use by ");
+        let by = format!("(process {})", std::process::id());
+        assert!(plan.contains(&format!("warning: {held}")) && plan.contains(&by), "{plan}");
+        let (code, _, started) = ended(&flags);
+        assert_eq!(code, Some(1), "{started}");
+        let next = format!("{by}; end that program or choose another address with {flag}");
+        assert!(started.contains(&held) && started.contains(&next), "{started}");
+    }
+    drop(taken);
 }
 
 #[test]

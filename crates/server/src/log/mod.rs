@@ -20,7 +20,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -114,8 +114,11 @@ impl Sink {
 
     /// Whether it could be opened; a file that is not there is not made.
     fn check(target: &LogTarget) -> std::io::Result<()> {
-        match target {
-            LogTarget::File(path) if !path.exists() => is_folder_writable(path),
+        match &target.led_to() {
+            LogTarget::File(path) => match missing(path)? {
+                Some(made) => is_folder_writable(&made),
+                None => open_file(path).map(drop),
+            },
             target => open(target).map(drop),
         }
     }
@@ -186,6 +189,28 @@ fn open(target: &LogTarget) -> std::io::Result<OwnedFd> {
         LogTarget::Stderr => std::io::stderr().as_fd().try_clone_to_owned(),
         LogTarget::File(path) => open_file(path).map(OwnedFd::from),
     }
+}
+
+/// Most links that the kernel follows in one path.
+const LINKS_MAX: usize = 40;
+
+/// Where a file is made that is not there: what the last link of the path leads to (`path_resolution(7)`).
+///
+/// # Errors
+/// It can be neither opened nor made, as a link that leads to itself.
+fn missing(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    match rustix::fs::stat(path) {
+        Ok(_) => return Ok(None),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let mut made = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = made.read_link() else { return Ok(Some(made)) };
+        // Joined with one that is absolute it is that one.
+        made = made.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+    }
+    Err(Errno::LOOP.into())
 }
 
 fn open_file(path: &Path) -> std::io::Result<File> {

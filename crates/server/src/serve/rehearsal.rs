@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use super::report::{proxy_shortage, serve_shortage, summary};
 use super::sockets::{check_all, looked_up};
-use super::start::{CONTROL, PROXY, STATS, explained_open, holder};
-use super::{SERVER, Server};
+use super::start::{CONTROL, PROXY, STATS, explained_open};
+use super::{SERVER, Server, holders};
 use crate::config::{LogTarget, Loops, Monitoring, ServeConfig, takes};
 use crate::error::connections_max;
 use crate::log;
@@ -124,18 +124,25 @@ impl Rehearsal {
         match address {
             Address::Known(ListenAddress::Unix(path)) => {
                 self.file(path, checked.map(drop).map_err(explained));
+                self.held(flag, address, holders::of_path(path));
             }
             Address::Known(ListenAddress::Tcp(_)) | Address::Name { .. } => {
                 let is_free = self.noted(checked.map_err(explained)).unwrap_or(true);
                 self.compare(flag, address);
-                // Of this program it is the server that is to be reloaded or replaced.
-                let port = address.port().unwrap_or_default();
-                if !is_free && let Some(other) = holder(port).filter(|it| !is_like_us(it)) {
-                    self.warnings.push(format!(
-                        "{address} is in use by {other}: a start needs that to end, or another {flag}"
-                    ));
+                if !is_free {
+                    let port = address.port().unwrap_or_default();
+                    self.held(flag, address, holders::of_port(port));
                 }
             }
+        }
+    }
+
+    /// Warns where another program listens; of this program it is the server that is to be reloaded or replaced.
+    fn held(&mut self, flag: &'static str, address: &Address, holder: Option<String>) {
+        if let Some(other) = holder.filter(|it| !is_like_us(it)) {
+            self.warnings.push(format!(
+                "{address} is in use by {other}: a start needs that to end, or another {flag}"
+            ));
         }
     }
 

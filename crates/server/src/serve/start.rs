@@ -2,7 +2,7 @@
 //! an address could not be listened on, in words of the settings.
 
 use std::ffi::OsString;
-use std::fs::{Permissions, read_dir, read_link, read_to_string};
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::report::{proxy_banner, proxy_facts};
 use super::sockets::{ProxySockets, open_all};
-use super::{Parts, Reporter, SERVER, SocketPaths};
+use super::{Parts, Reporter, SERVER, SocketPaths, holders};
 use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
 use crate::error::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
@@ -49,11 +49,35 @@ pub(crate) fn explained_open(
     flag: &'static str,
     cause: ListenError,
 ) -> ServerError {
-    let ListenError::System { address, cause, .. } = cause else {
-        return ServerError::Group { part, cause: GroupError::Listen(cause) };
+    let (address, cause) = match cause {
+        ListenError::System { address, cause, .. } => (address, cause),
+        ListenError::Occupied { path, why } => match holders::of_path(&path) {
+            Some(program) => {
+                let address = format!("unix:{}", path.display());
+                let reason = in_use(&address, flag, Some(program));
+                return ServerError::Listen { reason, cause: Errno::ADDRINUSE.into() };
+            }
+            None => {
+                let cause = GroupError::Listen(ListenError::Occupied { path, why });
+                return ServerError::Group { part, cause };
+            }
+        },
+        cause => return ServerError::Group { part, cause: GroupError::Listen(cause) },
     };
-    let reason = reason(&address, flag, Errno::from_io_error(&cause), holder);
+    let reason = reason(&address, flag, Errno::from_io_error(&cause), holders::of_port);
     ServerError::Listen { reason, cause }
+}
+
+/// That another program listens there, or this one does already.
+fn in_use(address: &str, flag: &str, holder: Option<String>) -> String {
+    let (by, next) = match holder {
+        Some(own) if holders::is_this(&own) => {
+            (format!(" by {own}, which is this server itself"), "name each address once")
+        }
+        Some(program) => (format!(" by {program}"), "end that program"),
+        None => (String::new(), "end that program"),
+    };
+    format!("{address} is in use{by}; {next} or choose another address with {flag}")
 }
 
 /// What is wrong with the address and what is expected.
@@ -65,16 +89,7 @@ fn reason(
 ) -> String {
     let tcp: Option<SocketAddr> = address.parse().ok();
     match (errno, tcp) {
-        (Some(Errno::ADDRINUSE), Some(tcp)) => {
-            let (by, next) = match holder(tcp.port()) {
-                Some(own) if own.ends_with(&in_list(std::process::id())) => {
-                    (format!(" by {own}, which is this server itself"), "name each address once")
-                }
-                Some(program) => (format!(" by {program}"), "end that program"),
-                None => (String::new(), "end that program"),
-            };
-            format!("{address} is in use{by}; {next} or choose another address with {flag}")
-        }
+        (Some(Errno::ADDRINUSE), Some(tcp)) => in_use(address, flag, holder(tcp.port())),
         (Some(Errno::ACCESS), Some(tcp)) => format!(
             "port {} needs root or CAP_NET_BIND_SERVICE (setcap cap_net_bind_service=+ep, \
              AmbientCapabilities=); or choose a port from 1024 on with {flag}",
@@ -88,51 +103,6 @@ fn reason(
         ),
         _ => format!("{address} cannot be listened on; choose another address with {flag}"),
     }
-}
-
-/// How the number of a process stands behind its name.
-fn in_list(id: u32) -> String {
-    format!(" (process {id})")
-}
-
-/// The program that listens on this port, as `name (process 12)`, this one only where no other does; none where that
-/// is not ours to know (`proc_pid_net(5)`, `proc_pid_fd(5)`).
-pub(super) fn holder(port: u16) -> Option<String> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| read_to_string(table).ok());
-    let inodes = tables.iter().flatten().flat_map(|table| listening_inodes(table, port));
-    let sockets: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
-    let mut own = None;
-    for process in read_dir("/proc").ok()?.flatten() {
-        let id = process.file_name();
-        // Others, as `self`, name a process once more.
-        if !id.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        let Ok(descriptors) = read_dir(process.path().join("fd")) else { continue };
-        let mut links = descriptors.flatten().filter_map(|each| read_link(each.path()).ok());
-        if links.any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str())) {
-            let Ok(name) = read_to_string(process.path().join("comm")) else { continue };
-            let number = id.to_str().and_then(|id| id.parse().ok()).unwrap_or_default();
-            let program = format!("{}{}", name.trim(), in_list(number));
-            if number != std::process::id() {
-                return Some(program);
-            }
-            own = Some(program);
-        }
-    }
-    own
-}
-
-/// The inodes of the sockets that listen on `port` in a table of `/proc/net/tcp`.
-fn listening_inodes(table: &str, port: u16) -> impl Iterator<Item = &str> {
-    /// TCP_LISTEN, as the table has it.
-    const LISTENS: &str = "0A";
-    let ending = format!(":{port:04X}");
-    table.lines().filter_map(move |line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let is_it = words.get(1)?.ends_with(&ending) && *words.get(3)? == LISTENS;
-        is_it.then(|| words.get(9).copied())?
-    })
 }
 
 pub(crate) const STATS: &str = "stats endpoint";
@@ -494,14 +464,5 @@ mod tests {
         assert!(other.ends_with(", or :80 for all of them"), "{other}");
         let unix = message("unix:/x", Errno::ACCESS);
         assert_eq!(unix, "unix:/x cannot be listened on; choose another address with --listen");
-    }
-
-    #[test]
-    fn the_holder_of_a_port_is_found_by_its_socket() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        let program = holder(port).expect("our own");
-        assert!(program.ends_with(&format!("(process {})", std::process::id())), "{program}");
-        drop(listener);
     }
 }
