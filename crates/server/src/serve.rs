@@ -351,7 +351,7 @@ impl Server {
                     self.notify_state(State::Ready);
                 }
                 Some(Signal::User1) => self.reopen_logs(),
-                Some(Signal::User2) => self.report_signal(USER2_IGNORED),
+                Some(Signal::User2) => self.report(Event::SignalIgnored, USER2_IGNORED),
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) if is_draining => {
                     self.report_signal("a second signal to end: connections are cut");
                     self.abort();
@@ -487,7 +487,11 @@ impl Server {
     }
 
     fn report_signal(&self, text: &str) {
-        self.logs.errors.report(Event::Signal, unix_s(), || text.to_owned());
+        self.report(Event::Signal, text);
+    }
+
+    fn report(&self, event: Event, text: &str) {
+        self.logs.errors.report(event, unix_s(), || text.to_owned());
     }
 
     /// Takes no new connection and lets those that are open come to their end in time.

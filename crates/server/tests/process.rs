@@ -249,7 +249,7 @@ fn reopen_then_drain_then_end([reopens, drains, ends]: [Number; 3]) {
         send(Number::USR2);
         wait_until("a line of it", || {
             ask(&mut stream, HEAD);
-            std::fs::read_to_string(&errors).expect("read").contains("info: SIGUSR2 is ignored")
+            std::fs::read_to_string(&errors).expect("read").contains("warn: SIGUSR2 is ignored")
         });
 
         // Half a request keeps a draining server until the second signal.

@@ -469,11 +469,13 @@ pub(crate) enum Event {
     Sandbox,
     /// What the server does by a signal.
     Signal,
+    /// A signal that does nothing, though its sender expects something.
+    SignalIgnored,
 }
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -492,6 +494,7 @@ impl Event {
         Self::BackendHealth,
         Self::Sandbox,
         Self::Signal,
+        Self::SignalIgnored,
     ];
     /// How many there are.
     pub(super) const COUNT: usize = Self::ALL.len();
@@ -525,6 +528,7 @@ impl Event {
             Self::BackendHealth => (LogLevel::Warn, 60, "backends that came up or went down"),
             Self::Sandbox => (LogLevel::Info, 1, "the sandbox"),
             Self::Signal => (LogLevel::Info, 60, "signals"),
+            Self::SignalIgnored => (LogLevel::Warn, 5, "ignored signals"),
         }
     }
 }
