@@ -58,7 +58,17 @@ impl CpuList {
     /// As [`CpuList::pin`], for the first that is not right; no thread can be made.
     pub fn check(&self) -> Result<(), CpuError> {
         // In a thread of its own: what it may run on is never more or less than before for others.
-        let tried = || (0..self.0.len()).try_for_each(|worker| self.pin(worker).map(drop));
+        let tried = || {
+            // Those of before: a thread that was pinned may run on one CPU alone.
+            let allowed = Self::allowed()?;
+            let explained = |error| match error {
+                CpuError::NotAllowed { cpu, .. } => {
+                    CpuError::NotAllowed { cpu, allowed: allowed.clone() }
+                }
+                error => error,
+            };
+            (0..self.0.len()).try_for_each(|worker| self.pin(worker).map(drop).map_err(explained))
+        };
         std::thread::scope(|scope| {
             let thread =
                 std::thread::Builder::new().name("cpus".to_owned()).spawn_scoped(scope, tried);
@@ -236,12 +246,9 @@ mod tests {
         let allowed = CpuList::allowed().expect("the kernel says so");
         let before = allowed.as_slice().to_vec();
         allowed.check().expect("all are there");
-        let CpuError::NotAllowed { cpu, .. } =
-            list(&format!("{},1023", before[0])).check().expect_err("no such CPU")
-        else {
-            panic!("another error");
-        };
-        assert_eq!(cpu, 1023);
+        let refused = list(&format!("{},1023", before[0])).check().expect_err("no such CPU");
+        let expected = format!("CPU 1023 is not one that may be used here: those are {allowed}");
+        assert_eq!(refused.to_string(), expected, "those of before the first one was tried");
         assert_eq!(CpuList::allowed().expect("as before").as_slice(), before);
     }
 
