@@ -90,6 +90,12 @@ fn length() -> Kind<Duration> {
     duration(Duration::from_millis(100)..=Duration::from_hours(24))
 }
 
+/// Whether a word of the command line stands behind `--`.
+fn is_behind_dashes(word: &str) -> bool {
+    let mut before = std::env::args_os().skip(1);
+    before.by_ref().take_while(|each| each != word).any(|each| each == "--")
+}
+
 /// Runs the program to its end, or follows a process.
 pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode, Failure> {
     let flags = &flags.read().map_err(Failure::usage)?;
@@ -98,6 +104,12 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
     }
     let (name, arguments) = command.split_first().expect("the command line asks for it");
     let name = name.to_string_lossy();
+    if name.starts_with('-') && !is_behind_dashes(name.as_ref()) {
+        return Err(Failure::usage(format!(
+            "{name}: no such flag; expected those of pollux run --help, then the program (a program with such a \
+             name stands behind --)"
+        )));
+    }
     let program = within_reach(&name).map_err(|error| {
         let code = if error.is_missing() { MISSING } else { OUT_OF_REACH };
         coded(code, error.to_string())

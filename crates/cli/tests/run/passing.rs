@@ -187,6 +187,18 @@ fn a_static_program_is_refused() {
 #[test]
 fn a_program_that_is_not_there_is_named() {
     refused("no-such-program", 127, "program not found");
+    let output = run(&["--", "-x"]).output().expect("pollux starts");
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_unknown_flag_is_not_taken_for_the_program() {
+    for words in [&["--no-such", "true"][..], &["--poller", "poll", "-x", "--", "true"]] {
+        let output = run(words).output().expect("pollux starts");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(": no such flag; expected those of pollux run --help"), "{said}");
+    }
 }
 
 #[test]
