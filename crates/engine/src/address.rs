@@ -169,6 +169,10 @@ fn ipv6(text: &str, port: u16) -> Result<SocketAddr, String> {
     let (ip, scope) = text.split_once('%').unwrap_or((text, ""));
     let address: Ipv6Addr = ip.parse().map_err(|_| format!("\"{ip}\" is not an IPv6 address"))?;
     if ip.len() == text.len() {
+        // The kernel refuses it as EINVAL, and only once it is used.
+        if address.is_unicast_link_local() {
+            return Err(format!("{ip} needs the interface of its link, such as [{ip}%eth0]"));
+        }
         return Ok(SocketAddr::new(address.into(), port));
     }
     let is_sound = !scope.is_empty() && !scope.contains('%');
@@ -221,6 +225,11 @@ mod tests {
         }
         let other = "[::1%lo]:80".parse::<Address>().expect_err("of no link").to_string();
         assert!(other.contains("fe80::/10"), "{other}");
+        let bare = "[fe80::1]:80".parse::<Address>().expect_err("which link?").to_string();
+        assert!(
+            bare.contains("fe80::1 needs the interface of its link, such as [fe80::1%eth0]"),
+            "{bare}"
+        );
         assert!("[fe80:1]:80".parse::<Address>().is_err());
     }
 

@@ -460,17 +460,7 @@ impl Target {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         // Without it "localhost:8080" would have the scheme "localhost".
         if !url.contains("://") {
-            // `http:/host` has a scheme, and a slash less.
-            for scheme in ["http", "https"] {
-                if let Some(rest) =
-                    url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(":/"))
-                {
-                    return Err(wrong(format!(
-                        "one slash behind {scheme}:; expected {scheme}://{rest}"
-                    )));
-                }
-            }
-            return Err(wrong(format!("no scheme; expected http://{url} or https://{url}")));
+            return Err(wrong(without_scheme(url)));
         }
         if let Some(right) = with_brackets(url) {
             let why = "an IPv6 address without its brackets";
@@ -493,8 +483,9 @@ impl Target {
         let port = parsed.port_or_known_default().unwrap_or(80);
         let mut addresses = match (instead, interface) {
             (Some(address), _) => look_up_address(address)?,
-            (None, Some(interface)) => {
-                let written = format!("[{}%{interface}]:{port}", bare(&host));
+            (None, interface) if interface.is_some() || is_of_one_link(&host) => {
+                let scope = interface.map(|interface| format!("%{interface}")).unwrap_or_default();
+                let written = format!("[{}{scope}]:{port}", bare(&host));
                 let address: Address = written.parse().map_err(|error| match error {
                     ListenError::Address { why, .. } => {
                         wrong(format!("{why} (`ip link` lists them)"))
@@ -503,7 +494,7 @@ impl Target {
                 })?;
                 look_up_address(&address)?
             }
-            (None, None) => resolve(&host, port)?,
+            (None, _) => resolve(&host, port)?,
         };
         let address = addresses.remove(0);
         Ok(Self {
@@ -530,6 +521,32 @@ impl Target {
     pub(crate) fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name))
     }
+}
+
+/// What is wrong with a URL that has no `://`.
+fn without_scheme(url: &str) -> String {
+    if url.starts_with("unix:") {
+        return format!(
+            "no scheme; the socket is named apart: expected http://localhost/ with --connect-to {url}"
+        );
+    }
+    let after = |scheme: &str| url.strip_prefix(scheme)?.strip_prefix(':');
+    if let Some((scheme, rest)) =
+        ["http", "https"].into_iter().find_map(|scheme| Some((scheme, after(scheme)?)))
+    {
+        let (slashes, rest) = match rest.strip_prefix('/') {
+            Some(rest) => ("one slash", rest),
+            None => ("no slashes", rest),
+        };
+        return format!("{slashes} behind {scheme}:; expected {scheme}://{rest}");
+    }
+    let rest = url.trim_start_matches('/');
+    format!("no scheme; expected http://{rest} or https://{rest}")
+}
+
+/// Whether an address is of one link, so that it means nothing without its interface (RFC 4007).
+fn is_of_one_link(host: &Host<&str>) -> bool {
+    matches!(host, Host::Ipv6(address) if address.is_unicast_link_local())
 }
 
 /// The URL with brackets around the IPv6 address that it has instead of a host, if it has one without.
@@ -656,6 +673,14 @@ mod tests {
         for (url, why) in [
             ("localhost:80/", "scheme"),
             ("http:/127.0.0.1/a", "one slash behind http:; expected http://127.0.0.1/a"),
+            ("http:127.0.0.1/a", "no slashes behind http:; expected http://127.0.0.1/a"),
+            ("https:a.example", "no slashes behind https:; expected https://a.example"),
+            ("//a.example/x", "no scheme; expected http://a.example/x or https://a.example/x"),
+            ("unix:/run/a.sock", "http://localhost/ with --connect-to unix:/run/a.sock"),
+            (
+                "http://[fe80::1]/",
+                "fe80::1 needs the interface of its link, such as [fe80::1%eth0]",
+            ),
             ("http://::1:8097/", "without its brackets; expected such as http://[::1]:8097/"),
             ("https://fe80::1", "expected such as https://[fe80::1]"),
             ("http://", "host"),
