@@ -349,7 +349,7 @@ impl Aio {
                 break;
             }
             has_found = true;
-            self.deliver(events);
+            self.deliver(events, false);
         }
         Ok(has_found)
     }
@@ -393,7 +393,7 @@ impl Aio {
         match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {
-                self.deliver(events);
+                self.deliver(events, true);
                 Ok(has_completions(events))
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
@@ -409,8 +409,9 @@ impl Aio {
         }
     }
 
-    /// Hands out what completed and queues what has to be armed again.
-    fn deliver(&mut self, events: &mut Events) {
+    /// Hands out what completed and queues what has to be armed again. What came while the wait blocked was woken, and
+    /// not looked at when it was submitted.
+    fn deliver(&mut self, events: &mut Events, has_blocked: bool) {
         for index in 0..self.completed.len() {
             let AioCompletion { data, result } = self.completed[index];
             let key = Key(data);
@@ -425,7 +426,8 @@ impl Aio {
                 continue;
             };
             let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
-            let has_looked = matches!(entry.state, State::Armed(_, turn) if turn == self.turn);
+            let has_looked =
+                !has_blocked && matches!(entry.state, State::Armed(_, turn) if turn == self.turn);
             let is_doubtful = found.is_doubtful_claim() && !has_looked;
             if is_doubtful && is_claimed(key.fd(), &self.parts.counters) {
                 self.enqueue(key, true);

@@ -343,3 +343,23 @@ fn a_file_with_two_queues_of_waiters_is_watched_beside_what_is_armed() {
     aio.add(both.as_fd(), Token::new(5, 0), LEVEL).expect("vacant");
     assert_eq!(slots(&mut aio, None), [5]);
 }
+
+/// What wakes a wait was not looked at by the submission that the wait began with.
+#[test]
+fn ordinary_data_that_comes_while_a_wait_blocks_is_not_priority() {
+    let mut aio = Aio::open(Release::Later).expect("AIO");
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    let interest = Interest::READABLE | Interest::PRIORITY;
+    let how = Registration::new(interest, Trigger::Level);
+    aio.add(ours.as_fd(), Token::new(1, 0), how).expect("vacant");
+    let mut events = Events::with_capacity(8);
+    // A wait that finds nothing, until it blocks.
+    aio.flush(&mut events).expect("armed");
+    assert!(!aio.harvest(&mut events).expect("read"));
+    peer.write_all(b"x").expect("room");
+    let is_over = aio.block(&mut events, Some(Duration::from_secs(10))).expect("a completion");
+    assert!(!is_over && events.is_empty(), "it is doubted, and looked at again");
+    aio.wait(&mut events, Some(Duration::from_secs(10))).expect("wait");
+    let found: Vec<_> = events.iter().map(|event| event.readiness).collect();
+    assert_eq!(found, [Readiness::READABLE]);
+}
