@@ -4,13 +4,19 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 
 use crate::{Counter, Counters};
 
-/// Most bytes of one call into a pipe, or out of it. A pipe has 16 places (pipe(7)), each for one piece of
-/// a segment.
+/// Most bytes of one call into a pipe, or out of it.
 const SPLICE_BYTES: usize = 1 << 20;
+/// A pipe as the kernel makes it: 16 places (pipe(7)), each for a page or less of what the socket has. Where a user has as
+/// many as the system allows (`/proc/sys/fs/pipe-user-pages-soft`) it has two, which take more calls than they save.
+const PLAIN_BYTES: usize = 64 * 1024;
+/// A large one takes a quarter of the calls; twice as large ones cost as much.
+const LARGE_BYTES: usize = 256 * 1024;
 
 /// A pipe between two sockets: two descriptors.
 ///
@@ -27,6 +33,7 @@ const SPLICE_BYTES: usize = 1 << 20;
 pub struct Pipe {
     from: OwnedFd,
     into: OwnedFd,
+    is_large: bool,
 }
 
 /// What came of taking input into a pipe.
@@ -103,13 +110,32 @@ impl From<ReadOutcome> for PackedReadOutcome {
 }
 
 impl Pipe {
-    /// An empty one.
+    /// An empty one, of 64 KiB.
     ///
     /// # Errors
-    /// No descriptor or no memory is left.
+    /// No descriptor or no memory is left, or the user has as many pipes as the system allows.
     pub fn open() -> io::Result<Self> {
         let (from, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(Self { from, into })
+        if fcntl_getpipe_size(&into)? < PLAIN_BYTES {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(Self { from, into, is_large: false })
+    }
+
+    /// An empty one, of 256 KiB where the system allows that.
+    ///
+    /// # Errors
+    /// As [`Pipe::open`].
+    pub fn open_large() -> io::Result<Self> {
+        let pipe = Self::open()?;
+        let is_large = fcntl_setpipe_size(&pipe.into, LARGE_BYTES).is_ok();
+        Ok(Self { is_large, ..pipe })
+    }
+
+    /// Whether it has 256 KiB.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.is_large
     }
 
     /// Takes what is in the socket, `bytes_max` bytes of it at most. None where the kernel does not do so.
@@ -167,6 +193,17 @@ mod tests {
         let mut rest = [0; 4];
         (&ours).read_exact(&mut rest).expect("it is there");
         assert_eq!(&rest, b"next");
+    }
+
+    #[test]
+    fn a_large_pipe_takes_more_at_once() {
+        let (mut theirs, ours) = UnixStream::pair().expect("two descriptors");
+        theirs.write_all(&[b'x'; 80 << 10]).expect("room");
+        let pipe = Pipe::open_large().expect("two descriptors");
+        let Some(ReadOutcome::Bytes(taken)) = pipe.fill(ours.as_fd(), u64::MAX) else {
+            panic!("there are bytes");
+        };
+        assert_eq!(taken as usize > PLAIN_BYTES, pipe.is_large(), "{taken} bytes");
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             pairs: Pairs::default(),
-            pipes: Pipes::new(config.pipes_max().div_ceil(config.loops.threads)),
+            pipes: Pipes::new(config.pipes_max(), config.loops.threads),
             plain_room: Vec::new(),
             commands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
