@@ -125,6 +125,7 @@ pub struct Actions<'a> {
     pub(crate) is_input_paused: bool,
     pub(crate) ends_output: bool,
     pub(crate) leaves_input: bool,
+    pub(crate) receives_little: bool,
     pub(crate) seen: ReadOutcome,
     pub(crate) deadline: Moment,
     wakes: &'a mut Vec<ConnectionId>,
@@ -157,6 +158,7 @@ impl<'a> Actions<'a> {
             is_input_paused: false,
             ends_output: false,
             leaves_input: false,
+            receives_little: false,
             seen: ReadOutcome::Unseen,
             deadline: Moment::NEVER,
             wakes,
@@ -231,6 +233,7 @@ impl<'a> Actions<'a> {
             is_input_paused: self.is_input_paused,
             ends_output: self.ends_output,
             leaves_input: false,
+            receives_little: false,
             seen: ReadOutcome::Unseen,
             deadline: self.deadline,
             wakes: &mut *self.wakes,
@@ -327,6 +330,12 @@ impl<'a> Actions<'a> {
     /// Takes input by `on_bytes` again.
     pub fn take_input(&mut self) {
         self.leaves_input = false;
+    }
+
+    /// Has the next receive be a small one: what comes next may begin with a head, behind which the session leaves the rest in the
+    /// socket. A hint, for loops that receive before they know.
+    pub fn receive_little(&mut self) {
+        self.receives_little = true;
     }
 
     /// Takes what is in the socket, `bytes_max` bytes of it at most, into a pipe that is empty; in `on_readable`, once in a

@@ -110,6 +110,8 @@ pub(crate) struct Conversation<S> {
     ends_output: bool,
     /// Input stays in the socket until the session takes it.
     leaves_input: bool,
+    /// The next receive is to be a small one.
+    receives_little: bool,
     /// What its loop knows of [`Conversation::is_waiting`].
     was_waiting: bool,
     /// What it found there last.
@@ -147,6 +149,7 @@ impl<S: Session> Conversation<S> {
             is_outgoing,
             ends_output,
             leaves_input,
+            receives_little: false,
             was_waiting,
             seen,
         }
@@ -271,6 +274,11 @@ impl<S: Session> Conversation<S> {
     /// What the session found in the socket since the last call.
     pub(crate) fn take_seen(&mut self) -> ReadOutcome {
         std::mem::take(&mut self.seen).unpacked()
+    }
+
+    /// Whether the next receive is to be a small one; true until it is armed.
+    pub(crate) fn takes_little_next(&mut self) -> bool {
+        std::mem::take(&mut self.receives_little)
     }
 
     /// The loop has ended the output.
@@ -428,6 +436,7 @@ impl<S: Session> Conversation<S> {
         self.set(CALL_AGAIN, requested.wants_call_again);
         self.ends_output |= requested.ends_output;
         self.leaves_input = requested.leaves_input;
+        self.receives_little |= requested.receives_little;
         if requested.seen != ReadOutcome::Unseen {
             self.seen = requested.seen.into();
         }
@@ -482,6 +491,7 @@ struct Requested {
     is_input_paused: bool,
     ends_output: bool,
     leaves_input: bool,
+    receives_little: bool,
     seen: ReadOutcome,
     deadline: Moment,
     sharing: Option<Box<Sharing>>,
@@ -497,6 +507,7 @@ impl Requested {
             is_input_paused: actions.is_input_paused,
             ends_output: actions.ends_output,
             leaves_input: actions.leaves_input,
+            receives_little: actions.receives_little,
             seen: actions.seen,
             deadline: actions.deadline,
             sharing: actions.sharing,

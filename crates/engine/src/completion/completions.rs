@@ -17,8 +17,6 @@ use rustix::io::Errno;
 use super::connection::Receiving;
 use super::requests::{Kind, errno, is, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN};
-use crate::conversation::SessionCall;
-use crate::pipe::ReadOutcome;
 use crate::sources::SourceId;
 use crate::tail::{Flushed, Output, PendingOutput, Piece, Tail, broken};
 use crate::turn::TurnLoop;
@@ -110,15 +108,6 @@ impl<S: Session> CompletionLoop<S> {
         self.play(token, None, Some(lease));
     }
 
-    fn input_ended(&mut self, token: Token) {
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        if connection.tail.is_lingering() {
-            return self.close_connection(token, CloseCause::Session);
-        }
-        connection.conversation.input_ended();
-        self.play(token, None, None);
-    }
-
     fn receive_failed(&mut self, token: Token, result: i32) {
         if is(result, Errno::NOBUFS) {
             // All buffers go back before the next submission, so it is armed with a full pool.
@@ -130,23 +119,17 @@ impl<S: Session> CompletionLoop<S> {
         self.receive_as_wanted(token);
     }
 
-    /// Calls a session that reads its socket itself.
+    /// The socket of a session that reads it itself is readable.
     fn readable(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else {
             return self.state.counters.count(Counter::Stale);
         };
         connection.receiving = Receiving::Idle;
-        if !connection.conversation.wants_input() || !connection.conversation.leaves_input() {
-            return self.receive_as_wanted(token);
-        }
-        self.play(token, Some(SessionCall::Readable), None);
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        let seen = connection.conversation.take_seen();
-        seen.count(&self.state.counters);
-        match seen {
-            ReadOutcome::Unseen | ReadOutcome::Bytes(_) | ReadOutcome::Nothing => {}
-            ReadOutcome::Ended => self.input_ended(token),
-            ReadOutcome::Broken(errno) => self.close_connection(token, broken(errno)),
+        if connection.conversation.wants_input() && connection.conversation.leaves_input() {
+            connection.looks = false;
+            self.show(token);
+        } else {
+            self.receive_as_wanted(token);
         }
     }
 

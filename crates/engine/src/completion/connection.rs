@@ -13,7 +13,9 @@
 //! much at a time is received from once by once, and only what a receive of many brought until its cancellation is more.
 //!
 //! *Watching* is a poll for a session that leaves its input in the socket; a receive of many is cancelled
-//! when one does so.
+//! when one does so. Before the poll it is called once to look: more lies there as a rule when it has just been sent something, or
+//! has taken none for a while. A session that is about to leave input, such as the body behind a head, asks for a small receive
+//! in front of it, as a large one would bring the body too.
 //!
 //! A call's output leaves out of the turn's arena, one request for each connection and turn. What such a request could
 //! not send comes back with a completion before anything else of the connection does, so until then the output counts as
@@ -33,6 +35,7 @@ use super::{CompletionLoop, POLLIN, POLLOUT};
 use crate::actions::{Ending, Source};
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::flow::Flow;
+use crate::pipe::ReadOutcome;
 use crate::tail::{Linger, Output, PendingOutput, Piece, Tail, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
@@ -47,6 +50,8 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 const STREAM_BYTES: usize = 16 * 1024;
 /// Receives of less after which a connection is one of small messages again.
 const STREAM_RECEIVES: u8 = 64;
+/// A receive before which the session asked for little: room for a head.
+const HEAD_BYTES: u32 = 4096;
 /// An output of that many bytes leaves by a call.
 const LARGE_BYTES: usize = 32 * 1024;
 /// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
@@ -69,6 +74,8 @@ pub(super) struct Connection<S> {
     pub(super) shots: Shots,
     /// Receives for which the connection still counts as a stream.
     pub(super) stream_receives: u8,
+    /// Its session is to look what is in the socket before that is waited for.
+    pub(super) looks: bool,
     pub(super) marks: SendMarks,
     pub(super) conversation: Conversation<S>,
     pub(super) tail: Tail,
@@ -81,7 +88,7 @@ impl<S> Connection<S> {
     pub(super) fn received(&mut self, bytes: usize) {
         let fewer = self.stream_receives.saturating_sub(1);
         self.stream_receives = if bytes >= STREAM_BYTES { STREAM_RECEIVES } else { fewer };
-        self.has_received = true;
+        (self.has_received, self.looks) = (true, true);
     }
 }
 
@@ -155,6 +162,7 @@ impl<S: Session> CompletionLoop<S> {
             has_received: false,
             shots,
             stream_receives: 0,
+            looks: true,
             marks,
             conversation,
             tail,
@@ -274,15 +282,27 @@ impl<S: Session> CompletionLoop<S> {
     /// Arms or cancels the receive, as the table at the head of this file says.
     pub(super) fn receive_as_wanted(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let conversation = &connection.conversation;
+        let conversation = &mut connection.conversation;
         let is_lingering = connection.tail.is_lingering() && !conversation.has_input_ended();
         let fd = connection.socket.as_raw_fd();
         let leaves_input = conversation.leaves_input() && !connection.tail.is_lingering();
         match connection.receiving {
-            Receiving::Idle if leaves_input && conversation.wants_input() => {
+            Receiving::Idle if leaves_input && !conversation.wants_input() => {
+                connection.looks = true;
+            }
+            Receiving::Idle if leaves_input && connection.looks => {
+                connection.looks = false;
+                self.show(token);
+            }
+            Receiving::Idle if leaves_input => {
                 connection.receiving = Receiving::Watching;
                 let watch = label(Kind::Readable, token);
                 self.push(|ring| ring.poll(fd, POLLIN, Shots::One, watch));
+            }
+            Receiving::Idle if conversation.wants_input() && conversation.takes_little_next() => {
+                connection.receiving = Receiving::Once;
+                let label = label(Kind::Receive, token);
+                self.push(|ring| ring.receive_once(fd, HEAD_BYTES, label));
             }
             Receiving::Idle if is_lingering || conversation.wants_input() => {
                 let is_bounded = self.is_bounded;
@@ -313,6 +333,29 @@ impl<S: Session> CompletionLoop<S> {
             }
             _ => {}
         }
+    }
+
+    /// Calls a session that reads its socket itself.
+    pub(super) fn show(&mut self, token: Token) {
+        self.play(token, Some(SessionCall::Readable), None);
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let seen = connection.conversation.take_seen();
+        seen.count(&self.state.counters);
+        match seen {
+            ReadOutcome::Unseen | ReadOutcome::Bytes(_) | ReadOutcome::Nothing => {}
+            ReadOutcome::Ended => self.input_ended(token),
+            ReadOutcome::Broken(errno) => self.close_connection(token, broken(errno)),
+        }
+    }
+
+    /// The peer will send no more.
+    pub(super) fn input_ended(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if connection.tail.is_lingering() {
+            return self.close_connection(token, CloseCause::Session);
+        }
+        connection.conversation.input_ended();
+        self.play(token, None, None);
     }
 
     /// Output waits for room in a socket that was full.

@@ -196,6 +196,11 @@ impl Channel {
         self.reader.plain_left().filter(|_| self.frame == Frame::Plain && !is_kept)
     }
 
+    /// Whether it was a body of so many bytes that could go through pipes.
+    pub(super) fn was_long(&self, bytes_min: u64) -> bool {
+        self.is_whole && self.frame == Frame::Plain && self.body_bytes >= bytes_min
+    }
+
     /// Takes bytes that are in this pipe. The other side gets them behind all that it was not given yet.
     pub(super) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
         debug_assert!(!self.has_pipe(), "one pipe at a time");

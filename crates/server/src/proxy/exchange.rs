@@ -155,6 +155,14 @@ impl Exchange {
     }
 
     /// What this side sends.
+    pub(super) fn sent_by(&self, side: ChannelEnd) -> &Channel {
+        match side {
+            ChannelEnd::Client => &self.request,
+            ChannelEnd::Backend => &self.response,
+        }
+    }
+
+    /// The same, to be changed.
     pub(super) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
         match side {
             ChannelEnd::Client => &mut self.request,
@@ -164,10 +172,8 @@ impl Exchange {
 
     /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
     pub(super) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
-        let (channel, has_body) = match side {
-            ChannelEnd::Client => (&self.request, !self.request.is_whole),
-            ChannelEnd::Backend => (&self.response, self.has_answer && !self.response.is_whole),
-        };
+        let channel = self.sent_by(side);
+        let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer);
         let may_splice = self.may_splice && has_body && !self.is_tunnel;
         channel.spliceable().filter(|_| may_splice)
     }

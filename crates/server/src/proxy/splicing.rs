@@ -22,10 +22,15 @@ use super::shared::ProxyShared;
 const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 
 impl ProxyShared {
-    /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers.
+    /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers. Behind one that was as
+    /// long another one may come.
     pub(super) fn leave_long_body(&self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
-        let left = self.exchanges.get(at).spliceable(side);
+        let exchange = self.exchanges.get(at);
+        let left = exchange.spliceable(side);
         if left.is_none_or(|left| left < SPLICED_BYTES_MIN) {
+            if exchange.may_splice && exchange.sent_by(side).was_long(SPLICED_BYTES_MIN) {
+                actions.receive_little();
+            }
             return actions.take_input();
         }
         if self.pipes.has_one() {
@@ -59,6 +64,7 @@ impl ProxyShared {
         }
         if channel.is_whole {
             actions.take_input();
+            actions.receive_little();
         }
         bytes
     }

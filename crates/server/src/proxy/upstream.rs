@@ -192,7 +192,7 @@ impl Upstream {
             }
         }
         if shared.exchange(at).response.is_whole {
-            actions.take_input();
+            shared.leave_long_body(at, ChannelEnd::Backend, actions);
             self.answered(shared, actions, at, used == input.len());
             return input.len();
         }

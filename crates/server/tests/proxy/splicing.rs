@@ -4,15 +4,14 @@
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use pollux_engine::{Counter, Driver};
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::identity::pattern;
 use crate::{Backend, Client, Proxy, field, ok, on_every_driver};
 
 /// Most of a body of that many bytes goes through pipes, whatever came with its head.
@@ -35,6 +34,12 @@ const SIZES: [usize; 14] = [
     10 << 20,
 ];
 
+/// The longest body; shorter ones are its beginnings. It is made once: that takes long beside the times that tests set.
+fn pattern(len: usize) -> &'static [u8] {
+    static LONGEST: LazyLock<Vec<u8>> = LazyLock::new(|| crate::identity::pattern(24 << 20));
+    &LONGEST[..len]
+}
+
 fn length(head: &str, name: &str) -> usize {
     field(head, name).map_or(0, |len| len.parse().expect("a number"))
 }
@@ -44,7 +49,7 @@ fn generous() -> Backend {
     Backend::answering(|head, client| {
         let mut body = client.bytes(length(head, "Content-Length"));
         body.extend(pattern(length(head, "X-Bytes")));
-        Some([ok_of(body.len()).into_bytes(), body].concat())
+        Some([ok_of(body.len()).as_bytes(), &body].concat())
     })
 }
 
@@ -58,7 +63,7 @@ fn get(len: usize) -> String {
 
 fn put(method: &str, len: usize) -> Vec<u8> {
     let head = format!("{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: {len}\r\n\r\n");
-    [head.into_bytes(), pattern(len)].concat()
+    [head.as_bytes(), pattern(len)].concat()
 }
 
 fn assert_answer(client: &mut Client, len: usize, what: &str) {
@@ -103,6 +108,24 @@ fn long_answers_arrive_byte_for_byte_and_stay_in_the_kernel() {
         proxy.await_that("the answers are counted", |proxy| {
             proxy.count(ProxyCounter::AnswerBytes) == SIZES.iter().sum::<usize>() as u64
         });
+    });
+}
+
+#[test]
+fn of_a_long_body_behind_another_little_more_than_the_head_is_received() {
+    let backend = generous();
+    backend.on_every_driver(|driver, proxy| {
+        let len = 96 << 10;
+        let mut client = proxy.client();
+        for turn in 0..3 {
+            let before = proxy.count_of_engine(Counter::BytesSpliced);
+            sending(&mut client, put("POST", len), |client| {
+                assert_answer(client, len, &format!("{driver}, turn {turn}"));
+            });
+            let spliced = proxy.count_of_engine(Counter::BytesSpliced) - before;
+            let both_ways = 2 * (len - (8 << 10)) as u64;
+            assert!(turn == 0 || spliced >= both_ways, "{driver}, turn {turn}: {spliced}");
+        }
     });
 }
 
@@ -172,7 +195,7 @@ fn what_is_framed_anew_goes_through_buffers() {
     let backend = Backend::answering(|_, _| {
         let len = LONG_BYTES;
         let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n");
-        Some([head.as_bytes(), &pattern(len), b"\r\n0\r\n\r\n"].concat())
+        Some([head.as_bytes(), pattern(len), b"\r\n0\r\n\r\n"].concat())
     });
     backend.on_every_driver(|driver, proxy| {
         let mut client = proxy.client();
@@ -323,7 +346,7 @@ fn cutting() -> Backend {
                 return;
             }
             let len = length(&head, "X-Bytes");
-            client.try_send([ok_of(len).into_bytes(), pattern(len)].concat());
+            client.try_send([ok_of(len).as_bytes(), pattern(len)].concat());
         }
     })
 }
@@ -359,9 +382,10 @@ fn a_body_that_is_cut_is_cut_for_the_client_too() {
 
 #[test]
 fn a_body_that_stands_still_has_the_time_of_a_body() {
+    pattern(0);
     let backend = cutting();
     let soon = |config: &mut ProxyConfig| {
-        config.limits.body_timeout = Duration::from_secs(1);
+        config.limits.body_timeout = Duration::from_secs(2);
     };
     check_the_pipe_comes_back(&[backend.address], soon, |driver, proxy| {
         let mut client = proxy.client();
@@ -375,9 +399,10 @@ fn a_body_that_stands_still_has_the_time_of_a_body() {
 
 #[test]
 fn a_request_has_its_time_though_its_body_goes_through_a_pipe() {
+    pattern(0);
     let backend = generous();
     let soon = |config: &mut ProxyConfig| {
-        config.limits.request_timeout = Duration::from_secs(1);
+        config.limits.request_timeout = Duration::from_secs(2);
     };
     on_every_driver(&[backend.address], soon, |driver, proxy| {
         let mut client = slow(proxy);
@@ -395,8 +420,8 @@ fn a_backend_that_says_more_than_its_length_is_not_asked_again() {
     let backend = Backend::start(|number, mut client| {
         while !client.head().is_empty() {
             let more = if number == 0 { ok("X-Id: wrong\r\n", "no") } else { String::new() };
-            let answer = [ok_of(LONG_BYTES).into_bytes(), pattern(LONG_BYTES), more.into_bytes()];
-            client.try_send(answer.concat());
+            let head = ok_of(LONG_BYTES);
+            client.try_send([head.as_bytes(), pattern(LONG_BYTES), more.as_bytes()].concat());
         }
     });
     for driver in Driver::ALL {

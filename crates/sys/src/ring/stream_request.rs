@@ -36,12 +36,27 @@ impl StreamRing {
         let fd = types::Fd(fd);
         let entry = match shots {
             Shots::Many => opcode::RecvMulti::new(fd, GROUP).build(),
-            Shots::One => opcode::Recv::new(fd, ptr::null_mut(), 0)
-                .buf_group(GROUP)
-                .build()
-                .flags(squeue::Flags::BUFFER_SELECT),
+            // All that a buffer takes.
+            Shots::One => receive_once(fd.0, 0),
         };
         self.push_armed(&entry.user_data(numbered(user_data) | ARMED))
+    }
+
+    /// As [`StreamRing::receive`] with [`Shots::One`], of so many bytes at most.
+    ///
+    /// # Errors
+    /// [`QueueFull`]; nothing was queued.
+    ///
+    /// # Panics
+    /// When `bytes_max` is 0.
+    pub fn receive_once(
+        &mut self,
+        fd: RawFd,
+        bytes_max: u32,
+        user_data: u64,
+    ) -> Result<(), QueueFull> {
+        assert!(bytes_max > 0, "0 stands for a whole buffer");
+        self.push_armed(&receive_once(fd, bytes_max).user_data(numbered(user_data) | ARMED))
     }
 
     /// As [`StreamRing::receive`] with [`Shots::Many`], until enough came: the completion that brings the last of it has no
@@ -206,6 +221,11 @@ impl StreamRing {
         self.push(&entry.user_data(in_flight.number())).expect("there was room");
         Ok(in_flight)
     }
+}
+
+fn receive_once(fd: RawFd, bytes_max: u32) -> squeue::Entry {
+    let entry = opcode::Recv::new(types::Fd(fd), ptr::null_mut(), bytes_max);
+    entry.buf_group(GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
 }
 
 /// How much a receive that stays armed may bring: less than the sum of both.
