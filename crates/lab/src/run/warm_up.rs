@@ -20,8 +20,10 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(200);
 /// All looks together take at most this part of a budget.
 const LOOKS_SHARE: f64 = 0.3;
-/// Requests on the new connections of a process that was warm before.
-const RENEWED: u64 = 1000;
+/// Requests on the new connections of a process that was warm before, and how long they may take: the first 3,000 on
+/// 64 new ones cost Node up to three times as much as the next.
+const RENEWED: u64 = 5000;
+const RENEWED_MAX: Duration = Duration::from_millis(400);
 /// Loads before sets may take this part of the time of the planned sets together: where they would take more, fewer of
 /// these start programs anew.
 const LOADS_SHARE: f64 = 0.5;
@@ -75,7 +77,7 @@ impl Runner<'_> {
                     .and_then(|known| known.warm_ups.get(&name))
                     .is_some_and(|w| w.is_flat)
             {
-                self.load(arm, LOOK_MIN, Some(RENEWED), false);
+                self.load(arm, RENEWED_MAX, Some(RENEWED), false);
                 continue;
             }
             let before = found.iter().find(|(other, _)| *other == name).map(|(_, found)| *found);
