@@ -19,6 +19,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::actions::{Ending, Sharing, Source};
 use crate::pipe::{PackedReadOutcome, ReadOutcome};
+use crate::tail::Tail;
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
@@ -315,6 +316,20 @@ impl<S: Session> Conversation<S> {
     /// Notifies the session that its peer will not be there; [`Conversation::closed`] follows.
     pub(crate) fn connect_failed(&mut self, shared: &mut S::Shared, error: io::Error) {
         self.session.connect_failed(shared, error);
+    }
+
+    /// Notifies the session of output that will not leave; [`Conversation::closed`] follows.
+    pub(crate) fn output_lost(&mut self, tail: &Tail) {
+        if let Tail::Waiting(output) = tail {
+            self.lose(output.unsent_bytes());
+        }
+    }
+
+    /// As [`Conversation::output_lost`], where so many bytes wait.
+    pub(crate) fn lose(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.session.output_lost(bytes);
+        }
     }
 
     /// Notifies the session that the connection is over.

@@ -187,7 +187,8 @@ impl<S: Session> Rehearsal<S> {
             _ => return,
         };
         self.cause = Some(cause);
-        if let Some(conversation) = self.conversation.take() {
+        if let Some(mut conversation) = self.conversation.take() {
+            conversation.lose(self.stage.waiting.len() as u64);
             conversation.closed(&mut self.shared, cause);
         }
     }

@@ -153,6 +153,12 @@ pub trait Session: Sized {
         actions.close();
     }
 
+    /// So many bytes that the session has sent were not handed to the kernel, and will not be: [`Session::closed`]
+    /// follows. Not called where there are none.
+    fn output_lost(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// The connection is over; nothing can be sent any more.
     fn closed(self, shared: &mut Self::Shared, cause: CloseCause) {
         let _ = (shared, cause);

@@ -216,10 +216,7 @@ impl Output {
     }
 
     /// Sends a head and the source behind it as far as a non-blocking socket takes them: what is left
-    /// waits.
-    ///
-    /// # Errors
-    /// As [`Output::flush`].
+    /// waits, or is lost when the connection is broken.
     pub(crate) fn begin_with_source(
         head: &[u8],
         source: Source,
@@ -228,13 +225,13 @@ impl Output {
         flow: &mut Flow,
         now: Moment,
         limits: &Limits,
-    ) -> Result<Self, CloseCause> {
+    ) -> (Self, Result<(), CloseCause>) {
         let mut output = Self::default();
-        output.push_bytes(head)?;
+        let pushed = output.push_bytes(head);
         output.push_source(source);
         // What is left of it is known by the output.
-        let _ = output.flush(socket, counters, flow, now, limits)?;
-        Ok(output)
+        let sent = pushed.and_then(|()| output.flush(socket, counters, flow, now, limits));
+        (output, sent.map(|_| ()))
     }
 
     /// The peer is there.
@@ -268,6 +265,15 @@ impl Output {
         if source.len() > 0 {
             self.pieces.push_back(Piece::Source(source));
         }
+    }
+
+    /// What waits, whatever it consists of; not what a request has in its hands.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        let len = |piece: &Piece| match piece {
+            Piece::Bytes(bytes, sent) => (bytes.len() - sent) as u64,
+            Piece::Source(source) => source.len(),
+        };
+        self.pieces.iter().map(len).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -241,6 +241,14 @@ impl Unsent {
         Self::File(range)
     }
 
+    /// What was not sent yet.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        match self {
+            Self::Block { sent_bytes, len_bytes, .. } => len_bytes - sent_bytes,
+            Self::File(range) => range.len,
+        }
+    }
+
     /// Sends what the room takes; says whether that was all.
     ///
     /// # Errors

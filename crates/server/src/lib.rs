@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `config` | the settings, checked |
 //! | `session`, `request`, `answer` | one connection: requests, bodies, answers, deadlines |
+//! | `body_clock` | by when the rest of a request's body has to come |
 //! | `files` | answers with files |
 //! | `common_fields`, `fields` | what all answers have in common, media types; which fields a proxy passes on, and the user's rules |
 //! | `proxy` | the reverse proxy |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod body_clock;
 mod common_fields;
 pub mod config;
 mod counters;

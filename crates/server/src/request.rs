@@ -3,13 +3,14 @@
 //!
 //! The session keeps a [`Body`] while one is under way, so an idle connection does not pay for it.
 
-use pollux_engine::{Actions, Moment};
+use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{
     BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Method, Rejection,
     Request, Status, write_chunk_head,
 };
 
 use crate::answer::Persistence;
+use crate::body_clock::BodyClock;
 use crate::common_fields::{Common, FieldContext};
 use crate::config::FIELDS_BYTES_MAX;
 
@@ -21,9 +22,11 @@ const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 pub(crate) struct Body {
     /// Kept for the answer and the log.
     pub(crate) head: Box<[u8]>,
-    pub(crate) began: Moment,
+    pub(crate) clock: BodyClock,
     pub(crate) received_bytes: u64,
     pub(crate) echo: Option<Echo>,
+    /// Why the connection is cut in its middle.
+    pub(crate) cut: Option<Cut>,
     reader: BodyReader,
 }
 
@@ -49,7 +52,8 @@ pub(crate) enum Progress {
 impl Body {
     pub(crate) fn new(head: &[u8], framing: Framing, limits: &Limits, began: Moment) -> Self {
         let reader = BodyReader::new(framing, limits);
-        Self { head: head.into(), began, received_bytes: 0, echo: None, reader }
+        let (head, clock) = (head.into(), BodyClock::started(began));
+        Self { head, clock, received_bytes: 0, echo: None, cut: None, reader }
     }
 
     /// Has the body sent back while it is read.
@@ -160,6 +164,39 @@ impl Echo {
         self.persistence.write(&mut head);
         let head_bytes = head.finish().expect("the overhead was left free");
         actions.advance(head_bytes);
+    }
+}
+
+/// Why a request did not come to its end, as the log calls it: the same words as a proxy's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    ClientGone,
+    ClientTimeout,
+    BadRequest,
+    /// The server ended.
+    Ended,
+    /// The rest of a file can't be read.
+    FileFailed,
+}
+
+impl Cut {
+    /// Why, where only the end of the connection says it.
+    pub(crate) const fn of_close(cause: CloseCause) -> Self {
+        match cause {
+            CloseCause::Drained | CloseCause::LoopEnded => Self::Ended,
+            CloseCause::SlowReader => Self::ClientTimeout,
+            _ => Self::ClientGone,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ClientGone => "client_gone",
+            Self::ClientTimeout => "client_timeout",
+            Self::BadRequest => "client_bad_request",
+            Self::Ended => "server_ended",
+            Self::FileFailed => "server_file_failed",
+        }
     }
 }
 

@@ -16,9 +16,11 @@
 //! |---|---|---|
 //! | header timeout, from the accept | Fresh | closed silently |
 //! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
-//! | body timeout and rate | Body | 408, closed; cut when the answer had begun |
+//! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
 //! | idle timeout | Idle | closed silently |
 //! | write timeout, rate | all | kept by the loop |
+//!
+//! Each request has one line in the log, at its end, with what was sent then.
 //!
 //! After a refusal nothing that follows is parsed. The last answer of a connection that still
 //! has input is followed by a lingering close.
@@ -26,15 +28,16 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Actions, Moment, Now, Session};
+use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use pollux_tls::Error;
 
 use crate::answer::{self, Answered, Context, Left, Persistence, Unsent};
+use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::log::{Entry, Event};
+use crate::log::{CLIENT_GONE, Entry, Event};
 use crate::request::{
-    Body, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
+    Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
 use crate::shared::{Handler, Shared, respond};
 use crate::tls::{PlaintextSession, Tls};
@@ -47,8 +50,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct HttpSession {
     phase: Phase,
-    /// The peer, once the log has asked for it.
-    peer: Option<Box<Peer>>,
+    /// What the log needs of it, once there is something to log.
+    logged: Option<Box<Logged>>,
     /// The answer that is under way or was sent is the last one.
     is_last: bool,
     is_draining: bool,
@@ -71,7 +74,22 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Peer(Option<IpAddr>);
+struct Logged {
+    peer: Option<IpAddr>,
+    /// The answer that is under way.
+    record: Option<Box<Record>>,
+    /// What of it was lost when the connection ended.
+    lost_bytes: u64,
+}
+
+/// A request whose answer has not left.
+#[derive(Debug)]
+struct Record {
+    head: Box<[u8]>,
+    status: u16,
+    /// Of the whole body.
+    body_bytes: u64,
+}
 
 impl Session for HttpSession {
     type Shared = Shared;
@@ -86,11 +104,12 @@ impl Session for HttpSession {
 
     fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
         actions.set_deadline(actions.now().at + shared.limits.header_timeout);
-        Self { phase: Phase::Fresh, peer: None, is_last: false, is_draining: false }
+        Self { phase: Phase::Fresh, logged: None, is_last: false, is_draining: false }
     }
 
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let mut used = 0;
+        let room = actions.room();
         let mut stopwatch = shared.is_timing.then(Instant::now);
         while used < input.len() && !self.is_last && !self.is_sending() {
             if actions.room() < shared.room_bytes_min {
@@ -135,6 +154,13 @@ impl Session for HttpSession {
                 }
             }
         }
+        if let Phase::Body(body) = &mut self.phase
+            && actions.room() < room
+        {
+            // While that waits the client is not read from.
+            body.clock.set_standing(true, shared.now.at);
+            actions.call_again();
+        }
         self.settle(shared, actions, used == input.len());
         used
     }
@@ -162,17 +188,24 @@ impl Session for HttpSession {
                 // Its length was announced: the client must not take what there is for all.
                 Err(errno) => {
                     shared.report_cut(errno);
+                    let left_bytes = unsent.left_bytes();
+                    self.log_sent(shared, left_bytes, Some(Cut::FileFailed));
                     self.is_last = true;
                     return actions.abort();
                 }
             },
             Phase::File => true,
-            Phase::Fresh | Phase::Idle | Phase::Head | Phase::Body(_) => return,
+            Phase::Body(body) => {
+                body.clock.set_standing(false, shared.now.at);
+                return actions.set_deadline(body_deadline(shared, body));
+            }
+            Phase::Fresh | Phase::Idle | Phase::Head => return,
         };
         if !is_all_sent {
             return actions.call_again();
         }
         self.phase = Phase::Idle;
+        self.log_sent(shared, 0, None);
         // Whether input was left unused is not known here, so the careful end it is.
         self.settle(shared, actions, false);
     }
@@ -186,8 +219,11 @@ impl Session for HttpSession {
             Phase::Body(_) => count(ServerCounter::TimeoutsBody),
             Phase::Unsent(_) | Phase::File => return,
         }
-        match &self.phase {
-            Phase::Body(body) if body.has_answer_begun() => actions.abort(),
+        match &mut self.phase {
+            Phase::Body(body) if body.has_answer_begun() => {
+                body.cut = Some(Cut::ClientTimeout);
+                actions.abort();
+            }
             Phase::Head | Phase::Body(_) => self.time_out(shared, actions),
             _ => actions.close(),
         }
@@ -203,6 +239,33 @@ impl Session for HttpSession {
             Phase::Idle => actions.close(),
             Phase::Unsent(_) | Phase::File => self.is_last = true,
             Phase::Head | Phase::Body(_) => {}
+        }
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        if let Some(logged) = &mut self.logged {
+            logged.lost_bytes = bytes;
+        }
+    }
+
+    /// The line of a request that did not come to its end.
+    fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
+        if shared.log.is_none() {
+            return;
+        }
+        let lost_bytes = self.logged.as_ref().map_or(0, |logged| logged.lost_bytes);
+        let cut = Some(Cut::of_close(cause));
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Body(body) => {
+                let (status, sent_bytes) = match body.has_answer_begun() {
+                    true => (Status::OK.code(), body.received_bytes.saturating_sub(lost_bytes)),
+                    false => (CLIENT_GONE, 0),
+                };
+                self.log(shared, &body.head, status, sent_bytes, body.cut.or(cut));
+            }
+            Phase::Unsent(unsent) => self.log_sent(shared, unsent.left_bytes() + lost_bytes, cut),
+            Phase::File => self.log_sent(shared, lost_bytes, cut),
+            Phase::Fresh | Phase::Idle | Phase::Head => {}
         }
     }
 }
@@ -278,7 +341,7 @@ impl HttpSession {
     ) {
         shared.counters.count_answer(answered.status);
         if shared.log.is_some() {
-            self.log(shared, actions, head, &answered);
+            self.note(shared, actions, head, &answered);
         }
         self.is_last = is_last;
         self.phase = match answered.left {
@@ -306,6 +369,10 @@ impl HttpSession {
         is_still_to_come: bool,
     ) {
         shared.counters.add(ServerCounter::Bodies, 1);
+        if shared.log.is_some() {
+            // It may end without an answer, when nobody can be asked any more.
+            self.logged(actions);
+        }
         if request.expects_continue && is_still_to_come {
             shared.counters.add(ServerCounter::Continues, 1);
             actions.send(CONTINUE);
@@ -325,6 +392,7 @@ impl HttpSession {
             unreachable!("only called while a body is read");
         };
         let before = body.received_bytes;
+        body.clock.on_bytes(shared.now.at);
         let read = body.read(actions, &shared.common, input);
         shared.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
         match read {
@@ -337,6 +405,8 @@ impl HttpSession {
                 used
             }
             Err(_) if body.has_answer_begun() => {
+                body.cut = Some(Cut::BadRequest);
+                self.phase = Phase::Body(body);
                 actions.abort();
                 self.is_last = true;
                 input.len()
@@ -408,27 +478,74 @@ impl HttpSession {
         }
     }
 
+    /// What the log needs of this connection.
+    fn logged(&mut self, actions: &Actions<'_>) -> &mut Logged {
+        self.logged.get_or_insert_with(|| {
+            let peer = actions.peer().map(|peer| peer.ip());
+            Box::new(Logged { peer, record: None, lost_bytes: 0 })
+        })
+    }
+
+    /// Logs an answer, or keeps what there is to log of one that is under way.
     #[cold]
-    fn log(
+    fn note(
         &mut self,
         shared: &mut Shared,
         actions: &Actions<'_>,
         head: &[u8],
         answered: &Answered,
     ) {
-        let Some(log) = &mut shared.log else { return };
-        let ask = || Box::new(Peer(actions.peer().map(|peer| peer.ip())));
-        let peer = self.peer.get_or_insert_with(ask);
-        let peer = peer.0.map_or_else(String::new, |peer| peer.to_canonical().to_string());
-        let RequestLine { method, target, version } = request_line(head);
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
-        let (peer, proxied) = (peer.as_str(), None);
+        let logged = self.logged(actions);
+        match answered.left {
+            Left::Nothing | Left::End => self.log(shared, head, status, body_bytes, None),
+            Left::Unsent(_) | Left::File => {
+                logged.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
+            }
+        }
+    }
+
+    /// Logs the answer that was under way, of which this was not sent.
+    #[inline]
+    fn log_sent(&mut self, shared: &mut Shared, left_bytes: u64, cut: Option<Cut>) {
+        if let Some(logged) = &mut self.logged
+            && let Some(record) = logged.record.take()
+        {
+            let Record { head, status, body_bytes } = *record;
+            self.log(shared, &head, status, body_bytes.saturating_sub(left_bytes), cut);
+        }
+    }
+
+    #[cold]
+    fn log(
+        &self,
+        shared: &mut Shared,
+        head: &[u8],
+        status: u16,
+        body_bytes: u64,
+        cut: Option<Cut>,
+    ) {
+        let Some(log) = &mut shared.log else { return };
+        let peer = self.logged.as_ref().and_then(|logged| logged.peer);
+        let peer = peer.map_or_else(String::new, |peer| peer.to_canonical().to_string());
+        let RequestLine { method, target, version } = request_line(head);
+        let (peer, cut, proxied) = (peer.as_str(), cut.map(Cut::name), None);
         let (referer, agent) = match log.names_agents() {
             true => (field(head, "referer"), field(head, "user-agent")),
             false => (&b""[..], &b""[..]),
         };
-        let entry =
-            Entry { peer, method, target, version, status, body_bytes, referer, agent, proxied };
+        let entry = Entry {
+            peer,
+            method,
+            target,
+            version,
+            status,
+            body_bytes,
+            referer,
+            agent,
+            cut,
+            proxied,
+        };
         log.add(&entry, &shared.counters);
     }
 }
@@ -469,11 +586,11 @@ fn lap(stopwatch: &mut Option<Instant>, shared: &Shared) {
     }
 }
 
-/// The grace, and a second more for each so many bytes that have come.
+/// By when more of a body has to come.
 fn body_deadline(shared: &Shared, body: &Body) -> Moment {
     let limits = &shared.limits;
-    let earned_s = body.received_bytes.checked_div(limits.body_rate_min_bytes).unwrap_or(0);
-    body.began + limits.body_timeout + Duration::from_secs(earned_s)
+    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+    body.clock.deadline(body.received_bytes, BodyTime { timeout, rate_min_bytes })
 }
 
 #[cfg(test)]
@@ -533,6 +650,15 @@ impl Session for EncryptedSession {
 
     fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.tls.call(&mut self.http, shared, actions, HttpSession::on_drain);
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        // In records: a little more than there was of the answer.
+        self.http.output_lost(bytes);
+    }
+
+    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+        self.http.closed(shared, cause);
     }
 }
 

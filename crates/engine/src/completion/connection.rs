@@ -456,6 +456,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn close_connection(&mut self, token: Token, cause: CloseCause) {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.state.closed(token, &connection.conversation);
+        connection.conversation.output_lost(&connection.tail);
         if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(connection.socket.as_fd());
         }
@@ -547,13 +548,13 @@ impl ConnectionIo for RingIo<'_> {
         self.marks.has_sent = true;
         let Self { sending, socket, flow, counters, limits, now, .. } = self;
         let head = &sending.spare()[..len];
-        let output =
-            Output::begin_with_source(head, source, *socket, counters, flow, *now, limits)?;
+        let (output, sent) =
+            Output::begin_with_source(head, source, *socket, counters, flow, *now, limits);
         if output.is_empty() {
-            return Ok(Sent::Gone);
+            return sent.map(|()| Sent::Gone);
         }
         *self.tail = Tail::Waiting(Box::new(output));
-        Ok(Sent::Waits)
+        sent.map(|()| Sent::Waits)
     }
 }
 

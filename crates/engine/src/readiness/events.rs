@@ -161,8 +161,9 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
 
     fn close(&mut self, token: Token, cause: CloseCause) {
         let slot = self.connections.get_mut(token.slot() as usize);
-        let Some(connection) = slot.and_then(Option::take) else { return };
+        let Some(mut connection) = slot.and_then(Option::take) else { return };
         self.state.closed(token, &connection.conversation);
+        connection.conversation.output_lost(&connection.tail);
         if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(socket(&self.table, token));
         }

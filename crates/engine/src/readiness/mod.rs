@@ -392,12 +392,12 @@ impl ConnectionIo for SocketIo<'_> {
             *self.tail = Tail::Waiting(Box::new(output));
             return Ok(Sent::Waits);
         };
-        let output =
-            Output::begin_with_source(bytes, source, *socket, counters, flow, *now, limits)?;
+        let (output, sent) =
+            Output::begin_with_source(bytes, source, *socket, counters, flow, *now, limits);
         if output.is_empty() {
-            return Ok(Sent::Gone);
+            return sent.map(|()| Sent::Gone);
         }
         *self.tail = Tail::Waiting(Box::new(output));
-        Ok(Sent::Waits)
+        sent.map(|()| Sent::Waits)
     }
 }

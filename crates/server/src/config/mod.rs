@@ -308,7 +308,8 @@ table! { keys, key, default;
         pub connections_max as "max_connections": Option<u32> = connections_max(key),
         /// Time for a whole request head
         pub header_timeout: Duration = key.default("10s").one(&timeout()),
-        /// Time for a request body; longer while it arrives at --body-rate-min or faster
+        /// Time for a request body, and longest time without a byte of it; altogether longer while it
+        /// arrives at --body-rate-min or faster
         pub body_timeout: Duration = key.default("10s").one(&timeout()),
         /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
         /// with 0 every body that takes longer than --body-timeout does
@@ -584,7 +585,7 @@ pub(crate) fn timeout() -> Kind<Duration> {
     duration(TIMEOUT_MIN..=TIMEOUT_MAX)
 }
 
-fn rate() -> Kind<u64> {
+pub(crate) fn rate() -> Kind<u64> {
     bytes(0..=RATE_BYTES_MAX)
 }
 
@@ -923,6 +924,7 @@ mod tests {
                 "connect_timeout",
                 "first_byte_timeout",
                 "body_timeout",
+                "body_rate_min",
                 "request_timeout",
                 "tunnel_timeout",
                 "upstream_idle_timeout",

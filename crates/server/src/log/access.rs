@@ -133,9 +133,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) referer: &'a [u8],
     /// What the client calls itself; only for the combined form. Any bytes.
     pub(crate) agent: &'a [u8],
+    /// Why it did not come to its end, where it did not; what a proxy adds has that of its own.
+    pub(crate) cut: Option<&'a str>,
     /// What a proxy adds.
     pub(crate) proxied: Option<Proxied<'a>>,
 }
+
+/// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
+/// was sent.
+pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// What a proxy says of a request; times are from its head, and none stand for one that no backend had.
 #[derive(Clone, Copy, Debug)]
@@ -253,6 +259,11 @@ fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     number(out, u64::from(entry.status));
     text(out, ",\"body_bytes\":");
     number(out, entry.body_bytes);
+    if let Some(cut) = entry.cut {
+        text(out, ",\"end\":\"");
+        text(out, cut);
+        text(out, "\"");
+    }
     if let Some(proxied) = &entry.proxied {
         json_proxied(out, proxied);
     }
@@ -399,6 +410,7 @@ mod tests {
         body_bytes: 1,
         referer: b"",
         agent: b"",
+        cut: None,
         proxied: None,
     };
 
@@ -552,8 +564,18 @@ mod tests {
         let status = 200;
         let target = target.as_bytes();
         let (referer, agent, proxied) = (b"".as_slice(), target, None);
-        let entry =
-            Entry { peer, method, target, version, status, body_bytes, referer, agent, proxied };
+        let entry = Entry {
+            peer,
+            method,
+            target,
+            version,
+            status,
+            body_bytes,
+            referer,
+            agent,
+            cut: None,
+            proxied,
+        };
         write(&mut out, format, &stamp, &entry);
         String::from_utf8(out).expect("ASCII")
     }

@@ -10,7 +10,7 @@
 //! | deadline | in | what happens |
 //! |---|---|---|
 //! | header timeout | Fresh, Head | closed silently; 408 |
-//! | body timeout | Busy, while the request's body comes | 408, or cut |
+//! | body timeout and rate (`body_clock`) | Busy, while the request's body comes | 408, or cut |
 //! | request timeout | Busy | 504, or cut |
 //! | idle timeout | Idle | closed silently |
 //!
@@ -189,6 +189,9 @@ impl Client {
         if shared.exchanges.get_mut(at).response.has_left(&mut shared.pipes) {
             shared.wake_upstream(at, actions);
         }
+        if !shared.exchange(at).request.is_whole {
+            self.set_busy_deadline(shared, actions, at);
+        }
         self.send(shared, actions, at);
     }
 
@@ -224,12 +227,7 @@ impl Client {
             Phase::Busy(at) => return self.busy_too_long(shared, actions, at),
         }
         if self.phase == Phase::Head {
-            let late = Rejection::new(
-                Status::REQUEST_TIMEOUT,
-                "the head took too long",
-                "RFC 9110 15.5.9",
-            );
-            self.refuse(shared, actions, late, b"", (b"", ""));
+            self.time_out(shared, actions);
         } else {
             actions.close();
         }
@@ -423,7 +421,7 @@ impl Client {
             Ok(used) => used,
             Err(rejection) => {
                 self.is_last = true;
-                self.fail(shared, actions, at, Fault::BadRequest(rejection.status));
+                self.refuse_body(shared, actions, at, &rejection);
                 return input.len();
             }
         };
@@ -458,7 +456,11 @@ impl Client {
         body_bytes: u64,
     ) -> bool {
         shared.counters.add(ServerCounter::BodyBytes, body_bytes);
+        let now = shared.now.at;
         let exchange = shared.exchange(at);
+        if body_bytes > 0 {
+            exchange.body_clock.on_bytes(now);
+        }
         let is_full = exchange.request.is_full();
         exchange.is_client_paused = is_full && !exchange.request.is_whole;
         self.set_busy_deadline(shared, actions, at);

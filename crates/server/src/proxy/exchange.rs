@@ -20,6 +20,7 @@ use super::channel::{Channel, ChannelEnd};
 use super::fault::Fault;
 use super::passing::Pooled;
 use super::pool::Ticket;
+use crate::body_clock::BodyClock;
 use crate::tls::SharedTls;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
@@ -75,6 +76,8 @@ pub(super) struct Exchange {
     /// Neither side is encrypted: bytes of bodies may stay in the kernel.
     pub(super) may_splice: bool,
     pub(super) fault: Option<Fault>,
+    /// By when more of the request's body has to come.
+    pub(super) body_clock: BodyClock,
     pub(super) request: Channel,
     pub(super) response: Channel,
     pub(super) status: u16,
@@ -146,6 +149,7 @@ impl Exchange {
             is_tunnel: false,
             may_splice: false,
             fault: None,
+            body_clock: BodyClock::default(),
             request: Channel::default(),
             response: Channel::default(),
             status: 0,
@@ -239,6 +243,7 @@ impl Exchanges {
         });
         let exchange = &mut self.all[at as usize];
         (exchange.client, exchange.times.began) = (client, began);
+        exchange.body_clock = BodyClock::started(began);
         at
     }
 

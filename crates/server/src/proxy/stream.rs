@@ -400,6 +400,7 @@ fn record(shared: &mut ProxyShared, at: u32) {
         body_bytes: bytes,
         referer: b"",
         agent: b"",
+        cut: None,
         proxied: Some(proxied),
     };
     log.add(&entry, &shared.counters);

@@ -297,6 +297,33 @@ fn a_body_has_the_time_that_its_bytes_earned() {
 }
 
 #[test]
+fn a_client_that_has_sent_much_may_not_be_silent_for_long() {
+    let mut play = play("reply = 1\nbody_timeout = \"1s\"\nmax_body = \"100MiB\"");
+    ask(&mut play, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n");
+    for _ in 0..200 {
+        play.feed(&[b'x'; 100_000]);
+    }
+    play.pass(2 * SECOND);
+    assert_eq!(status(&text(&mut play)), 408);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_echo_is_not_blamed_for_a_body_that_is_not_read() {
+    let mut play = play("echo = true\nbody_timeout = \"3s\"");
+    play.stall();
+    ask(&mut play, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+    play.pass(60 * SECOND);
+    assert_eq!((play.closed(), count(&play, ServerCounter::TimeoutsBody)), (None, 0));
+    play.flow();
+    play.pass(SECOND);
+    play.feed(b"def");
+    play.pass(SECOND);
+    assert_eq!(play.closed(), None);
+    assert!(ask(&mut play, "ghi").ends_with("ghi"));
+    assert_eq!(play.closed(), None);
+}
+
+#[test]
 fn an_echo_that_has_begun_cannot_be_timed_out_politely() {
     let mut play = play("echo = true\nbody_timeout = \"2s\"\nbody_rate_min = 0");
     ask(&mut play, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx");
@@ -358,6 +385,50 @@ fn every_answer_is_logged_with_what_was_sent() {
     assert!(lines[2].contains("\"POST /big HTTP/1.1\" 413 "), "{log}");
     assert!(lines[3].contains("\"POST /big HTTP/1.1\" 408 -"), "{log}");
     assert_eq!(lines.len(), 4);
+}
+
+/// What the log says of a connection on which this was played, in JSON.
+fn logged(config: &str, scene: impl Fn(&mut Play)) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let log = format!("{config}\naccess_log = {path:?}\naccess_log_format = \"json\"");
+    let mut play = play(&log);
+    scene(&mut play);
+    drop(play);
+    let log = std::fs::read_to_string(&path).expect("written");
+    let end = |line: &str| line.split_once("\"status\":").expect("a status").1.to_owned();
+    log.lines().map(end).collect()
+}
+
+#[test]
+fn a_request_that_does_not_come_to_its_end_is_logged_too() {
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc";
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+    let gone = logged("reply = 1", |play| {
+        ask(play, post);
+        play.end();
+    });
+    assert_eq!(gone, ["499,\"body_bytes\":0,\"end\":\"client_gone\"}"]);
+    let gone_from_echo = logged("echo = true", |play| {
+        ask(play, post);
+        play.end();
+    });
+    assert_eq!(gone_from_echo, ["200,\"body_bytes\":3,\"end\":\"client_gone\"}"]);
+    let late = logged("echo = true", |play| {
+        ask(play, post);
+        play.pass(20 * SECOND);
+    });
+    assert_eq!(late, ["200,\"body_bytes\":3,\"end\":\"client_timeout\"}"]);
+    let unsound = logged("echo = true", |play| {
+        ask(play, chunked);
+        play.feed(b"zz\r\n");
+    });
+    assert_eq!(unsound, ["200,\"body_bytes\":3,\"end\":\"client_bad_request\"}"]);
+    let well = logged("echo = true", |play| {
+        ask(play, post);
+        play.feed(b"defghi");
+    });
+    assert_eq!(well, ["200,\"body_bytes\":9}"]);
 }
 
 proptest! {

@@ -1,15 +1,16 @@
 //! Hostile clients, and backends that fail: what reaches a backend, and what is tried again. What a
 //! client gets of a backend in trouble is the table of `troubles`.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
+use pollux_testing::DEADLINE;
 
-use crate::{Backend, GET, OK, field, ok, on_every_driver, unreachable};
+use crate::{Backend, GET, OK, field, ok, on_every_driver, text, unreachable};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.
@@ -443,6 +444,27 @@ fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
         assert!(client.rest().starts_with("HTTP/1.1 408 "), "{driver}");
         proxy.await_that("the fault", |proxy| proxy.faults(Fault::ClientTimeout) == 1);
         proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
+    });
+}
+
+#[test]
+fn a_request_body_that_comes_byte_by_byte_has_not_the_time_of_the_whole_request() {
+    let backend = Backend::silent();
+    let short = |config: &mut ProxyConfig| {
+        config.limits.body_timeout = Duration::from_millis(300);
+    };
+    on_every_driver(&[backend.address], short, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n");
+        let mut answer = [0; 13];
+        // A byte each time that no answer has come for a while.
+        client.socket.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
+        let began = Instant::now();
+        while client.socket.read_exact(&mut answer).is_err() {
+            assert!(began.elapsed() < DEADLINE, "{driver}: still taken");
+            client.try_send("x");
+        }
+        assert_eq!(text(&answer), "HTTP/1.1 408 ", "{driver}");
     });
 }
 

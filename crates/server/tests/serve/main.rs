@@ -256,6 +256,39 @@ fn a_file_that_is_cut_or_grows_while_it_is_sent_never_lies_about_its_length() {
 }
 
 #[test]
+fn an_answer_that_is_cut_is_logged_with_what_was_sent_of_it() {
+    const WHOLE_BYTES: u64 = 64 << 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = std::fs::File::create(folder.path().join("f")).expect("made");
+    file.set_len(WHOLE_BYTES).expect("sparse");
+    let log = folder.path().join("log");
+    let from_file = format!("dir = {:?}", folder.path());
+    for (driver, answer) in DRIVERS
+        .into_iter()
+        .flat_map(|driver| [from_file.as_str(), "reply = \"64MiB\""].map(|answer| (driver, answer)))
+    {
+        let config = format!("{answer}\naccess_log = {log:?}\naccess_log_format = \"json\"");
+        let Some(server) = start_on(driver, &config) else { continue };
+        let mut stream = client(&server);
+        stream.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+        stream.read_exact(&mut [0; 9000]).expect("the answer has begun");
+        let linger = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+        linger.expect("set");
+        drop(stream);
+        // It ends with its last connection.
+        server.drain();
+        server.join().expect("ended");
+        let line = std::fs::read_to_string(&log).expect("written");
+        std::fs::remove_file(&log).expect("there");
+        let (_, rest) = line.split_once("\"body_bytes\":").expect("a line");
+        let (bytes, end) = rest.split_once(',').unwrap_or_else(|| panic!("{driver}: {line}"));
+        let bytes: u64 = bytes.parse().expect("a number");
+        assert!((8000..WHOLE_BYTES).contains(&bytes), "{driver}, {answer}: {line}");
+        assert_eq!(end, "\"end\":\"client_gone\"}\n", "{driver}, {answer}");
+    }
+}
+
+#[test]
 fn a_part_beyond_four_gigabytes_comes_from_its_place() {
     const LEN_BYTES: u64 = 5 << 30;
     let folder = tempfile::tempdir().expect("a folder");

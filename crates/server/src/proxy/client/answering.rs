@@ -9,19 +9,17 @@ use super::super::fault::{Fault, Party};
 use super::super::shared::ProxyShared;
 use super::{Client, Phase};
 use crate::answer::{self, Answered, Persistence};
+use crate::body_clock::{BodyClock, BodyTime};
 use crate::common_fields::FieldContext;
 use crate::counters::ServerCounter;
-use crate::log::{AccessLog, Entry, Event, Proxied};
+use crate::log::{AccessLog, CLIENT_GONE, Entry, Event, Proxied};
 use crate::proxy::fault::ProxyCounter;
 use crate::request::{field, is_head, is_tls, request_line, version};
-
-/// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
-/// was sent.
-const CLIENT_GONE: u16 = 499;
 
 impl Client {
     /// Sends on what the answer has; ends the exchange when that was all.
     pub(super) fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let now = shared.now.at;
         let exchange = shared.exchange(at);
         let channel = &mut exchange.response;
         if channel.is_leaving {
@@ -42,6 +40,13 @@ impl Client {
         }
         // More is to come: only when this has left, so that what waits here stays little.
         channel.is_leaving = true;
+        if !exchange.request.is_whole {
+            if !exchange.has_answer {
+                // The client may have waited for the interim answer with its body.
+                exchange.body_clock = BodyClock::started(now);
+            }
+            self.set_busy_deadline(shared, actions, at);
+        }
         actions.call_again();
     }
 
@@ -62,6 +67,21 @@ impl Client {
         self.settle(shared, actions, is_last, is_read && !is_tunnel);
     }
 
+    /// The body of a request is not sound, or too large.
+    #[cold]
+    pub(super) fn refuse_body(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        rejection: &Rejection,
+    ) {
+        let why = answer::explanation(rejection, &shared.head_limits);
+        self.report_refusal(shared, actions, rejection.status, &why);
+        shared.counters.count_refusal(rejection.status);
+        self.fail_because(shared, actions, at, Fault::BadRequest(rejection.status), Some(&why));
+    }
+
     /// The exchange has failed: an answer of the proxy where none has begun, else the end.
     #[cold]
     pub(super) fn fail(
@@ -70,6 +90,18 @@ impl Client {
         actions: &mut Actions<'_>,
         at: u32,
         fault: Fault,
+    ) {
+        self.fail_because(shared, actions, at, fault, None);
+    }
+
+    /// As `fail`; a client is answered with the reason, where it is to blame.
+    fn fail_because(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        fault: Fault,
+        because: Option<&str>,
     ) {
         // Why a connect failed, or why bytes are not an answer, was reported where it was seen.
         let is_reported =
@@ -97,14 +129,17 @@ impl Client {
         exchange.response.send(actions);
         let context = answer::Context { persistence, is_head, asked: FieldContext::default() };
         let exchange = shared.exchanges.get(at);
-        let retry = if exchange.is_retry_safe() {
-            "a retry is safe"
-        } else {
-            "it may have been done: a retry is not safe"
-        };
-        let why = format!("{}/{}, {retry}", fault.name(), exchange.state());
-        let proxy_status = format!("pollux;error={};details=\"{why}\"", fault.error_type());
-        let answered = answer::explained(actions, &shared.common, context, status, &why, |head| {
+        let mut details = format!("{}/{}", fault.name(), exchange.state());
+        if fault.party() != Party::Client {
+            details.push_str(if exchange.is_retry_safe() {
+                ", a retry is safe"
+            } else {
+                ", it may have been done: a retry is not safe"
+            });
+        }
+        let proxy_status = format!("pollux;error={};details=\"{details}\"", fault.error_type());
+        let why = because.unwrap_or(&details);
+        let answered = answer::explained(actions, &shared.common, context, status, why, |head| {
             head.field("Proxy-Status", proxy_status.as_bytes());
         });
         shared.exchange(at).response.body_bytes = answered.body_bytes;
@@ -150,9 +185,14 @@ impl Client {
         if queued.is_some_and(|queued| queued + queue_timeout <= shared.now.at) {
             return self.fail(shared, actions, at, Fault::QueueTimeout);
         }
+        let now = shared.now.at;
+        if shared.exchange(at).request.is_whole || body_deadline(shared, at) > now {
+            return self.set_busy_deadline(shared, actions, at);
+        }
         shared.counters.add(ServerCounter::TimeoutsBody, 1);
         self.is_last = true;
-        self.fail(shared, actions, at, Fault::ClientTimeout);
+        let why = "the body stood still, or came too slowly (RFC 9110 15.5.9)";
+        self.fail_because(shared, actions, at, Fault::ClientTimeout, Some(why));
     }
 
     /// By when something has to happen: the whole of it, and the next piece of a body.
@@ -162,11 +202,15 @@ impl Client {
         actions: &mut Actions<'_>,
         at: u32,
     ) {
-        let (request_timeout, body_timeout) =
-            (shared.limits.request_timeout, shared.limits.body_timeout);
+        let request_timeout = shared.limits.request_timeout;
         let queue_timeout = shared.limits.queue_timeout;
         let now = shared.now.at;
         let exchange = shared.exchange(at);
+        if !exchange.request.is_whole {
+            // While an answer waits for the client, no more of its body is read.
+            let is_standing = exchange.is_client_paused || exchange.response.is_leaving;
+            exchange.body_clock.set_standing(is_standing, now);
+        }
         let mut end = exchange.times.began + request_timeout;
         if let Some(queued) = exchange.times.queued.filter(|_| exchange.ticket.is_some()) {
             end = end.min(queued + queue_timeout);
@@ -174,10 +218,10 @@ impl Client {
         actions.set_deadline(if exchange.is_tunnel {
             // The upstream side looks at how quiet it is.
             Moment::NEVER
-        } else if exchange.request.is_whole || exchange.is_client_paused {
+        } else if exchange.request.is_whole {
             end
         } else {
-            end.min(now + body_timeout)
+            end.min(body_deadline(shared, at))
         });
     }
 
@@ -218,6 +262,42 @@ impl Client {
         self.settle(shared, actions, is_last, false);
     }
 
+    /// Answers a request whose head did not come in time; without a body, for what came of it may begin one of HEAD.
+    #[cold]
+    pub(super) fn time_out(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let status = Status::REQUEST_TIMEOUT;
+        shared.counters.count_refusal(status);
+        shared.counters.count_answer(status);
+        let context = answer::Context {
+            persistence: Persistence::Close,
+            is_head: false,
+            asked: FieldContext::default(),
+        };
+        let answered = answer::empty(actions, &shared.common, context, status, |_| {});
+        self.log(shared, actions, (b"", ""), &answered);
+        self.phase = Phase::Idle;
+        self.is_last = true;
+        actions.linger();
+    }
+
+    /// Reports what was wrong with a client's bytes.
+    fn report_refusal(
+        &self,
+        shared: &ProxyShared,
+        actions: &Actions<'_>,
+        status: Status,
+        why: &str,
+    ) {
+        let text = || format!("{}: {status}: {why}", self.name(actions));
+        shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, text);
+    }
+
+    /// The client, as the error log names it.
+    fn name(&self, actions: &Actions<'_>) -> Box<str> {
+        let peer = self.peer.clone().unwrap_or_else(|| address_text(actions));
+        if peer.is_empty() { "a client of a unix socket".into() } else { peer }
+    }
+
     /// Refuses bytes that are not a request that is served; nothing behind them is read. The log gets `line`, if
     /// they have one, and the version in it.
     #[cold]
@@ -231,12 +311,14 @@ impl Client {
     ) {
         if is_tls(input) {
             shared.logs.errors.report(Event::TlsSpoken, shared.now.unix_s, || {
-                "a client speaks TLS, which this proxy does not: use http://".to_owned()
+                let client = self.name(actions);
+                format!(
+                    "{client} speaks TLS, which this proxy does not: use http://, or give it --cert and --key"
+                )
             });
         } else {
             let why = answer::explanation(&rejection, &shared.head_limits);
-            let text = || format!("a client: {}: {why}", rejection.status);
-            shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, text);
+            self.report_refusal(shared, actions, rejection.status, &why);
         }
         shared.counters.count_refusal(rejection.status);
         shared.counters.count_answer(rejection.status);
@@ -297,6 +379,7 @@ impl Client {
             body_bytes: bytes,
             referer,
             agent,
+            cut: None,
             proxied: Some(proxied),
         };
         log.add(&entry, &shared.counters);
@@ -340,10 +423,19 @@ impl Client {
             body_bytes,
             referer,
             agent,
+            cut: None,
             proxied: Some(proxied),
         };
         log.add(&entry, &shared.counters);
     }
+}
+
+/// By when more of the request's body has to come.
+fn body_deadline(shared: &ProxyShared, at: u32) -> Moment {
+    let limits = &shared.limits;
+    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+    let exchange = shared.exchanges.get(at);
+    exchange.body_clock.deadline(exchange.request.body_bytes, BodyTime { timeout, rate_min_bytes })
 }
 
 /// The address without its port; empty on a unix socket.

@@ -11,7 +11,7 @@ use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
-    address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, timeout,
+    address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, rate, timeout,
 };
 use crate::error::{CONNECTIONS_DEFAULT, KEPT, limit};
 
@@ -33,10 +33,11 @@ const IDLE_MAX: u64 = 65_536;
 const QUEUE_MAX: u64 = 100_000;
 
 /// Limits without a meaning where every front end passes on bytes.
-const HTTP_LIMITS: [&str; 14] = [
+const HTTP_LIMITS: [&str; 15] = [
     "idle_timeout",
     "first_byte_timeout",
     "body_timeout",
+    "body_rate_min",
     "request_timeout",
     "upstream_idle_timeout",
     "max_body",
@@ -290,6 +291,9 @@ table! { keys, key, default;
         pub first_byte_timeout: Duration = key.default("60s").one(&timeout()),
         /// Longest time without a byte in the middle of a body, in either direction
         pub body_timeout: Duration = key.default("30s").one(&timeout()),
+        /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
+        /// with 0 every body that takes longer than --body-timeout does
+        pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time for a request and its answer together
         pub request_timeout: Duration = key.default("1h").one(&timeout()),
         /// Longest time without a byte in either direction after an upgrade (WebSocket)
