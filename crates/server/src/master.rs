@@ -26,10 +26,10 @@ use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
-use crate::serve::USER2_IGNORED;
 pub use crate::serve::link::WorkerProcess;
 use crate::serve::link::{Frame, Kind, STATES_END, Worker, WorkerState};
 pub use crate::serve::sockets::ProxySockets;
+use crate::serve::{DRAINING, USER2_IGNORED};
 use crate::stats::RetiredCounts;
 use crate::system::{Manager, PidFile, State};
 
@@ -37,6 +37,8 @@ use crate::system::{Manager, PidFile, State};
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond the drain timeout, for a worker to end by itself.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
+/// Workers of earlier settings that may have tunnels; beyond that the oldest ends within the drain timeout.
+const HANDED_OVER_MAX: usize = 8;
 /// For a worker whose link has ended to end itself.
 const CLOSED_GRACE: Duration = Duration::from_secs(1);
 /// The first wait before a worker that died is started again; it doubles each time.
@@ -211,10 +213,7 @@ impl Master {
 
     fn wait(&self, signals: &Signals) -> Result<(), MasterError> {
         let is_settled = self.restart.at.is_none()
-            && self
-                .workers
-                .iter()
-                .all(|worker| worker.state == WorkerState::Serving && worker.fd().is_some());
+            && self.workers.iter().all(|worker| worker.is_settled() && worker.fd().is_some());
         let tick = if is_settled { TICK_LONG } else { TICK_SHORT };
         let tick = self.manager.alive_every().map_or(tick, |every| tick.min(every));
         let (signal_fd, links) = (signals.fd(), self.workers.iter().filter_map(Worker::fd));
@@ -240,7 +239,7 @@ impl Master {
                 self.manager.notify(State::Stopping);
                 self.restart.at = None;
                 let by = self.drain_end();
-                self.workers.iter_mut().for_each(|worker| drain(worker, by));
+                self.workers.iter_mut().for_each(|worker| end(worker, by, DRAINING));
                 // A connection now is better refused than left in a queue that no process accepts from.
                 let sockets = std::mem::take(&mut self.sockets);
                 remove(&sockets.paths(), &[]);
@@ -268,6 +267,7 @@ impl Master {
             Kind::BackendStates if is_serving => self.states = text,
             Kind::BackendStates
             | Kind::Drain
+            | Kind::End
             | Kind::Reopen
             | Kind::RetiredCounts
             | Kind::Reloads => {}
@@ -279,7 +279,7 @@ impl Master {
         let is_late = !matches!(self.workers[at].state, WorkerState::Starting(_));
         if is_late || self.is_ending {
             let by = self.drain_end();
-            return drain(&mut self.workers[at], by);
+            return end(&mut self.workers[at], by, DRAINING);
         }
         self.workers[at].state = WorkerState::Serving;
         self.restart.at = None;
@@ -303,15 +303,16 @@ impl Master {
             let text = format!("{}{STATES_END}{}", self.workers[at].states, self.states);
             self.workers[at].send(Kind::BackendStates, &text);
         }
-        let by = self.drain_end();
+        let by = self.tunnel_drain_end();
         // Not the one that a reload waits for: it takes over when it is ready.
         let next = self.next.as_ref().map(|next| next.2);
         let is_next = |worker: &Worker| Some(worker.id()) == next;
         for other in (0..self.workers.len()).filter(|other| *other != at) {
             if !is_next(&self.workers[other]) {
-                drain(&mut self.workers[other], by);
+                hand_over(&mut self.workers[other], by);
             }
         }
+        self.bound_handed_over();
         self.send_ended();
         // The client that asked for it waits for the answer at a worker that ends now.
         self.send_reloads();
@@ -470,6 +471,26 @@ impl Master {
         Instant::now() + self.settings.config.limits.drain_timeout + DRAIN_GRACE
     }
 
+    /// As `drain_end`, of a worker whose tunnels may stay.
+    fn tunnel_drain_end(&self) -> Instant {
+        let limits = &self.settings.config.limits;
+        Instant::now() + limits.drain_timeout.max(limits.tunnel_drain_timeout) + DRAIN_GRACE
+    }
+
+    /// Has the oldest workers end that have only tunnels, where there are too many of them.
+    fn bound_handed_over(&mut self) {
+        let by = self.drain_end();
+        let mut handed_over: Vec<&mut Worker> = self
+            .workers
+            .iter_mut()
+            .filter(|worker| matches!(worker.state, WorkerState::Draining(end) if end > by))
+            .collect();
+        let more = handed_over.len().saturating_sub(HANDED_OVER_MAX);
+        for worker in handed_over.iter_mut().take(more) {
+            end(worker, by, "too many workers of earlier settings: tunnels end too");
+        }
+    }
+
     /// Has the worker that serves show what others counted that don't.
     fn send_ended(&mut self) {
         let mut ended = self.ended.clone();
@@ -501,11 +522,22 @@ impl Drop for Master {
     }
 }
 
-fn drain(worker: &mut Worker, by: Instant) {
+/// Has a worker leave its sockets to another one.
+fn hand_over(worker: &mut Worker, by: Instant) {
     if matches!(worker.state, WorkerState::Starting(_) | WorkerState::Serving) {
         worker.state = WorkerState::Draining(by);
         worker.send(Kind::Drain, "");
     }
+}
+
+/// Has a worker end, one too that has left its sockets already.
+fn end(worker: &mut Worker, by: Instant, why: &str) {
+    let by = match worker.state {
+        WorkerState::Draining(earlier) if earlier <= by => return,
+        _ => by,
+    };
+    worker.state = WorkerState::Draining(by);
+    worker.send(Kind::End, why);
 }
 
 /// Removes unix sockets on which nothing listens any more.

@@ -46,6 +46,8 @@ use start::{
 
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
+/// What is said when a server ends, by a signal or at its master's word.
+pub(crate) const DRAINING: &str = "draining: no new connections, then the end";
 /// What is said of the signal that others replace a program by that runs.
 pub(crate) const USER2_IGNORED: &str =
     "SIGUSR2 is ignored: a program that runs is not replaced by another one; restart it";
@@ -60,6 +62,8 @@ pub(crate) struct Parts {
     pub(crate) error_writer: ErrorWriter,
     pub(crate) reporter: Reporter,
     pub(crate) drain_timeout: Duration,
+    /// The same of tunnels and streams, where another worker takes over.
+    pub(crate) tunnel_drain_timeout: Duration,
     /// What clients are shown, of a server that reads it again itself.
     pub(crate) certificate: Option<Certificate>,
     /// Of a server that reads its settings again itself.
@@ -104,6 +108,7 @@ pub struct Server {
     reporter: Reporter,
     reported: Instant,
     drain_timeout: Duration,
+    tunnel_drain_timeout: Duration,
     certificate: Option<Certificate>,
     reload: Option<Reload>,
     /// Notified of the state of the server, while it runs.
@@ -196,6 +201,7 @@ impl Server {
                 config.monitoring.access_log.as_ref(),
             ),
             drain_timeout: config.limits.drain_timeout,
+            tunnel_drain_timeout: config.limits.drain_timeout,
             certificate,
             reload: Some(reload),
             group,
@@ -271,6 +277,7 @@ impl Server {
             reporter: parts.reporter,
             reported: Instant::now(),
             drain_timeout: parts.drain_timeout,
+            tunnel_drain_timeout: parts.tunnel_drain_timeout,
             certificate: parts.certificate,
             reload: parts.reload,
             manager: None,
@@ -359,7 +366,7 @@ impl Server {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => {
                     is_draining = true;
                     self.notify_state(State::Stopping);
-                    self.report_signal("draining: no new connections, then the end");
+                    self.report_signal(DRAINING);
                     self.drain();
                 }
                 _ => {}
@@ -387,10 +394,14 @@ impl Server {
 
     /// Does what the master orders; whether the server drains because of it.
     fn obey(&mut self, order: Order) -> bool {
-        let drains = matches!(order, Order::Drain | Order::Gone);
+        let drains = matches!(order, Order::Drain | Order::End(_) | Order::Gone);
         match order {
-            Order::Drain => self.hand_over("another worker takes the connections: draining"),
-            Order::Gone => self.hand_over("the master is gone: draining"),
+            Order::Drain => {
+                let at_most = self.drain_timeout.max(self.tunnel_drain_timeout);
+                self.hand_over("another worker takes the connections: draining", at_most);
+            }
+            Order::End(why) => self.hand_over(&why, self.drain_timeout),
+            Order::Gone => self.hand_over("the master is gone: draining", self.drain_timeout),
             Order::Reopen => self.reopen_logs(),
             Order::RetiredCounts(page) => {
                 self.overview.supervised.set_ended(RetiredCounts::of_page(&page));
@@ -404,10 +415,10 @@ impl Server {
     }
 
     /// Leaves the sockets, those of the endpoints too, to the processes that have them as well.
-    fn hand_over(&mut self, why: &str) {
+    fn hand_over(&mut self, why: &str, at_most: Duration) {
         self.is_handed_over = true;
         self.report_signal(why);
-        self.drain();
+        self.group.drain(at_most);
         for (_, group) in &self.endpoints {
             group.drain(self.drain_timeout);
         }

@@ -3,14 +3,15 @@
 //! requests and the backends that answered in the access log.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Process, Signal, wait_for};
+use pollux_testing::{DEADLINE, Process, Signal, wait_for, wait_until};
 use rustix::process::kill_process;
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
@@ -188,6 +189,89 @@ fn a_reload_command_is_answered_when_the_reload_is_over() {
     assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
 }
 
+/// A backend that makes a tunnel of each request, and gives back what comes through it.
+fn tunnels() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                until(&mut socket, b"\r\n\r\n");
+                let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                            Upgrade: websocket\r\n\r\n";
+                let _ = socket.write_all(head.as_bytes());
+                let mut from = socket.try_clone().expect("the same socket");
+                let _ = std::io::copy(&mut from, &mut socket);
+            });
+        }
+    });
+    address
+}
+
+/// Reads to this end; to that of the connection where it does not come.
+fn until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut byte = [0];
+    while !all.ends_with(end) && socket.read(&mut byte).is_ok_and(|len| len == 1) {
+        all.push(byte[0]);
+    }
+    all
+}
+
+/// A tunnel through a proxy, whose settings have this of drains.
+fn tunnel(more: &str) -> (Proxy, SocketAddr, TcpStream) {
+    let backend = tunnels();
+    let proxy = Proxy::start(&[backend], &format!("log_level = \"info\"\n{more}"));
+    let mut tunnel = TcpStream::connect(proxy.address).expect("connected");
+    tunnel.set_read_timeout(Some(DEADLINE)).expect("set");
+    let ask = "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    tunnel.write_all(ask.as_bytes()).expect("sent");
+    let head = until(&mut tunnel, b"\r\n\r\n");
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", head.escape_ascii());
+    (proxy, backend, tunnel)
+}
+
+#[test]
+fn a_websocket_outlives_reloads_and_ends_with_the_proxy() {
+    let (mut proxy, _, mut tunnel) = tunnel("drain_timeout = \"100ms\"");
+    let first = proxy.one_worker(&[]);
+    for _ in 0..2 {
+        let (is_well, said) = proxy.reload();
+        assert!(is_well, "{said}");
+    }
+    wait_until("the end of the worker without a tunnel", || proxy.workers().len() == 2);
+    assert!(proxy.workers().contains(&first), "the tunnel's worker");
+    // Ten times what requests have.
+    let began = Instant::now();
+    tunnel.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
+    while began.elapsed() < Duration::from_secs(1) {
+        // Nothing comes unasked.
+        let cause = tunnel.read(&mut [0]).expect_err("no end, and no byte");
+        assert_eq!(cause.kind(), ErrorKind::WouldBlock);
+    }
+    tunnel.set_read_timeout(Some(DEADLINE)).expect("set");
+    tunnel.write_all(b"ping.").expect("taken");
+    assert_eq!(until(&mut tunnel, b"."), b"ping.");
+    proxy.signal(Signal::TERM);
+    assert_eq!(until(&mut tunnel, b"."), b"");
+    assert!(proxy.ended().success());
+    let said = proxy.all_stderr_lines().join("\n");
+    let ends = "draining: no new connections, then the end";
+    assert_eq!(said.matches(ends).count(), 2, "{said}");
+    assert_eq!(said.matches("another worker takes the connections").count(), 2, "{said}");
+}
+
+#[test]
+fn a_websocket_ends_in_its_own_time_after_a_reload() {
+    let (proxy, _, mut tunnel) =
+        tunnel("drain_timeout = \"50ms\"\ntunnel_drain_timeout = \"300ms\"");
+    let first = proxy.one_worker(&[]);
+    assert!(proxy.reload().0);
+    assert_eq!(until(&mut tunnel, b"."), b"");
+    proxy.one_worker(&[first]);
+}
+
 /// Exit code, standard output and standard error of a check of this file.
 fn check(text: &str) -> (Option<i32>, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -295,7 +379,7 @@ fn a_check_warns_of_what_the_start_warns_of_and_of_another_program_on_the_port()
     assert_eq!(code, Some(0));
     let expected = "warning: max-connections is 1048576, but the descriptor limit allows about ";
     assert!(plan.contains(expected), "{plan}");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let (code, plan, _) = ended(&["--check", "--listen", &address]);
     assert_eq!(code, Some(0));

@@ -927,6 +927,7 @@ mod tests {
                 "body_rate_min",
                 "request_timeout",
                 "tunnel_timeout",
+                "tunnel_drain_timeout",
                 "upstream_idle_timeout",
                 "max_body",
                 "upstream_idle_max",

@@ -13,6 +13,7 @@
 //! | body timeout and rate (`body_clock`) | Busy, while the request's body comes | 408, or cut |
 //! | request timeout | Busy | 504, or cut |
 //! | idle timeout | Idle | closed silently |
+//! | drain timeout | Busy, but for tunnels, once the loop drains | cut |
 //!
 //! A request that comes before the answer to the one before it is gone waits unread.
 
@@ -240,8 +241,11 @@ impl Client {
                 let grace = shared.deadline(DRAIN_GRACE);
                 actions.set_deadline(actions.deadline().min(grace));
             }
-            Phase::Head => {}
-            Phase::Busy(at) => shared.exchange(at).is_last = true,
+            Phase::Head => actions.set_deadline(actions.deadline().min(shared.drain_end)),
+            Phase::Busy(at) => {
+                shared.exchange(at).is_last = true;
+                self.set_busy_deadline(shared, actions, at);
+            }
         }
     }
 

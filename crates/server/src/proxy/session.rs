@@ -204,7 +204,7 @@ impl Session for ProxySession {
     }
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        shared.is_draining = true;
+        shared.drain();
         self.call(shared, actions, Role::on_drain);
     }
 

@@ -55,6 +55,8 @@ pub struct ProxyShared {
     pub(super) counters: Arc<ServerCounters>,
     pub(super) proxied: Arc<ProxyCounters>,
     pub(super) is_draining: bool,
+    /// By when requests have to end, once the loop drains.
+    pub(super) drain_end: Moment,
     pub(super) commands: VecDeque<Command<Outgoing>>,
     pub(super) exchanger: Exchanger,
     pub(super) pairs: Pairs,
@@ -125,6 +127,7 @@ impl ProxyShared {
             counters,
             proxied,
             is_draining: false,
+            drain_end: Moment::NEVER,
             pairs: Pairs::default(),
             pipes: Pipes::new(config.pipes_max(), config.loops.threads),
             plain_room: Vec::new(),
@@ -172,6 +175,13 @@ impl ProxyShared {
         match &self.schedule {
             Some(schedule) if !self.is_draining => schedule.next(),
             _ => Moment::NEVER,
+        }
+    }
+
+    /// The loop drains: its sessions are called, one after the other.
+    pub(super) fn drain(&mut self) {
+        if !std::mem::replace(&mut self.is_draining, true) {
+            self.drain_end = self.deadline(self.limits.drain_timeout);
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     Counts,
     /// Worker: a client of its control socket asked for a reload; the text is how many were asked for so far.
     Reload,
-    /// Master: take no new connections, end with the open ones.
+    /// Master: another worker takes the connections, end with the open ones.
     Drain,
     /// Master: open the logs again.
     Reopen,
@@ -61,10 +61,12 @@ pub(crate) enum Kind {
     /// Worker: the states of backends, beside the settings. Master: those that the worker got at its
     /// start, and those at the moment when it began to serve.
     BackendStates,
+    /// Master: end with the open connections, within the drain timeout; the text says why.
+    End,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Ready,
         Self::Failed,
         Self::Counts,
@@ -74,6 +76,7 @@ impl Kind {
         Self::RetiredCounts,
         Self::Reloads,
         Self::BackendStates,
+        Self::End,
     ];
 }
 
@@ -164,6 +167,8 @@ pub struct WorkerProcess {
 #[derive(Debug)]
 pub(crate) enum Order {
     Drain,
+    /// Why.
+    End(String),
     Reopen,
     RetiredCounts(String),
     Reloads(Reloads),
@@ -310,6 +315,7 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
                 Ok(None) => break,
                 Ok(Some(Frame { kind, text })) => match kind {
                     Kind::Drain => Order::Drain,
+                    Kind::End => Order::End(text),
                     Kind::Reopen => Order::Reopen,
                     Kind::RetiredCounts => Order::RetiredCounts(text),
                     Kind::Reloads => Order::Reloads(reloads(&text)),
@@ -381,7 +387,19 @@ pub(crate) struct Worker {
     pub(crate) failure: Option<String>,
 }
 
+/// One whose end is farther away than this is looked at as seldom as one that serves.
+const SOON: Duration = Duration::from_secs(2);
+
 impl Worker {
+    /// Whether no time of it comes soon.
+    pub(crate) fn is_settled(&self) -> bool {
+        match self.state {
+            WorkerState::Serving => true,
+            WorkerState::Draining(by) => by > Instant::now() + SOON,
+            WorkerState::Starting(_) | WorkerState::Killed => false,
+        }
+    }
+
     /// Starts this program once more, with the arguments of the same command line, these sockets and
     /// the text of the settings, behind the states of the backends at the worker before. Only a process
     /// of one thread may do so: descriptors are open for every child meanwhile.

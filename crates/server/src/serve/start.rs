@@ -342,6 +342,7 @@ impl Server {
             banner: proxy_banner(config, &places, driver, &refused),
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
+            tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
             // A reload starts another worker, which reads it.
             certificate: None,
             reload: None,

@@ -174,6 +174,11 @@ impl Client {
         actions: &mut Actions<'_>,
         at: u32,
     ) {
+        if shared.drain_end <= shared.now.at {
+            shared.exchange(at).fault = Some(Fault::Ended);
+            // `closed` records it.
+            return actions.reset();
+        }
         let request_end = shared.exchange(at).times.began + shared.limits.request_timeout;
         let is_request_over = request_end <= shared.now.at;
         if is_request_over {
@@ -204,14 +209,14 @@ impl Client {
     ) {
         let request_timeout = shared.limits.request_timeout;
         let queue_timeout = shared.limits.queue_timeout;
-        let now = shared.now.at;
+        let (now, drain_end) = (shared.now.at, shared.drain_end);
         let exchange = shared.exchange(at);
         if !exchange.request.is_whole {
             // While an answer waits for the client, no more of its body is read.
             let is_standing = exchange.is_client_paused || exchange.response.is_leaving;
             exchange.body_clock.set_standing(is_standing, now);
         }
-        let mut end = exchange.times.began + request_timeout;
+        let mut end = drain_end.min(exchange.times.began + request_timeout);
         if let Some(queued) = exchange.times.queued.filter(|_| exchange.ticket.is_some()) {
             end = end.min(queued + queue_timeout);
         }

@@ -303,8 +303,11 @@ table! { keys, key, default;
         pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
         /// Longest time in which a peer reads nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Time that connections have to end after a first SIGTERM or SIGINT
+        /// Time that connections have to end after a first SIGTERM or SIGINT, and requests after a reload
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than eight
+        /// workers of earlier settings have some
+        pub tunnel_drain_timeout: Duration = key.default("1h").one(&timeout()),
         /// Largest request body
         pub body_bytes_max as "max_body": u64 = key.default("1GiB").one(&bytes(0..=BODY_BYTES_MAX)),
         /// How large heads may be.
