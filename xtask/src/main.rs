@@ -10,6 +10,7 @@ mod aarch64;
 mod circles;
 mod container;
 mod install;
+mod instructions;
 mod layers;
 mod package;
 mod texts;
@@ -29,6 +30,9 @@ cargo xtask container [--user] [cargo test arguments] [NAME...] [-- arguments of
                      run the tests of the workspace, or those named, in a container with the usual filter,
                      as root or as an ordinary user; needs root and runc
 cargo xtask bless    write the generated pages of docs/ and the transcripts of the servers anew
+cargo xtask instructions
+                     count the instructions of requests to the sessions of the servers, by valgrind: a change may cost
+                     half a percent
 cargo xtask ci       run what the CI runs, without installing anything";
 
 fn main() -> ExitCode {
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Some("aarch64") => ended(aarch64::check(root)),
         Some("container") => ended(container::test(root, &arguments())),
         Some("bless") => bless(root),
+        Some("instructions") => ended(instructions::count(root)),
         Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");

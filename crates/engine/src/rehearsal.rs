@@ -65,6 +65,7 @@ pub struct Rehearsal<S: Session> {
     conversation: Option<Conversation<S>>,
     stage: Stage,
     now: Now,
+    /// Whom the session woke in the call under way; nobody else is there.
     wakes: Vec<ConnectionId>,
     cause: Option<CloseCause>,
 }
@@ -88,6 +89,30 @@ impl<S: Session> Rehearsal<S> {
         this.finish(done);
         this.play(|_| {}, None, &[]);
         this
+    }
+
+    /// A connection that the loop opened for `session` ([`Command::Connect`](crate::Command::Connect)), which is not there
+    /// yet.
+    pub fn outgoing(session: S, mut shared: S::Shared, now: Now) -> Self {
+        let stage = Stage {
+            room: vec![0; Actions::ROOM_MIN],
+            output: Vec::new(),
+            waiting: Vec::new(),
+            is_stalled: false,
+        };
+        S::begin_turn(&mut shared, now);
+        let conversation = Some(Conversation::connecting(session, Moment::NEVER));
+        Self { shared, conversation, stage, now, wakes: Vec::new(), cause: None }
+    }
+
+    /// The peer of [`Rehearsal::outgoing`] is there.
+    pub fn connected(&mut self) {
+        self.play(Conversation::output_left, Some(SessionCall::Connected), &[]);
+    }
+
+    /// Another session woke this one.
+    pub fn woken(&mut self) {
+        self.play(|_| {}, Some(SessionCall::Wake), &[]);
     }
 
     /// Bytes arrive from the peer; ignored when the connection is closed.
@@ -174,6 +199,7 @@ impl<S: Session> Rehearsal<S> {
             }
         }
         self.finish(done.map(|()| Progress::Idle));
+        self.wakes.clear();
         S::end_turn(&mut self.shared);
     }
 
@@ -293,6 +319,48 @@ mod tests {
 
     fn rehearsal() -> Rehearsal<Lines> {
         Rehearsal::new((), Now::default())
+    }
+
+    /// Says who it is once it is connected, and again when it is woken.
+    struct Caller;
+
+    impl Session for Caller {
+        type Shared = ();
+
+        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+            unreachable!("it is opened")
+        }
+
+        fn connected(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.send(b"hello");
+        }
+
+        fn on_bytes(&mut self, (): &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+            actions.wake(actions.id());
+            input.len()
+        }
+
+        fn on_wake(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.send(b"again");
+        }
+
+        fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.close();
+        }
+
+        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    }
+
+    #[test]
+    fn a_connection_that_was_opened_begins_when_its_peer_is_there() {
+        let mut play = Rehearsal::outgoing(Caller, (), Now::default());
+        assert_eq!(play.take_output(), b"");
+        play.connected();
+        assert_eq!(play.take_output(), b"hello");
+        play.feed(b"x");
+        assert_eq!(play.take_output(), b"", "it is woken by who plays it");
+        play.woken();
+        assert_eq!(play.take_output(), b"again");
     }
 
     #[test]

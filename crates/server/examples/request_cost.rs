@@ -1,8 +1,12 @@
-//! Prints what one request costs a session, without any system call:
+//! Prints what one request costs the sessions, without any system call of a socket:
 //! `cargo run --release -p pollux-server --example request_cost`.
 //!
-//! Requests come pipelined in batches, so the share of the rehearsal around the session is small.
-//! No head is like the one before it, unless the line says so: equal ones are read once.
+//! Requests come pipelined in batches, so the share of the rehearsal around the session is small; those of the proxy come
+//! one by one, with a backend that is played beside. No head is like the one before it, unless the line says so: equal
+//! ones are read once.
+//!
+//! With `count NAME ROUNDS` it plays that one and prints how many requests it was: `cargo xtask instructions` has
+//! valgrind count the instructions, which do not depend on what else the machine does.
 #![expect(clippy::print_stdout, reason = "an example's answer is what it prints")]
 
 use std::error::Error;
@@ -10,47 +14,185 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pollux_engine::{Now, Rehearsal};
-use pollux_server::{HttpSession, Logs, Shared};
+use pollux_engine::{Command, ListenAddress, Now, Rehearsal, Session};
+use pollux_server::proxy::{
+    Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of,
+};
+use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
 use pollux_settings::Given;
 
 /// Requests in one batch: their answers fit the room of one call.
 const BATCH: usize = 100;
+/// The same of files, whose answers need more.
+const BATCH_OF_FILES: usize = 8;
 const ROUNDS: usize = 2000;
 
-const REQUESTS: [(&str, &str); 3] = [
-    ("the least", "GET / HTTP/1.1\r\nHost: 127.0.0.1:7771\r\n\r\n"),
-    (
-        "what ab sends",
-        "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n",
-    ),
-    (
-        "what a browser sends",
-        "GET /assets/app.js?v=20260101 HTTP/1.1\r\nHost: www.example.org\r\n\
-         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
-         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
-         Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
-         Connection: keep-alive\r\n\r\n",
-    ),
+const LEAST: &str = "GET / HTTP/1.1\r\nHost: 127.0.0.1:7771\r\n\r\n";
+const OF_AB: &str =
+    "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n";
+const OF_A_BROWSER: &str = "GET /assets/app.js?v=20260101 HTTP/1.1\r\nHost: www.example.org\r\n\
+     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+     Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+     Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+     Connection: keep-alive\r\n\r\n";
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+
+/// What is played.
+enum Play {
+    Reply,
+    Files,
+    Proxy,
+}
+
+/// A name, what answers, a request, and whether the next one is another.
+const CASES: [(&str, Play, &str, bool); 8] = [
+    ("reply-least", Play::Reply, LEAST, true),
+    ("reply-ab", Play::Reply, OF_AB, true),
+    ("reply-browser", Play::Reply, OF_A_BROWSER, true),
+    ("reply-equal", Play::Reply, LEAST, false),
+    ("file-browser", Play::Files, OF_A_BROWSER, true),
+    ("file-equal", Play::Files, OF_A_BROWSER, false),
+    ("proxy-browser", Play::Proxy, OF_A_BROWSER, true),
+    ("proxy-equal", Play::Proxy, OF_A_BROWSER, false),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let equal = ("the least, all equal", REQUESTS[0].1, REQUESTS[0].1.to_owned());
-    let differing =
-        REQUESTS.map(|(name, request)| (name, request, request.replace("Host", "HOST")));
-    for (name, request, next) in differing.into_iter().chain([equal]) {
-        let config = Given::from_toml("reply = 128", "example").read()?;
-        let shared = Shared::new(&config, Arc::default(), &Logs::default())?;
-        let mut play: Rehearsal<HttpSession> = Rehearsal::new(shared, Now::default());
-        let input = format!("{request}{next}").repeat(BATCH / 2);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let counted = match arguments.as_slice() {
+        [word, name, rounds] if word == "count" => Some((name, rounds.parse::<usize>()?)),
+        _ => None,
+    };
+    for (name, play, request, is_varied) in CASES {
+        if counted.is_some_and(|(only, _)| only != name) {
+            continue;
+        }
+        let next = if is_varied { request.replace("Host", "HOST") } else { request.to_owned() };
+        let mut played = Played::of(&play, request, &next)?;
+        if let Some((_, rounds)) = counted {
+            (0..rounds).for_each(|_| played.round());
+            println!("{}", rounds * played.requests());
+            continue;
+        }
         let mut best = f64::MAX;
         for _ in 0..ROUNDS {
             let start = Instant::now();
-            play.feed(black_box(input.as_bytes()));
-            best = best.min(start.elapsed().as_secs_f64() * 1e9 / BATCH as f64);
-            black_box(play.take_output());
+            played.round();
+            best = best.min(start.elapsed().as_secs_f64() * 1e9 / played.requests() as f64);
         }
         println!("{name:22} {:4} bytes  {best:6.1} ns", request.len());
     }
     Ok(())
+}
+
+/// What is played, with its input.
+enum Played {
+    Serve(Box<Served>),
+    Proxy(Box<Proxied>),
+}
+
+impl Played {
+    fn of(play: &Play, request: &str, next: &str) -> Result<Self, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        std::fs::create_dir(folder.path().join("assets"))?;
+        std::fs::write(folder.path().join("assets/app.js"), [b'x'; 2000])?;
+        let (settings, requests) = match play {
+            Play::Reply => ("reply = 128".to_owned(), BATCH),
+            Play::Files => (format!("dir = {:?}", folder.path()), BATCH_OF_FILES),
+            Play::Proxy => return Ok(Self::Proxy(Box::new(Proxied::new(request, next)?))),
+        };
+        let config = Given::from_toml(&settings, "example").read()?;
+        let shared = Shared::new(&config, Arc::default(), &Logs::default())?;
+        let input = format!("{request}{next}").repeat(requests / 2).into_bytes();
+        let session = Rehearsal::new(shared, Now::default());
+        Ok(Self::Serve(Box::new(Served { session, input, requests, _folder: folder })))
+    }
+
+    /// Requests of one round.
+    fn requests(&self) -> usize {
+        match self {
+            Self::Serve(served) => served.requests,
+            Self::Proxy(_) => 2,
+        }
+    }
+
+    fn round(&mut self) {
+        match self {
+            Self::Serve(served) => {
+                served.session.feed(black_box(&served.input));
+                black_box(served.session.take_output());
+            }
+            Self::Proxy(proxied) => {
+                proxied.ask(0);
+                proxied.ask(1);
+            }
+        }
+    }
+}
+
+/// A client of the server.
+struct Served {
+    session: Rehearsal<HttpSession>,
+    input: Vec<u8>,
+    requests: usize,
+    _folder: tempfile::TempDir,
+}
+
+/// A client and an upstream connection of one loop, and the backend behind it.
+struct Proxied {
+    client: Rehearsal<ProxySession>,
+    upstream: Rehearsal<ProxySession>,
+    requests: [Vec<u8>; 2],
+}
+
+impl Proxied {
+    fn new(request: &str, next: &str) -> Result<Self, Box<dyn Error>> {
+        let any = |port| {
+            Ok::<_, Box<dyn Error>>(ListenAddress::Tcp(format!("127.0.0.1:{port}").parse()?))
+        };
+        let config = ProxyConfig::new(vec![any(0)?], vec![any(9)?]);
+        let shared = || {
+            let passing = Passing::new(&config, backends_of(&config));
+            let counters = Arc::<ServerCounters>::default();
+            let proxied = Arc::new(ProxyCounters::new(1));
+            ProxyShared::new(0, &config, &[], passing, counters, proxied, &Logs::default())
+        };
+        let now = Now::default();
+        let mut client = Rehearsal::<ProxySession>::new(shared()?, now);
+        client.feed(request.as_bytes());
+        let Some(Command::Connect { session, .. }) = ProxySession::next_command(&mut client.shared)
+        else {
+            return Err("a first request opens a connection".into());
+        };
+        // What both share goes to the one that is called.
+        let upstream = Rehearsal::outgoing(session, shared()?, now);
+        let requests = [request, next].map(|request| request.as_bytes().to_vec());
+        let mut proxied = Self { client, upstream, requests };
+        proxied.swap();
+        proxied.upstream.connected();
+        proxied.answer();
+        Ok(proxied)
+    }
+
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.client.shared, &mut self.upstream.shared);
+    }
+
+    fn ask(&mut self, which: usize) {
+        self.client.feed(black_box(&self.requests[which]));
+        self.swap();
+        self.upstream.woken();
+        self.answer();
+    }
+
+    /// The backend answers; the client gets it.
+    fn answer(&mut self) {
+        let asked = self.upstream.take_output();
+        assert!(asked.ends_with(b"\r\n\r\n"), "{}", asked.escape_ascii());
+        self.upstream.feed(black_box(ANSWER));
+        self.swap();
+        self.client.woken();
+        let answer = self.client.take_output();
+        assert!(answer.ends_with(b"hello"), "{}", answer.escape_ascii());
+    }
 }
