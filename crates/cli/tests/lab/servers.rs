@@ -380,10 +380,7 @@ fn a_server_that_is_loaded_long_is_kept_for_several_sets_and_the_row_says_so() {
         assert_eq!(run["figures"]["answer_status"], 200.0, "{run}");
     }
     let notes = row(&record, "cold")["notes"].to_string();
-    assert!(
-        kept == 0 || notes.contains("the interval holds how its connections differ"),
-        "{notes}"
-    );
+    assert!(kept == 0 || notes.contains("they show how its connections differ"), "{notes}");
     let pid = std::fs::read_to_string(&file).expect("it was started");
     await_end(Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process"));
 }
