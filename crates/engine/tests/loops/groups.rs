@@ -33,7 +33,10 @@ fn every_strategy_serves_every_connection() {
                 assert_eq!(read(peer, 6), b"hello\n", "{driver} {strategy}");
             }
             let open = |index| server.counters(index).open();
-            assert_eq!((0..3).map(open).sum::<u64>(), CONNECTIONS as u64, "{driver} {strategy}");
+            // A loop that hands one out may count it as gone after another one has greeted it.
+            wait_until(format_args!("{driver} {strategy}: each is open in one loop"), || {
+                (0..3).map(open).sum::<u64>() == CONNECTIONS as u64
+            });
             if strategy == Listeners::Single {
                 let handed = server.counters(0).value(Counter::HandedOut);
                 assert!(handed > 0, "{driver}: the first loop kept everything");
