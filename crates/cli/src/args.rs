@@ -144,7 +144,8 @@ pub(crate) enum LabCommand {
         run: RunFlags,
     },
     /// Repeat a published benchmark: 0 epoll-bench (2006), 1 sys-epoll (2002: pipetest, dphttpd),
-    /// 2 sehttpd (2020: epoll against io_uring), 3 haproxy (its pollers to 2022), 4 epollexclusive (2015)
+    /// 2 sehttpd (2020: epoll against io_uring), 3 haproxy (its pollers to 2022), 4 epollexclusive (2015),
+    /// 5 echo-servers (2020: io_uring against epoll), 6 streaming (2022: the same, disputed)
     #[command(visible_alias = "seed")]
     Reproduce {
         /// Name or number of the benchmark
@@ -268,7 +269,7 @@ pub(crate) fn published() -> Kind<&'static str> {
     let about =
         |name: &str| job::list().iter().find(|job| job.name == name).map_or("", |job| job.about);
     let names = job::PUBLISHED.map(|job| (job.trim_start_matches("published-"), about(job), job));
-    let numbers = ["0", "1", "2", "3", "4"].into_iter().zip(job::PUBLISHED);
+    let numbers = ["0", "1", "2", "3", "4", "5", "6"].into_iter().zip(job::PUBLISHED);
     one_of(
         "published benchmark",
         names.into_iter().chain(numbers.map(|(number, job)| (number, "", job))),

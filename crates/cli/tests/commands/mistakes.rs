@@ -56,7 +56,7 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         (
             "lab reproduce 7",
             "NAME 7: no such published benchmark; expected epoll-bench, sys-epoll, sehttpd, haproxy, \
-             epollexclusive, 0, 1, 2, 3, 4",
+             epollexclusive, echo-servers, streaming, 0, 1, 2, 3, 4, 5, 6",
         ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
         (
@@ -356,10 +356,12 @@ fn bash_completes_mechanisms_jobs_and_published_benchmarks() {
         (
             "pollux lab plan publ",
             &[
+                "published-echo-servers",
                 "published-epoll-bench",
                 "published-epollexclusive",
                 "published-haproxy",
                 "published-sehttpd",
+                "published-streaming",
                 "published-sys-epoll",
             ],
         ),

@@ -221,16 +221,20 @@ const BUILTINS: &[Builtin] = of_files! {
     "published-haproxy": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
     "herd": "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
     "published-epollexclusive": "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
+    "published-echo-servers": "the echo servers of 2020 on epoll and io_uring: 1 to 1000 connections, 128 to 1000 bytes",
+    "published-streaming": "ping-pong and streaming on epoll and io_uring, disputed in 2022: which loses where?",
     "version": "two builds of pollux side by side: --arm old=PATH --arm new=PATH",
 };
 
 /// The jobs that repeat a published benchmark, in the order of their numbers.
-pub const PUBLISHED: [&str; 5] = [
+pub const PUBLISHED: [&str; 7] = [
     "published-epoll-bench",
     "published-sys-epoll",
     "published-sehttpd",
     "published-haproxy",
     "published-epollexclusive",
+    "published-echo-servers",
+    "published-streaming",
 ];
 
 /// Today's name of a job: `seed2`, as such jobs were called before, is `published-sehttpd`.

@@ -133,6 +133,7 @@ fn ours(series: &Series, place: &SeriesPoint, matches: &Matches<'_>) -> Result<f
     match &series.figure {
         Figure::Value if row.unit != series.unit => Err(format!("measured in {} here", row.unit)),
         Figure::Value => row.value.ok_or_else(|| "every run failed".to_owned()),
+        Figure::Ratio => row.ratio.ok_or_else(|| "no ratio".to_owned()),
         Figure::OfRuns(name) => {
             let times = series.ours_times.unwrap_or(1.0);
             of_runs(&|run| run.figures.get(name).map(|value| value * times))
@@ -277,12 +278,14 @@ static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     FILES.into_iter().map(read).collect()
 });
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     include_str!("epoll-bench.toml"),
     include_str!("sys-epoll.toml"),
     include_str!("sehttpd.toml"),
     include_str!("haproxy.toml"),
     include_str!("epollexclusive.toml"),
+    include_str!("echo-servers.toml"),
+    include_str!("streaming.toml"),
 ];
 
 type Axes = BTreeMap<String, String>;
@@ -396,6 +399,8 @@ pub(crate) struct SeriesPoint {
 enum Figure {
     /// The value of the comparison.
     Value,
+    /// Its ratio to the baseline.
+    Ratio,
     /// A figure of the runs.
     OfRuns(String),
     /// CPU time for each event, in microseconds.

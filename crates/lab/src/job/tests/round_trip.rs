@@ -252,6 +252,8 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("published-haproxy", 90..=300),
         ("herd", 340..=450),
         ("published-epollexclusive", 500..=600),
+        ("published-echo-servers", 40..=150),
+        ("published-streaming", 20..=90),
         // Without a second build.
         ("version", 30..=60),
     ] {
