@@ -15,10 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pollux_engine::{Command, ListenAddress, Now, Rehearsal, Session};
-use pollux_server::proxy::{
-    Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, backends_of,
-};
-use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
+use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounters, backends_of};
+use pollux_server::{FrontSession, HttpSession, Logs, ServerCounters, Shared};
 use pollux_settings::Given;
 
 /// Requests in one batch: their answers fit the room of one call.
@@ -140,8 +138,8 @@ struct Served {
 
 /// A client and an upstream connection of one loop, and the backend behind it.
 struct Proxied {
-    client: Rehearsal<ProxySession>,
-    upstream: Rehearsal<ProxySession>,
+    client: Rehearsal<FrontSession>,
+    upstream: Rehearsal<FrontSession>,
     requests: [Vec<u8>; 2],
 }
 
@@ -155,12 +153,12 @@ impl Proxied {
             let passing = Passing::new(&config, backends_of(&config));
             let counters = Arc::<ServerCounters>::default();
             let proxied = Arc::new(ProxyCounters::new(1));
-            ProxyShared::new(0, &config, &[], passing, counters, proxied, &Logs::default())
+            Shared::for_proxy(0, &config, &[], passing, counters, proxied, &Logs::default())
         };
         let now = Now::default();
-        let mut client = Rehearsal::<ProxySession>::new(shared()?, now);
+        let mut client = Rehearsal::<FrontSession>::new(shared()?, now);
         client.feed(request.as_bytes());
-        let Some(Command::Connect { session, .. }) = ProxySession::next_command(&mut client.shared)
+        let Some(Command::Connect { session, .. }) = FrontSession::next_command(&mut client.shared)
         else {
             return Err("a first request opens a connection".into());
         };

@@ -9,14 +9,15 @@
 //! | part | one job |
 //! |---|---|
 //! | `config` | the settings, checked |
-//! | `session`, `request`, `answer` | one connection: requests, bodies, answers, deadlines |
+//! | `front` | what a connection of a proxy is; PROXY heads and TLS below it |
+//! | `session`, `request`, `answer` | one connection of a client: requests, bodies, answers at once or later, deadlines |
 //! | `body_clock` | by when the rest of a request's body has to come |
 //! | `files` | answers with files |
 //! | `common_fields`, `fields` | what all answers have in common, media types; which fields a proxy passes on, and the user's rules |
-//! | `proxy` | the reverse proxy |
+//! | `proxy` | exchanges with backends, which answer later |
 //! | `tls` | encryption below sessions |
 //! | `master` | the master of a proxy with the sockets, its workers, reloads |
-//! | `shared`, `log`, `counters` | what the sessions of one loop share; new settings for loops that run |
+//! | `shared`, `log`, `counters` | what the sessions of one loop share, of a server as of a proxy; new settings for loops that run |
 //! | `error` | what keeps a server from running; how many connections the descriptor limit allows |
 //! | `system` | sockets and notifications of a service manager, the id file; users, rights, the sandbox |
 //! | `serve`, `stats` | loops, endpoints, signals; what the endpoints show, and what the error log reports |
@@ -30,6 +31,7 @@ mod counters;
 mod error;
 mod fields;
 mod files;
+mod front;
 mod log;
 pub mod master;
 pub mod proxy;
@@ -43,6 +45,7 @@ pub mod tls;
 
 pub use counters::{RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
+pub use front::FrontSession;
 pub use log::Logs;
 pub use serve::{OwnProcess, Server};
 pub use session::HttpSession;

@@ -1,4 +1,4 @@
-//! One HTTP connection, plain or in TLS: requests in, answers out, deadlines kept.
+//! One HTTP connection of a client, plain or in TLS: requests in, answers out, deadlines kept.
 //!
 //! ```text
 //!            first byte            whole head, no body
@@ -8,15 +8,23 @@
 //!     ▼                    ▼                    │          │
 //!   [answer] ◄──────── [whole head] ◄───────────┘          │
 //!     │ │ └── has a body: Body ── whole body ──► [answer]   │
-//!     │ └──── output beyond the room: Unsent, File ───────────┤
+//!     │ ├──── output beyond the room: Unsent, File ───────────┤
+//!     │ └──── answered by a backend: Later ─────────────────┤
 //!     └─────────────────────────────────────────────────────┘
 //! ```
+//!
+//! What answers is the handler's matter: it does so at once, or has an exchange with a backend do it later. A request
+//! that comes before the answer to the one before it is gone waits unread then. `asking` and `answering` have what a
+//! client and its exchange do with each other.
 //!
 //! | deadline | in | what happens |
 //! |---|---|---|
 //! | header timeout, from the accept | Fresh | closed silently |
 //! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
 //! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
+//! | body timeout and rate | Later, while the request's body comes | 408, or cut |
+//! | queue timeout, request timeout | Later | 504, or cut |
+//! | drain timeout | Later, but for tunnels, once the loop drains | cut |
 //! | idle timeout | Idle | closed silently |
 //! | write timeout, rate | all | kept by the loop |
 //!
@@ -25,33 +33,38 @@
 //! After a refusal nothing that follows is parsed. The last answer of a connection that still
 //! has input is followed by a lingering close.
 
-use std::net::IpAddr;
+mod answering;
+mod asking;
+
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
-use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
+use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
 use pollux_tls::Error;
 
 use crate::answer::{self, Answered, Context, Left, Persistence, Unsent};
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::log::{CLIENT_GONE, Entry, Event};
+use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
+use crate::proxy::fault::Fault;
 use crate::request::{
     Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
 use crate::shared::{Handler, Shared, respond};
 use crate::tls::{PlaintextSession, Tls};
 
-/// How long a drained server waits for the first request of a connection: one that was on its
-/// way when the connection was accepted has arrived by then.
+/// How long a drained server waits for the first request of a connection, and a proxy for the next one: one that was
+/// on its way has arrived by then.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// The server's side of one connection.
 #[derive(Debug)]
 pub struct HttpSession {
     phase: Phase,
-    /// What the log needs of it, once there is something to log.
-    logged: Option<Box<Logged>>,
+    /// Who the client is, once that is needed.
+    peer: Option<Box<Peer>>,
+    /// The place of the front end that it came by: a proxy may have several.
+    front: u16,
     /// The answer that is under way or was sent is the last one.
     is_last: bool,
     is_draining: bool,
@@ -71,12 +84,18 @@ enum Phase {
     Unsent(Box<Unsent>),
     /// A file leaves.
     File,
+    /// The request has an exchange, of this number, which answers it.
+    Later(u32),
 }
 
+/// A client.
 #[derive(Debug)]
-struct Logged {
-    peer: Option<IpAddr>,
-    /// The answer that is under way.
+struct Peer {
+    /// Its address without the port; empty on a unix socket.
+    address: Box<str>,
+    /// What a proxy in front said of it.
+    header: Option<ProxyHeader>,
+    /// The answer that is under way, where there is a log.
     record: Option<Box<Record>>,
     /// What of it was lost when the connection ended.
     lost_bytes: u64,
@@ -103,11 +122,13 @@ impl Session for HttpSession {
     }
 
     fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        actions.set_deadline(actions.now().at + shared.limits.header_timeout);
-        Self { phase: Phase::Fresh, logged: None, is_last: false, is_draining: false }
+        Self::of_front(shared, actions, 0)
     }
 
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        if let Phase::Later(at) = self.phase {
+            return self.on_more(shared, actions, at, input);
+        }
         let mut used = 0;
         let room = actions.room();
         let mut stopwatch = shared.is_timing.then(Instant::now);
@@ -119,6 +140,12 @@ impl Session for HttpSession {
             if let Phase::Body(_) = self.phase {
                 used += self.on_body(shared, actions, &input[used..]);
                 continue;
+            }
+            if matches!(shared.handler, Handler::Proxy)
+                && let Some(head_bytes) = self.ask_again(shared, actions, &input[used..])
+            {
+                used += head_bytes;
+                break;
             }
             match Request::parse(&input[used..], &shared.head_limits) {
                 Parsed::Complete(request, head_bytes) => {
@@ -148,11 +175,14 @@ impl Session for HttpSession {
                 }
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
-                    report_refusal(shared, actions, rejection, is_tls(&input[used..]));
+                    self.report_refusal(shared, actions, rejection, is_tls(&input[used..]));
                     let head = refused_head(&input[used..], &shared.head_limits);
                     self.refuse(shared, actions, rejection, head, is_head);
                 }
             }
+        }
+        if let Phase::Later(at) = self.phase {
+            return used + self.on_more(shared, actions, at, &input[used..]);
         }
         if let Phase::Body(body) = &mut self.phase
             && actions.room() < room
@@ -178,6 +208,15 @@ impl Session for HttpSession {
             }
             // What was asked for is still sent to a peer that only stopped talking.
             Phase::Unsent(_) | Phase::File => self.is_last = true,
+            Phase::Later(at) => self.asker_ended(shared, actions, *at),
+        }
+    }
+
+    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self.phase {
+            Phase::Later(at) => self.splice(shared, actions, at),
+            // It does not leave its input in the socket.
+            _ => actions.take_input(),
         }
     }
 
@@ -199,6 +238,10 @@ impl Session for HttpSession {
                 body.clock.set_standing(false, shared.now.at);
                 return actions.set_deadline(body_deadline(shared, body));
             }
+            Phase::Later(at) => {
+                let at = *at;
+                return self.answer_left(shared, actions, at);
+            }
             Phase::Fresh | Phase::Idle | Phase::Head => return,
         };
         if !is_all_sent {
@@ -210,6 +253,12 @@ impl Session for HttpSession {
         self.settle(shared, actions, false);
     }
 
+    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if let Phase::Later(at) = self.phase {
+            self.exchange_moved(shared, actions, at);
+        }
+    }
+
     fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let count = |counter| shared.counters.add(counter, 1);
         match &self.phase {
@@ -218,6 +267,7 @@ impl Session for HttpSession {
             Phase::Head => count(ServerCounter::TimeoutsHeader),
             Phase::Body(_) => count(ServerCounter::TimeoutsBody),
             Phase::Unsent(_) | Phase::File => return,
+            Phase::Later(at) => return self.later_too_long(shared, actions, *at),
         }
         match &mut self.phase {
             Phase::Body(body) if body.has_answer_begun() => {
@@ -232,28 +282,40 @@ impl Session for HttpSession {
     fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.is_draining = true;
         match self.phase {
-            Phase::Fresh => {
+            Phase::Idle if shared.upstreams.is_none() => actions.close(),
+            Phase::Fresh | Phase::Idle => {
                 let grace = shared.now.at + DRAIN_GRACE;
                 actions.set_deadline(actions.deadline().min(grace));
             }
-            Phase::Idle => actions.close(),
             Phase::Unsent(_) | Phase::File => self.is_last = true,
-            Phase::Head | Phase::Body(_) => {}
+            Phase::Head => {
+                if let Some(upstreams) = &shared.upstreams {
+                    actions.set_deadline(actions.deadline().min(upstreams.drain_end));
+                }
+            }
+            Phase::Body(_) => {}
+            Phase::Later(at) => {
+                shared.upstreams().exchange(at).is_last = true;
+                self.set_later_deadline(shared, actions, at);
+            }
         }
     }
 
     fn output_lost(&mut self, bytes: u64) {
-        if let Some(logged) = &mut self.logged {
-            logged.lost_bytes = bytes;
+        if let Some(peer) = &mut self.peer {
+            peer.lost_bytes = bytes;
         }
     }
 
     /// The line of a request that did not come to its end.
     fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
+        if let Phase::Later(at) = self.phase {
+            return self.asker_closed(shared, at, cause);
+        }
         if shared.log.is_none() {
             return;
         }
-        let lost_bytes = self.logged.as_ref().map_or(0, |logged| logged.lost_bytes);
+        let lost_bytes = self.peer.as_ref().map_or(0, |peer| peer.lost_bytes);
         let cut = Some(Cut::of_close(cause));
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Body(body) => {
@@ -265,14 +327,29 @@ impl Session for HttpSession {
             }
             Phase::Unsent(unsent) => self.log_sent(shared, unsent.left_bytes() + lost_bytes, cut),
             Phase::File => self.log_sent(shared, lost_bytes, cut),
-            Phase::Fresh | Phase::Idle | Phase::Head => {}
+            Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
         }
     }
 }
 
 impl HttpSession {
+    /// One that was accepted by the front end at this place.
+    pub(crate) fn of_front(shared: &Shared, actions: &mut Actions<'_>, front: u16) -> Self {
+        actions.set_deadline(actions.now().at + shared.limits.header_timeout);
+        Self { phase: Phase::Fresh, peer: None, front, is_last: false, is_draining: false }
+    }
+
+    /// Whose connection it is, where a proxy in front says so.
+    pub(crate) fn belongs_to(&mut self, header: ProxyHeader) {
+        if let ProxyHeader::Of { source, .. } = header {
+            let address = source.ip().to_canonical().to_string().into();
+            let peer = Peer { address, header: Some(header), record: None, lost_bytes: 0 };
+            self.peer = Some(Box::new(peer));
+        }
+    }
+
     fn is_sending(&self) -> bool {
-        matches!(self.phase, Phase::Unsent(_) | Phase::File)
+        matches!(self.phase, Phase::Unsent(_) | Phase::File | Phase::Later(_))
     }
 
     /// Whether a request that follows at once can be answered in this call.
@@ -292,9 +369,12 @@ impl HttpSession {
         is_body_still_to_come: bool,
     ) {
         shared.counters.count_request(request.method);
+        if matches!(shared.handler, Handler::Proxy) {
+            return self.ask(shared, actions, request, head);
+        }
         if request.target.is_https() && shared.tls.is_none() {
             let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
-            report_refusal(shared, actions, refused, false);
+            self.report_refusal(shared, actions, refused, false);
             self.refuse(shared, actions, refused, head, is_head);
             return actions.linger();
         }
@@ -371,7 +451,7 @@ impl HttpSession {
         shared.counters.add(ServerCounter::Bodies, 1);
         if shared.log.is_some() {
             // It may end without an answer, when nobody can be asked any more.
-            self.logged(actions);
+            self.peer(actions);
         }
         if request.expects_continue && is_still_to_come {
             shared.counters.add(ServerCounter::Continues, 1);
@@ -412,7 +492,7 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
-                report_refusal(shared, actions, rejection, false);
+                self.report_refusal(shared, actions, rejection, false);
                 self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
                 0
             }
@@ -474,16 +554,21 @@ impl HttpSession {
             Phase::Idle if self.is_last => actions.linger(),
             Phase::Idle => actions.set_deadline(shared.idle_deadline),
             Phase::Body(body) => actions.set_deadline(body_deadline(shared, body)),
-            Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File => {}
+            Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File | Phase::Later(_) => {}
         }
     }
 
-    /// What the log needs of this connection.
-    fn logged(&mut self, actions: &Actions<'_>) -> &mut Logged {
-        self.logged.get_or_insert_with(|| {
-            let peer = actions.peer().map(|peer| peer.ip());
-            Box::new(Logged { peer, record: None, lost_bytes: 0 })
+    /// Who the client is: a system call where that was not asked for before.
+    fn peer(&mut self, actions: &Actions<'_>) -> &mut Peer {
+        self.peer.get_or_insert_with(|| {
+            let address = address_text(actions);
+            Box::new(Peer { address, header: None, record: None, lost_bytes: 0 })
         })
+    }
+
+    /// The address of the client, if it was asked for.
+    fn address(&self) -> &str {
+        self.peer.as_ref().map_or("", |peer| &peer.address)
     }
 
     /// Logs an answer, or keeps what there is to log of one that is under way.
@@ -496,11 +581,11 @@ impl HttpSession {
         answered: &Answered,
     ) {
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
-        let logged = self.logged(actions);
+        let peer = self.peer(actions);
         match answered.left {
             Left::Nothing | Left::End => self.log(shared, head, status, body_bytes, None),
             Left::Unsent(_) | Left::File => {
-                logged.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
+                peer.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
             }
         }
     }
@@ -508,8 +593,8 @@ impl HttpSession {
     /// Logs the answer that was under way, of which this was not sent.
     #[inline]
     fn log_sent(&mut self, shared: &mut Shared, left_bytes: u64, cut: Option<Cut>) {
-        if let Some(logged) = &mut self.logged
-            && let Some(record) = logged.record.take()
+        if let Some(peer) = &mut self.peer
+            && let Some(record) = peer.record.take()
         {
             let Record { head, status, body_bytes } = *record;
             self.log(shared, &head, status, body_bytes.saturating_sub(left_bytes), cut);
@@ -526,10 +611,10 @@ impl HttpSession {
         cut: Option<Cut>,
     ) {
         let Some(log) = &mut shared.log else { return };
-        let peer = self.logged.as_ref().and_then(|logged| logged.peer);
-        let peer = peer.map_or_else(String::new, |peer| peer.to_canonical().to_string());
         let RequestLine { method, target, version } = request_line(head);
-        let (peer, cut, proxied) = (peer.as_str(), cut.map(Cut::name), None);
+        let (peer, cut) = (self.address(), cut.map(Cut::name));
+        // A line has the columns of all others.
+        let proxied = shared.upstreams.is_some().then(|| answered_by_proxy(status));
         let (referer, agent) = match log.names_agents() {
             true => (field(head, "referer"), field(head, "user-agent")),
             false => (&b""[..], &b""[..]),
@@ -550,29 +635,67 @@ impl HttpSession {
     }
 }
 
-/// Reports what was wrong with a client's bytes.
-#[cold]
-fn report_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, is_tls: bool) {
-    let peer = || client_of(actions);
-    let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
-    if is_tls {
-        errors.report(Event::TlsSpoken, now_s, || {
-            format!("{} speaks TLS, which this server does not: use http://, or give it --cert and --key", peer())
-        });
-    } else {
-        errors.report(Event::RequestRefused, now_s, || {
-            let why = answer::explanation(&rejection, &shared.head_limits);
-            format!("{}: {}: {why}", peer(), rejection.status)
-        });
+impl HttpSession {
+    /// Reports what was wrong with a client's bytes.
+    #[cold]
+    fn report_refusal(
+        &self,
+        shared: &Shared,
+        actions: &Actions<'_>,
+        rejection: Rejection,
+        is_tls: bool,
+    ) {
+        let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
+        if is_tls {
+            let program = if shared.upstreams.is_some() { "proxy" } else { "server" };
+            errors.report(Event::TlsSpoken, now_s, || {
+                let client = self.name(actions);
+                format!(
+                    "{client} speaks TLS, which this {program} does not: use http://, or give it --cert and --key"
+                )
+            });
+        } else {
+            errors.report(Event::RequestRefused, now_s, || {
+                let why = answer::explanation(&rejection, &shared.head_limits);
+                format!("{}: {}: {why}", self.name(actions), rejection.status)
+            });
+        }
+    }
+
+    /// The client as the error log names it.
+    fn name(&self, actions: &Actions<'_>) -> Box<str> {
+        let address = match &self.peer {
+            Some(peer) => peer.address.clone(),
+            None => address_text(actions),
+        };
+        if address.is_empty() { "a client of a unix socket".into() } else { address }
     }
 }
 
-/// A client as the error log names it.
-fn client_of(actions: &Actions<'_>) -> String {
-    match actions.peer() {
-        Some(peer) => peer.ip().to_canonical().to_string(),
-        None => "a client of a unix socket".to_owned(),
+/// What the log of a proxy says of an answer of its own.
+fn answered_by_proxy(status: u16) -> Proxied<'static> {
+    let end = match status {
+        200..400 => "ok",
+        408 => Fault::ClientTimeout.name(),
+        _ => Fault::BadRequest(Status::of(status)).name(),
+    };
+    Proxied {
+        backend: "",
+        queued: None,
+        connected: None,
+        first_byte: None,
+        total: None,
+        tries: 0,
+        end,
+        state: None,
+        is_retry_safe: None,
     }
+}
+
+/// The address of the peer without its port; empty on a unix socket.
+fn address_text(actions: &Actions<'_>) -> Box<str> {
+    let address = actions.peer().map(|peer| peer.ip().to_canonical());
+    address.map_or_else(String::new, |address| address.to_string()).into()
 }
 
 /// Counts the time since the last request, or since the call began, where times are counted.
@@ -679,7 +802,7 @@ impl PlaintextSession for HttpSession {
         let Some(error) = error else { return };
         shared.counters.add(ServerCounter::TlsFailed, 1);
         shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, || {
-            let client = client_of(actions);
+            let client = self.name(actions);
             match error {
                 Error::InvalidMessage(_) => {
                     format!("{client} does not speak TLS, which this server does: use https://")

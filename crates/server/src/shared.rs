@@ -1,12 +1,12 @@
-//! What all HTTP sessions of one loop share (the answer, the limits, the date, the log), which answer a
-//! request gets, and how a reload replaces it.
+//! What all HTTP sessions of one loop share, of a server as of a proxy (the answer, the limits, the date, the log,
+//! the backends), which answer a request gets, and how a reload replaces it.
 //!
 //! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pollux_engine::{Actions, Moment, Now};
+use pollux_engine::{Actions, ListenAddress, Moment, Now};
 use pollux_http::{HeadWriter, Method, Request, Status};
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
@@ -19,6 +19,9 @@ use crate::counters::{ServerCounter, ServerCounters};
 use crate::error::in_words;
 use crate::files::Site;
 use crate::log::{AccessLog, Event, Logs};
+use crate::proxy::groups::Secrets;
+use crate::proxy::shared::Upstreams;
+use crate::proxy::{Passing, ProxyConfig, ProxyCounters, ProxyLimits};
 use crate::stats::{self, Overview};
 use crate::system::{Privileged, Sandbox};
 use crate::tls::Certificate;
@@ -51,6 +54,8 @@ pub struct Shared {
     pub(crate) plain_room: Vec<u8>,
     /// Where new settings come from, of a loop that can have some.
     inbox: Option<Inbox>,
+    /// The backends of a proxy, with what is under way to them.
+    pub(crate) upstreams: Option<Box<Upstreams>>,
 }
 
 /// What answers requests.
@@ -60,6 +65,8 @@ pub(crate) enum Handler {
     Echo,
     Files(Site),
     Metrics(Arc<Overview>),
+    /// Backends answer.
+    Proxy,
 }
 
 impl Shared {
@@ -99,6 +106,60 @@ impl Shared {
     pub fn for_metrics(overview: Arc<Overview>) -> Self {
         let limits = Limits { body_bytes_max: 0, ..Limits::default() };
         Self::assemble(Handler::Metrics(overview), limits, None, Arc::default())
+    }
+
+    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
+    /// of what it was in the configuration; what passes between loops, and counters are kept by the caller too.
+    /// The first loop looks at the backends.
+    ///
+    /// # Errors
+    /// When the log cannot be opened.
+    pub fn for_proxy(
+        index: usize,
+        config: &ProxyConfig,
+        addresses: &[(ListenAddress, usize)],
+        passing: Arc<Passing>,
+        counters: Arc<ServerCounters>,
+        proxied: Arc<ProxyCounters>,
+        logs: &Logs,
+    ) -> Result<Self, ServerError> {
+        let open =
+            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
+        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
+        let mut shared = Self::assemble(
+            Handler::Proxy,
+            limits_of_clients(&config.limits),
+            log,
+            Arc::clone(&counters),
+        );
+        shared.logs = logs.clone();
+        let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
+        shared.upstreams = Some(Box::new(upstreams));
+        Ok(shared)
+    }
+
+    /// With what clients and backends of a proxy speak TLS with.
+    pub(crate) fn secured(mut self, secrets: Secrets) -> Self {
+        self.upstreams().secure(secrets);
+        self
+    }
+
+    /// Requests of a proxy under way, and its upstream connections.
+    #[must_use]
+    pub fn open(&self) -> (usize, usize) {
+        self.upstreams.as_ref().map_or((0, 0), |upstreams| upstreams.open())
+    }
+
+    /// Upstream connections without a request, to the backend at this place.
+    #[must_use]
+    pub fn idle(&self, backend: usize) -> usize {
+        self.upstreams.as_ref().map_or(0, |upstreams| upstreams.idle(backend))
+    }
+
+    /// The backends of a proxy.
+    #[inline]
+    pub(crate) fn upstreams(&mut self) -> &mut Upstreams {
+        self.upstreams.as_mut().expect("a proxy has backends")
     }
 
     /// With what connections speak TLS with.
@@ -180,6 +241,7 @@ impl Shared {
             tls: None,
             plain_room: Vec::new(),
             inbox: None,
+            upstreams: None,
         }
     }
 
@@ -199,12 +261,18 @@ impl Shared {
             self.succeed(new);
         }
         self.idle_deadline = now.at + self.limits.idle_timeout;
+        if let Some(upstreams) = &mut self.upstreams {
+            upstreams.begin_turn(now);
+        }
         if let Some(log) = &mut self.log {
             log.begin_turn(now.unix_s, &self.counters);
         }
     }
 
     pub(crate) fn end_turn(&mut self) {
+        if let Some(upstreams) = &mut self.upstreams {
+            upstreams.end_turn();
+        }
         if let Some(log) = &mut self.log {
             log.end_turn(&self.counters);
         }
@@ -217,6 +285,22 @@ impl Drop for Shared {
         if let Some(log) = &mut self.log {
             log.flush(&self.counters);
         }
+    }
+}
+
+/// What the limits of a proxy say of its clients.
+fn limits_of_clients(limits: &ProxyLimits) -> Limits {
+    Limits {
+        connections_max: limits.connections_max,
+        header_timeout: limits.header_timeout,
+        body_timeout: limits.body_timeout,
+        body_rate_min_bytes: limits.body_rate_min_bytes,
+        idle_timeout: limits.idle_timeout,
+        write_timeout: limits.write_timeout,
+        drain_timeout: limits.drain_timeout,
+        body_bytes_max: limits.body_bytes_max,
+        heads: limits.heads.clone(),
+        ..Limits::default()
     }
 }
 
@@ -268,7 +352,9 @@ impl Handler {
     pub(crate) fn allow(&self) -> &'static [u8] {
         match self {
             Self::Files(_) | Self::Metrics(_) => b"GET, HEAD, OPTIONS",
-            Self::Reply(_) | Self::Echo => b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+            Self::Reply(_) | Self::Echo | Self::Proxy => {
+                b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+            }
         }
     }
 
@@ -277,7 +363,7 @@ impl Handler {
         match method {
             Method::Get | Method::Head | Method::Options => true,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {
-                matches!(self, Self::Reply(_) | Self::Echo)
+                matches!(self, Self::Reply(_) | Self::Echo | Self::Proxy)
             }
             Method::Connect | Method::Trace | Method::Other(_) => false,
         }
@@ -286,7 +372,7 @@ impl Handler {
     fn room_bytes_min(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.room_bytes() + SHORT_ROOM_BYTES,
-            Self::Echo | Self::Metrics(_) => SHORT_ROOM_BYTES + FIELDS_BYTES_MAX,
+            Self::Echo | Self::Metrics(_) | Self::Proxy => SHORT_ROOM_BYTES + FIELDS_BYTES_MAX,
             Self::Files(_) => (SHORT_BYTES_MAX + FIELDS_BYTES_MAX).max(Site::ROOM_BYTES),
         }
     }
@@ -314,6 +400,7 @@ pub(crate) fn respond(
             let overview = Arc::clone(overview);
             respond_with_metrics(shared, actions, request, context, &overview)
         }
+        Handler::Proxy => unreachable!("the session has a backend answer"),
         Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
         Handler::Files(site) => {
             let answered = site.answer(actions, &shared.common, shared.now, request, context);

@@ -21,11 +21,11 @@ use super::groups::Choice;
 use super::names::Names;
 use super::passing::{Message, Passing, Pooled};
 use super::pool::{Admission, Keeping, Ticket};
-use super::shared::ProxyShared;
+use super::shared::Upstreams;
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]
-pub(super) struct Exchanger {
+pub(crate) struct Exchanger {
     /// The number of this loop.
     me: u32,
     passing: Arc<Passing>,
@@ -43,7 +43,7 @@ pub(super) struct Exchanger {
 }
 
 impl Exchanger {
-    pub(super) fn new(me: u32, passing: Arc<Passing>) -> Self {
+    pub(crate) fn new(me: u32, passing: Arc<Passing>) -> Self {
         let (inbox, messages, newly_idle) = (None, Vec::new(), Vec::new());
         let without_room = VecDeque::new();
         Self {
@@ -65,22 +65,22 @@ impl Exchanger {
     }
 
     /// What looks up the names of backends, where they have any.
-    pub(super) fn names(&self) -> Option<&Arc<Names>> {
+    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
         self.passing.names()
     }
 
     /// Connections of all loops to the backend that have no request.
-    pub(super) fn idle(&self, backend: usize) -> usize {
+    pub(crate) fn idle(&self, backend: usize) -> usize {
         self.passing.view(backend).idle
     }
 }
 
 /// Requests.
-impl ProxyShared {
+impl Upstreams {
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
     /// a new one, or one to wait for. Says which backend that is; where none may have it the first one, for
     /// its address.
-    pub(super) fn assign(&mut self, at: u32) -> usize {
+    pub(crate) fn assign(&mut self, at: u32) -> usize {
         let exchange = self.exchanges.get_mut(at);
         if let Some(failed) = exchange.backend {
             exchange.tried.add(failed);
@@ -139,7 +139,7 @@ impl ProxyShared {
 
     /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
     /// are drained, or have no address.
-    pub(super) fn choose(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
+    pub(crate) fn choose(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
@@ -165,12 +165,12 @@ impl ProxyShared {
 
     /// Why no backend of the group can be chosen.
     #[cold]
-    pub(super) fn why_none(&self, group: usize) -> Fault {
+    pub(crate) fn why_none(&self, group: usize) -> Fault {
         if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
     }
 
     /// Whether [`Self::choose`] would find a backend that has not failed by then, when this one has too.
-    pub(super) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
+    pub(crate) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
         let now = self.now.at;
         let may_have =
             |place: &usize| self.are_there[*place] && !self.backends[*place].is_draining();
@@ -268,7 +268,7 @@ impl ProxyShared {
     }
 
     /// The backend is down: requests that wait for it go elsewhere.
-    pub(super) fn reassign_all(&mut self, backend: usize) {
+    pub(crate) fn reassign_all(&mut self, backend: usize) {
         for ticket in self.exchanger.passing.evict(self.exchanger.me, backend) {
             self.reassign(ticket, backend);
         }
@@ -294,7 +294,7 @@ impl ProxyShared {
 
     /// The loop has no room for the connection that was opened for the exchange: an idle one makes room,
     /// and the exchange waits for that, as in a queue. False when as many wait as may.
-    pub(super) fn wait_for_room(&mut self, at: u32) -> bool {
+    pub(crate) fn wait_for_room(&mut self, at: u32) -> bool {
         if self.exchanger.without_room.len() >= self.limits.queue_max {
             return false;
         }
@@ -315,7 +315,7 @@ impl ProxyShared {
     }
 
     /// A connection of this loop is gone: the request that has waited longest for room tries again.
-    pub(super) fn room_is_free(&mut self) {
+    pub(crate) fn room_is_free(&mut self) {
         while let Some(ticket) = self.exchanger.without_room.pop_front() {
             let Some(at) = self.granted(ticket) else { continue };
             let exchange = self.exchanges.get_mut(at);
@@ -355,7 +355,7 @@ impl ProxyShared {
     }
 
     /// Closes the connections of this loop to the backend that have no request.
-    pub(super) fn drop_idle(&mut self, backend: usize) {
+    pub(crate) fn drop_idle(&mut self, backend: usize) {
         while let Some(link) = self.links.take_here(backend) {
             let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
             if is_sharing {
@@ -390,7 +390,7 @@ impl ProxyShared {
     }
 
     /// The exchange waits no more for a connection.
-    pub(super) fn leave_queue(&mut self, at: u32) {
+    pub(crate) fn leave_queue(&mut self, at: u32) {
         let exchange = self.exchanges.get_mut(at);
         let (Some(ticket), Some(backend)) = (exchange.ticket.take(), exchange.backend) else {
             return;
@@ -401,7 +401,7 @@ impl ProxyShared {
     }
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
-    pub(super) fn wake_all(&mut self, at: u32) {
+    pub(crate) fn wake_all(&mut self, at: u32) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -413,9 +413,9 @@ impl ProxyShared {
 }
 
 /// Connections.
-impl ProxyShared {
+impl Upstreams {
     /// Keeps an upstream connection for another request; false when it has to be closed.
-    pub(super) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
+    pub(crate) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         // One that began with a client's address is that client's.
@@ -474,7 +474,7 @@ impl ProxyShared {
     }
 
     /// The turn is over: what became idle in it is put down, for any loop.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         while let Some(link) = self.exchanger.newly_idle.pop() {
             if !self.links.remove_idle_local(link) {
                 continue;
@@ -502,7 +502,7 @@ impl ProxyShared {
 
     /// Takes an idle connection, for which something happened, from where others could take it.
     /// False when it was not there.
-    pub(super) fn take_from_pool(&mut self, link: u32) -> bool {
+    pub(crate) fn take_from_pool(&mut self, link: u32) -> bool {
         let taken = self.links.get_mut(link);
         if taken.idle != Idle::Shelved {
             return false;
@@ -514,7 +514,7 @@ impl ProxyShared {
     }
 
     /// Forgets an upstream connection that is gone, or that another loop has taken over.
-    pub(super) fn end_link(&mut self, link: u32, is_taken_over: bool) {
+    pub(crate) fn end_link(&mut self, link: u32, is_taken_over: bool) {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         if self.links.remove_idle_local(link) {
@@ -546,9 +546,9 @@ impl ProxyShared {
 }
 
 /// Messages of other loops.
-impl ProxyShared {
+impl Upstreams {
     /// The loop is there: others can reach it from now on.
-    pub(super) fn opened(&mut self, waker: &Waker) {
+    pub(crate) fn opened(&mut self, waker: &Waker) {
         let exchanger = &mut self.exchanger;
         exchanger.inbox = Some(exchanger.passing.open(exchanger.me, waker));
         // No message came before.
@@ -556,7 +556,7 @@ impl ProxyShared {
     }
 
     /// Handles the messages of other loops.
-    pub(super) fn read_messages(&mut self) {
+    pub(crate) fn read_messages(&mut self) {
         let Some(inbox) = &mut self.exchanger.inbox else { return };
         inbox.drain(&mut self.exchanger.messages);
         if self.exchanger.messages.is_empty() {

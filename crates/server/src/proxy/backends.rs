@@ -30,11 +30,11 @@ const SHARE_LEAST: u64 = 50;
 #[derive(Debug)]
 pub struct Backend {
     /// The place of its group.
-    pub(super) group: usize,
+    pub(crate) group: usize,
     /// The place of its server in the group.
-    pub(super) server: usize,
+    pub(crate) server: usize,
     /// What Host says in checks of it, and in requests that name no host.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// Its address, or the name of which it has one, as it was written.
     written: String,
     /// The name of its group, where there are several.
@@ -62,23 +62,23 @@ pub struct Backend {
 
 /// Where a backend is, and what it is called there.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) to: ConnectTo,
+pub(crate) struct Target {
+    pub(crate) to: ConnectTo,
     address: String,
     /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// What commands say of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Orders {
+pub(crate) struct Orders {
     weight: u32,
     is_draining: bool,
 }
 
 /// A change of health, for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HealthChange {
+pub(crate) enum HealthChange {
     Up,
     Down,
 }
@@ -129,12 +129,12 @@ impl Backend {
     }
 
     /// Where it is, or was last; none where it never was.
-    pub(super) fn target(&self) -> Option<Arc<Target>> {
+    pub(crate) fn target(&self) -> Option<Arc<Target>> {
         self.target.read().expect("nothing panics under this lock").clone()
     }
 
     /// Its address on a network, or the last one.
-    pub(super) fn at(&self) -> Option<SocketAddr> {
+    pub(crate) fn at(&self) -> Option<SocketAddr> {
         match self.target()?.to.peer {
             ListenAddress::Tcp(tcp) => Some(tcp),
             ListenAddress::Unix(_) => None,
@@ -148,19 +148,19 @@ impl Backend {
     }
 
     /// Its name has its address no more, since that time.
-    pub(super) fn retire(&self, at: Duration) {
+    pub(crate) fn retire(&self, at: Duration) {
         self.retired_ns.store(at.as_nanos() as u64, Relaxed);
         self.is_there.store(false, Release);
     }
 
     /// When that was; zero for never.
-    pub(super) fn retired_at(&self) -> Duration {
+    pub(crate) fn retired_at(&self) -> Duration {
         Duration::from_nanos(self.retired_ns.load(Relaxed))
     }
 
     /// Its name has this address, and nothing is under way with another one at its place. It begins as one that is up,
     /// with these orders.
-    pub(super) fn begin_at(&self, to: SocketAddr, orders: Option<Orders>) {
+    pub(crate) fn begin_at(&self, to: SocketAddr, orders: Option<Orders>) {
         if self.is_there() {
             return;
         }
@@ -180,7 +180,7 @@ impl Backend {
     }
 
     /// The orders that hold for all of these that are there: another address of their name begins with them.
-    pub(super) fn common_orders(backends: &[Self]) -> Option<Orders> {
+    pub(crate) fn common_orders(backends: &[Self]) -> Option<Orders> {
         let mut orders = backends
             .iter()
             .filter(|backend| backend.is_there())
@@ -204,7 +204,7 @@ impl Backend {
     }
 
     /// The weight that the settings give it.
-    pub(super) fn configured_weight(&self) -> u32 {
+    pub(crate) fn configured_weight(&self) -> u32 {
         self.weight_configured
     }
 
@@ -252,7 +252,7 @@ impl Backend {
     }
 
     /// Its weight at this moment in thousandths; 0 when it should get no requests.
-    pub(super) fn share(&self, now: Moment) -> u64 {
+    pub(crate) fn share(&self, now: Moment) -> u64 {
         if self.is_draining() || !self.is_there() {
             return 0;
         }
@@ -271,7 +271,7 @@ impl Backend {
     }
 
     /// It answered a request.
-    pub(super) fn answered(&self, now: Moment) -> Option<HealthChange> {
+    pub(crate) fn answered(&self, now: Moment) -> Option<HealthChange> {
         if self.failures.load(Relaxed) == 0 {
             return None;
         }
@@ -281,7 +281,7 @@ impl Backend {
     }
 
     /// It failed a request or a check.
-    pub(super) fn failed(&self, now: Moment) -> Option<HealthChange> {
+    pub(crate) fn failed(&self, now: Moment) -> Option<HealthChange> {
         self.good_checks.store(0, Relaxed);
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         if failures < self.rules.fall {
@@ -296,13 +296,13 @@ impl Backend {
     }
 
     /// It was down for a worker before this one.
-    pub(super) fn begin_down(&self) {
+    pub(crate) fn begin_down(&self) {
         self.failures.store(self.rules.fall, Relaxed);
         self.is_down.store(true, Relaxed);
     }
 
     /// It passed a check.
-    pub(super) fn passed_check(&self, now: Moment) -> Option<HealthChange> {
+    pub(crate) fn passed_check(&self, now: Moment) -> Option<HealthChange> {
         self.failures.store(0, Relaxed);
         if !self.is_down() {
             return None;
@@ -345,36 +345,36 @@ fn host_of(address: &Address, tls: Option<&ServerTls>) -> String {
 
 /// When which backend is checked next.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     due: Vec<Moment>,
 }
 
 impl Schedule {
     /// For backends of which these are checked, all of them soon.
-    pub(super) fn new(is_checked: &[bool]) -> Self {
+    pub(crate) fn new(is_checked: &[bool]) -> Self {
         let first = |&is_checked| if is_checked { Moment::default() } else { Moment::NEVER };
         Self { due: is_checked.iter().map(first).collect() }
     }
 
     /// When the next one is due.
-    pub(super) fn next(&self) -> Moment {
+    pub(crate) fn next(&self) -> Moment {
         self.due.iter().copied().min().unwrap_or(Moment::NEVER)
     }
 
     /// A backend that is due; it is under way from now on.
-    pub(super) fn take(&mut self, now: Moment) -> Option<usize> {
+    pub(crate) fn take(&mut self, now: Moment) -> Option<usize> {
         let at = self.due.iter().position(|due| *due <= now)?;
         self.due[at] = Moment::NEVER;
         Some(at)
     }
 
     /// Has the backend not checked, until it is said when.
-    pub(super) fn never(&mut self, backend: usize) {
+    pub(crate) fn never(&mut self, backend: usize) {
         self.due[backend] = Moment::NEVER;
     }
 
     /// Has the backend checked again at that moment.
-    pub(super) fn again(&mut self, backend: usize, at: Moment) {
+    pub(crate) fn again(&mut self, backend: usize, at: Moment) {
         self.due[backend] = at;
     }
 }

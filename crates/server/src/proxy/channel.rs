@@ -34,7 +34,7 @@ const ROOM_KEPT: usize = 16 * 1024;
 
 /// How body bytes are framed on their way out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Frame {
+pub(crate) enum Frame {
     /// As they are: a known length, the end of the connection, or no HTTP at all.
     #[default]
     Plain,
@@ -55,7 +55,7 @@ enum Piped {
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Channel {
+pub(crate) struct Channel {
     bytes: Vec<u8>,
     /// How many of them the other side was given.
     sent: usize,
@@ -71,11 +71,11 @@ pub(super) struct Channel {
     reader: BodyReader,
     frame: Frame,
     /// All of it was taken from its connection.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
     /// What was given to the other side last has not left it yet.
-    pub(super) is_leaving: bool,
+    pub(crate) is_leaving: bool,
     /// Body bytes, without framing.
-    pub(super) body_bytes: u64,
+    pub(crate) body_bytes: u64,
 }
 
 impl Default for Channel {
@@ -100,7 +100,7 @@ impl Default for Channel {
 impl Channel {
     /// Makes it anew for the next exchange; keeps some of its room. A pipe that it has is dropped before
     /// ([`Channel::drop_piped`]).
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         debug_assert!(!self.has_pipe(), "a pipe is counted until it is dropped");
         self.bytes.clear();
         self.bytes.shrink_to(ROOM_KEPT);
@@ -110,35 +110,35 @@ impl Channel {
     }
 
     /// Drops the room of one that is not in use.
-    pub(super) fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.bytes = Vec::new();
     }
 
     /// Where a head is written, in front of all body bytes.
-    pub(super) fn head(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn head(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// What follows the head: a body that `reader` finds the end of.
-    pub(super) fn begin_body(&mut self, reader: BodyReader, frame: Frame) {
+    pub(crate) fn begin_body(&mut self, reader: BodyReader, frame: Frame) {
         self.is_whole = reader.is_done();
         (self.reader, self.frame) = (reader, frame);
     }
 
     /// Nothing follows the head.
-    pub(super) fn begin_without_body(&mut self) {
+    pub(crate) fn begin_without_body(&mut self) {
         (self.is_whole, self.frame) = (true, Frame::Plain);
     }
 
     /// Keeps what is sent, for a second try: as long as it is not too much, or, of what may be sent only once, until any of
     /// it has left.
-    pub(super) fn keep_sent(&mut self, is_idempotent: bool) {
+    pub(crate) fn keep_sent(&mut self, is_idempotent: bool) {
         self.keeps_sent = true;
         self.kept_bytes_max = if is_idempotent { KEPT_BYTES_MAX } else { 0 };
     }
 
     /// Keeps nothing for a second try any more.
-    pub(super) fn forget_sent(&mut self) {
+    pub(crate) fn forget_sent(&mut self) {
         if std::mem::replace(&mut self.keeps_sent, false) {
             self.bytes.drain(..self.sent);
             self.sent = 0;
@@ -146,7 +146,7 @@ impl Channel {
     }
 
     /// Begins anew with the first byte; false when that is gone.
-    pub(super) fn rewind(&mut self) -> bool {
+    pub(crate) fn rewind(&mut self) -> bool {
         if self.keeps_sent {
             (self.sent, self.leaving_bytes, self.is_leaving) = (0, 0, false);
         }
@@ -154,7 +154,7 @@ impl Channel {
     }
 
     /// Whether the other side was given anything of it.
-    pub(super) fn has_begun_to_leave(&self) -> bool {
+    pub(crate) fn has_begun_to_leave(&self) -> bool {
         self.sent > 0 || !self.keeps_sent
     }
 
@@ -163,24 +163,24 @@ impl Channel {
     }
 
     /// Whether nothing waits for the other side.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting() == 0 && !self.has_pipe()
     }
 
     /// Whether it takes nothing more for now. What the other side has and can't get rid of counts too: a peer that reads
     /// nothing is not to cost it twice.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.has_pipe() || self.waiting() + self.leaving_bytes >= WAITING_BYTES_MAX
     }
 
     /// Whether there are bytes in a pipe that have not left.
-    pub(super) fn has_pipe(&self) -> bool {
+    pub(crate) fn has_pipe(&self) -> bool {
         !matches!(self.piped, Piped::Nothing)
     }
 
     /// What was given to the other side has left it; says whether there is room again for that reason. A pipe that is
     /// empty now goes back to the others.
-    pub(super) fn has_left(&mut self, pipes: &mut Pipes) -> bool {
+    pub(crate) fn has_left(&mut self, pipes: &mut Pipes) -> bool {
         let was_full = self.is_full();
         (self.leaving_bytes, self.is_leaving) = (0, false);
         match std::mem::take(&mut self.piped) {
@@ -191,25 +191,25 @@ impl Channel {
     }
 
     /// How many bytes of the body may still go through pipes; none where they are framed anew, or kept for a second try.
-    pub(super) fn spliceable(&self) -> Option<u64> {
+    pub(crate) fn spliceable(&self) -> Option<u64> {
         let is_kept = self.keeps_sent && self.kept_bytes_max > 0;
         self.reader.plain_left().filter(|_| self.frame == Frame::Plain && !is_kept)
     }
 
     /// Whether it was a body of so many bytes that could go through pipes.
-    pub(super) fn was_long(&self, bytes_min: u64) -> bool {
+    pub(crate) fn was_long(&self, bytes_min: u64) -> bool {
         self.is_whole && self.frame == Frame::Plain && self.body_bytes >= bytes_min
     }
 
     /// Takes bytes that are in this pipe. The other side gets them behind all that it was not given yet.
-    pub(super) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
+    pub(crate) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
         debug_assert!(!self.has_pipe(), "one pipe at a time");
         self.body_bytes += bytes;
         self.piped = Piped::Waits(pipe, bytes);
     }
 
     /// The same of a body; says whether that is its first pipe.
-    pub(super) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
+    pub(crate) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
         self.reader.skip(bytes);
         self.is_whole = self.reader.is_done();
         self.take_piped(pipe, bytes);
@@ -217,14 +217,14 @@ impl Channel {
     }
 
     /// Drops what is in a pipe: the connection that it was for is gone.
-    pub(super) fn drop_piped(&mut self, pipes: &mut Pipes) {
+    pub(crate) fn drop_piped(&mut self, pipes: &mut Pipes) {
         if let Piped::Waits(pipe, _) | Piped::Leaves(pipe) = std::mem::take(&mut self.piped) {
             pipes.give_up(pipe);
         }
     }
 
     /// Whether all of it was taken and given on.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.is_whole && self.is_empty()
     }
 
@@ -232,7 +232,7 @@ impl Channel {
     ///
     /// # Errors
     /// What is wrong with the body.
-    pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
         let mut used = 0;
         while used < input.len() && !self.is_whole && !self.is_full() {
             let rest = &input[used..];
@@ -248,7 +248,7 @@ impl Channel {
     }
 
     /// Takes bytes that are not HTTP, as long as the channel is not full.
-    pub(super) fn take_raw(&mut self, input: &[u8]) -> usize {
+    pub(crate) fn take_raw(&mut self, input: &[u8]) -> usize {
         if self.is_full() {
             return 0;
         }
@@ -261,7 +261,7 @@ impl Channel {
     ///
     /// # Errors
     /// The body should have continued.
-    pub(super) fn end(&mut self) -> Result<(), Rejection> {
+    pub(crate) fn end(&mut self) -> Result<(), Rejection> {
         if !self.is_whole {
             self.reader.end()?;
             self.finish();
@@ -270,7 +270,7 @@ impl Channel {
     }
 
     /// Gives the other side what its room takes, and behind the last byte what is in a pipe; says how much that was.
-    pub(super) fn send(&mut self, actions: &mut Actions<'_>) -> u64 {
+    pub(crate) fn send(&mut self, actions: &mut Actions<'_>) -> u64 {
         let len = self.send_bytes(actions) as u64;
         if self.waiting() > 0 {
             return len;
@@ -334,13 +334,13 @@ impl Channel {
 
 /// A side of a pair, or of an exchange: what it sends goes into the channel of the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ChannelEnd {
+pub(crate) enum ChannelEnd {
     Client = 0,
     Backend = 1,
 }
 
 impl ChannelEnd {
-    pub(super) const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::Client => Self::Backend,
             Self::Backend => Self::Client,
@@ -350,37 +350,37 @@ impl ChannelEnd {
 
 /// What both sides know.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// None for a side that is not there yet, or gone.
-    pub(super) ids: [Option<ConnectionId>; 2],
-    pub(super) channels: [Channel; 2],
+    pub(crate) ids: [Option<ConnectionId>; 2],
+    pub(crate) channels: [Channel; 2],
     /// No side is encrypted: bytes may stay in the kernel.
-    pub(super) is_spliced: bool,
-    pub(super) is_paused: [bool; 2],
-    pub(super) is_woken: [bool; 2],
-    pub(super) has_ended_output: [bool; 2],
+    pub(crate) is_spliced: bool,
+    pub(crate) is_paused: [bool; 2],
+    pub(crate) is_woken: [bool; 2],
+    pub(crate) has_ended_output: [bool; 2],
     /// Sessions that have it.
-    pub(super) sides: u8,
-    pub(super) group: usize,
-    pub(super) header: ProxyHeader,
-    pub(super) peer: Box<str>,
-    pub(super) backend: usize,
-    pub(super) tries: usize,
+    pub(crate) sides: u8,
+    pub(crate) group: usize,
+    pub(crate) header: ProxyHeader,
+    pub(crate) peer: Box<str>,
+    pub(crate) backend: usize,
+    pub(crate) tries: usize,
     /// Those before, which failed.
-    pub(super) tried: Tried,
+    pub(crate) tried: Tried,
     /// One side was cut: the other one has to be.
-    pub(super) fault: Option<Fault>,
-    pub(super) is_recorded: bool,
-    pub(super) began: Moment,
-    pub(super) connected: Option<Moment>,
-    pub(super) first_byte: Option<Moment>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) is_recorded: bool,
+    pub(crate) began: Moment,
+    pub(crate) connected: Option<Moment>,
+    pub(crate) first_byte: Option<Moment>,
     /// When the last byte came, from either side.
-    pub(super) active: Moment,
+    pub(crate) active: Moment,
 }
 
 impl Pair {
     /// That of a client that has no backend yet. Whose connection it is stands in `header`.
-    pub(super) fn new(
+    pub(crate) fn new(
         client: ConnectionId,
         group: usize,
         header: ProxyHeader,
@@ -414,20 +414,20 @@ impl Pair {
     }
 
     /// Whether all that this side will say was sent.
-    pub(super) fn is_done(&self, side: ChannelEnd) -> bool {
+    pub(crate) fn is_done(&self, side: ChannelEnd) -> bool {
         self.channels[side as usize].is_done()
     }
 }
 
 /// The pairs of one loop, by number.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(crate) struct Pairs {
     all: Vec<Option<Pair>>,
     free: Vec<u32>,
 }
 
 impl Pairs {
-    pub(super) fn begin(&mut self, pair: Pair) -> u32 {
+    pub(crate) fn begin(&mut self, pair: Pair) -> u32 {
         match self.free.pop() {
             Some(at) => {
                 self.all[at as usize] = Some(pair);
@@ -440,17 +440,17 @@ impl Pairs {
         }
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> &mut Pair {
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Pair {
         self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
     }
 
-    pub(super) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: u32) {
         self.all[at as usize] = None;
         self.free.push(at);
     }
 
     /// How many are under way.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.all.len() - self.free.len()
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! The client's session owns it: it is there from a sound request head to the end of its answer,
 //! and gone when the client is. The upstream connection that has it is known by its link; both
-//! directions of that knowledge change together, in [`ProxyShared`](super::ProxyShared), so neither ever
+//! directions of that knowledge change together, in [`Upstreams`](super::Upstreams), so neither ever
 //! names one that is gone.
 
 use std::sync::Arc;
@@ -25,77 +25,77 @@ use crate::tls::SharedTls;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
 /// time.
-pub(super) const OFFERS_MAX: usize = 8;
+pub(crate) const OFFERS_MAX: usize = 8;
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) client: ConnectionId,
+pub(crate) struct Exchange {
+    pub(crate) client: ConnectionId,
     /// The client was woken and has not come yet.
-    pub(super) is_client_woken: bool,
+    pub(crate) is_client_woken: bool,
     /// The client is paused until the backend takes more of the request.
-    pub(super) is_client_paused: bool,
+    pub(crate) is_client_paused: bool,
     /// The upstream connection that has it.
-    pub(super) link: Option<u32>,
+    pub(crate) link: Option<u32>,
     /// Its place in the queue for one.
-    pub(super) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
     /// It waits no more, which the client's session does not know yet.
-    pub(super) was_queued: bool,
+    pub(crate) was_queued: bool,
     /// Whether that one was idle before.
-    pub(super) is_reused: bool,
+    pub(crate) is_reused: bool,
     /// The group of backends that may have it.
-    pub(super) group: usize,
+    pub(crate) group: usize,
     /// Whose it is, where a PROXY head says so in front of the connection.
-    pub(super) header: ProxyHeader,
+    pub(crate) header: ProxyHeader,
     /// The backend that had it last.
-    pub(super) backend: Option<usize>,
+    pub(crate) backend: Option<usize>,
     /// Those before, which failed.
-    pub(super) tried: Tried,
+    pub(crate) tried: Tried,
     /// The place of the front end that it came by.
-    pub(super) front: usize,
+    pub(crate) front: usize,
     /// What a backend is chosen by, where that counts.
-    pub(super) key: u64,
+    pub(crate) key: u64,
     /// Upstream connections that had it.
-    pub(super) tries: u32,
-    pub(super) kind: RequestKind,
+    pub(crate) tries: u32,
+    pub(crate) kind: RequestKind,
     /// Sent twice it does no more than once (RFC 9110 9.2.2).
-    pub(super) is_idempotent: bool,
+    pub(crate) is_idempotent: bool,
     /// The client speaks HTTP/1.`minor`.
-    pub(super) minor: u8,
+    pub(crate) minor: u8,
     /// No request may follow on the client's connection.
-    pub(super) is_last: bool,
+    pub(crate) is_last: bool,
     /// It asks for a WebSocket.
-    pub(super) wants_upgrade: bool,
+    pub(crate) wants_upgrade: bool,
     /// The head of the answer is on its way.
-    pub(super) has_answer: bool,
+    pub(crate) has_answer: bool,
     /// Some of it was given on: there is no other answer any more.
-    pub(super) has_answered: bool,
+    pub(crate) has_answered: bool,
     /// Interim answers so far.
-    pub(super) interims: u32,
-    pub(super) is_tunnel: bool,
+    pub(crate) interims: u32,
+    pub(crate) is_tunnel: bool,
     /// Neither side is encrypted: bytes of bodies may stay in the kernel.
-    pub(super) may_splice: bool,
-    pub(super) fault: Option<Fault>,
+    pub(crate) may_splice: bool,
+    pub(crate) fault: Option<Fault>,
     /// By when more of the request's body has to come.
-    pub(super) body_clock: BodyClock,
-    pub(super) request: Channel,
-    pub(super) response: Channel,
-    pub(super) status: u16,
-    pub(super) times: Times,
+    pub(crate) body_clock: BodyClock,
+    pub(crate) request: Channel,
+    pub(crate) response: Channel,
+    pub(crate) status: u16,
+    pub(crate) times: Times,
     /// The request's method and target for the log; empty without one.
-    pub(super) line: Vec<u8>,
+    pub(crate) line: Vec<u8>,
 }
 
 /// Backends that failed a request, or a stream, which goes to others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tried {
+pub(crate) struct Tried {
     places: [u32; OFFERS_MAX],
     len: usize,
 }
 
 impl Tried {
     /// This one failed too. Beyond as many as may be tried none is noted.
-    pub(super) fn add(&mut self, backend: usize) {
+    pub(crate) fn add(&mut self, backend: usize) {
         if let Some(place) = self.places.get_mut(self.len) {
             *place = u32::try_from(backend).expect("settings bound backends");
             self.len += 1;
@@ -103,22 +103,22 @@ impl Tried {
     }
 
     /// Whether it failed.
-    pub(super) fn has(&self, backend: usize) -> bool {
+    pub(crate) fn has(&self, backend: usize) -> bool {
         self.places[..self.len].iter().any(|place| *place as usize == backend)
     }
 }
 
 /// When what happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) began: Moment,
+pub(crate) struct Times {
+    pub(crate) began: Moment,
     /// It came to wait for a connection first.
-    pub(super) queued: Option<Moment>,
+    pub(crate) queued: Option<Moment>,
     /// A connect was begun for it, or an idle connection was found.
-    pub(super) assigned: Option<Moment>,
-    pub(super) connected: Option<Moment>,
+    pub(crate) assigned: Option<Moment>,
+    pub(crate) connected: Option<Moment>,
     /// The head of the answer proper was there.
-    pub(super) first_byte: Option<Moment>,
+    pub(crate) first_byte: Option<Moment>,
 }
 
 impl Exchange {
@@ -159,7 +159,7 @@ impl Exchange {
     }
 
     /// What this side sends.
-    pub(super) fn sent_by(&self, side: ChannelEnd) -> &Channel {
+    pub(crate) fn sent_by(&self, side: ChannelEnd) -> &Channel {
         match side {
             ChannelEnd::Client => &self.request,
             ChannelEnd::Backend => &self.response,
@@ -167,7 +167,7 @@ impl Exchange {
     }
 
     /// The same, to be changed.
-    pub(super) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
+    pub(crate) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
         match side {
             ChannelEnd::Client => &mut self.request,
             ChannelEnd::Backend => &mut self.response,
@@ -175,7 +175,7 @@ impl Exchange {
     }
 
     /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
-    pub(super) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
+    pub(crate) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
         let channel = self.sent_by(side);
         let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer);
         let may_splice = self.may_splice && has_body && !self.is_tunnel;
@@ -183,18 +183,18 @@ impl Exchange {
     }
 
     /// Whether it is a tunnel that both sides may still use.
-    pub(super) fn is_open_tunnel(&self) -> bool {
+    pub(crate) fn is_open_tunnel(&self) -> bool {
         self.is_tunnel && !self.request.is_whole && !self.response.is_whole
     }
 
     /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
     /// twice is as good as once (RFC 9110 9.2.2).
-    pub(super) fn is_retry_safe(&self) -> bool {
+    pub(crate) fn is_retry_safe(&self) -> bool {
         self.is_idempotent || !self.request.has_begun_to_leave()
     }
 
     /// How far it came, for the log.
-    pub(super) fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         if self.is_tunnel {
             "tunnel"
         } else if self.has_answer {
@@ -229,14 +229,14 @@ impl Exchange {
 /// The exchanges of one loop, by number. The one that was freed last is used next: its memory is
 /// warm.
 #[derive(Debug, Default)]
-pub(super) struct Exchanges {
+pub(crate) struct Exchanges {
     all: Vec<Exchange>,
     free: Vec<u32>,
 }
 
 impl Exchanges {
     /// Begins one.
-    pub(super) fn begin(&mut self, client: ConnectionId, began: Moment) -> u32 {
+    pub(crate) fn begin(&mut self, client: ConnectionId, began: Moment) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.all.push(Exchange::new(client));
             self.all.len() as u32 - 1
@@ -248,7 +248,7 @@ impl Exchanges {
     }
 
     /// Makes the number free; nothing names it any more.
-    pub(super) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: u32) {
         let exchange = &mut self.all[at as usize];
         debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
         debug_assert!(exchange.ticket.is_none(), "it still waits for one");
@@ -257,7 +257,7 @@ impl Exchanges {
     }
 
     /// Drops what is kept for the next exchanges.
-    pub(super) fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         for at in &self.free {
             let exchange = &mut self.all[*at as usize];
             exchange.request.release_memory();
@@ -266,16 +266,16 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> &mut Exchange {
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Exchange {
         &mut self.all[at as usize]
     }
 
-    pub(super) fn get(&self, at: u32) -> &Exchange {
+    pub(crate) fn get(&self, at: u32) -> &Exchange {
         &self.all[at as usize]
     }
 
     /// How many are under way.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.all.len() - self.free.len()
     }
 }
@@ -291,26 +291,26 @@ impl Exchanges {
 ///
 /// One that another loop has taken keeps its link until this loop lets go of its descriptor.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) backend: usize,
+pub(crate) struct Link {
+    pub(crate) backend: usize,
     /// None until it is connected.
-    pub(super) id: Option<ConnectionId>,
+    pub(crate) id: Option<ConnectionId>,
     /// The request that it has.
-    pub(super) exchange: Option<u32>,
+    pub(crate) exchange: Option<u32>,
     /// It was woken and has not been called yet.
-    pub(super) is_woken: bool,
+    pub(crate) is_woken: bool,
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
-    pub(super) is_cut: bool,
-    pub(super) idle: Idle,
+    pub(crate) is_cut: bool,
+    pub(crate) idle: Idle,
     /// Its encryption, until other loops may take it.
-    pub(super) tls: Option<SharedTls>,
+    pub(crate) tls: Option<SharedTls>,
     /// What other loops may take it by.
-    pub(super) pooled: Option<Arc<Pooled>>,
+    pub(crate) pooled: Option<Arc<Pooled>>,
 }
 
 /// Where an upstream connection without a request is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Idle {
+pub(crate) enum Idle {
     /// It is not idle, or another loop has it.
     No,
     /// With this loop.
@@ -321,14 +321,14 @@ pub(super) enum Idle {
 
 /// What a connection to a backend is opened for, with its encryption: the session on it is made of this.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) purpose: Purpose,
-    pub(super) tls: Option<SharedTls>,
+pub(crate) struct Outgoing {
+    pub(crate) purpose: Purpose,
+    pub(crate) tls: Option<SharedTls>,
 }
 
 /// What a connection to a backend is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// Requests, by the link of this number.
     Requests(u32),
     /// A check of the backend at this index.
@@ -339,7 +339,7 @@ pub(super) enum Purpose {
 
 /// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     all: Vec<Link>,
     free: Vec<u32>,
     /// The one that was used last is taken first: the others may be closed in peace.
@@ -347,12 +347,12 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(backends: usize) -> Self {
+    pub(crate) fn new(backends: usize) -> Self {
         Self { all: Vec::new(), free: Vec::new(), here: vec![Vec::new(); backends] }
     }
 
     /// A connection that is about to be there.
-    pub(super) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
+    pub(crate) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
         let (id, idle, tls, pooled) = (None, Idle::No, None, None);
         let link =
             Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
@@ -368,28 +368,28 @@ impl Links {
         }
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> &mut Link {
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Link {
         &mut self.all[at as usize]
     }
 
-    pub(super) fn get(&self, at: u32) -> &Link {
+    pub(crate) fn get(&self, at: u32) -> &Link {
         &self.all[at as usize]
     }
 
     /// Whether this loop keeps an idle connection to `backend`.
-    pub(super) fn has_here(&self, backend: usize) -> bool {
+    pub(crate) fn has_here(&self, backend: usize) -> bool {
         !self.here[backend].is_empty()
     }
 
     /// Takes an idle connection to `backend` that this loop keeps.
-    pub(super) fn take_here(&mut self, backend: usize) -> Option<u32> {
+    pub(crate) fn take_here(&mut self, backend: usize) -> Option<u32> {
         let at = self.here[backend].pop()?;
         self.all[at as usize].idle = Idle::No;
         Some(at)
     }
 
     /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
-    pub(super) fn take_oldest_here(&mut self) -> Option<u32> {
+    pub(crate) fn take_oldest_here(&mut self) -> Option<u32> {
         let here = self.here.iter_mut().max_by_key(|here| here.len())?;
         if here.is_empty() {
             return None;
@@ -400,14 +400,14 @@ impl Links {
     }
 
     /// Keeps a connection that has no request.
-    pub(super) fn keep_here(&mut self, at: u32) {
+    pub(crate) fn keep_here(&mut self, at: u32) {
         let link = &mut self.all[at as usize];
         link.idle = Idle::Here;
         self.here[link.backend].push(at);
     }
 
     /// Keeps it here no more; false when it was not.
-    pub(super) fn remove_idle_local(&mut self, at: u32) -> bool {
+    pub(crate) fn remove_idle_local(&mut self, at: u32) -> bool {
         let link = &mut self.all[at as usize];
         if link.idle != Idle::Here {
             return false;
@@ -420,7 +420,7 @@ impl Links {
     }
 
     /// Forgets a connection that is gone, and was taken out of the idle ones.
-    pub(super) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: u32) {
         debug_assert!(!self.free.contains(&at), "a link ends once");
         let link = &mut self.all[at as usize];
         (link.tls, link.pooled) = (None, None);
@@ -428,13 +428,13 @@ impl Links {
     }
 
     /// The session of a link, if that is in the pool, or was taken from there.
-    pub(super) fn id_of_shelved(&self, at: u32) -> Option<ConnectionId> {
+    pub(crate) fn id_of_shelved(&self, at: u32) -> Option<ConnectionId> {
         let link = self.all.get(at as usize)?;
         link.id.filter(|_| link.idle == Idle::Shelved)
     }
 
     /// Connections that are open or being opened.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.all.len() - self.free.len()
     }
 }

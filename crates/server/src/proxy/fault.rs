@@ -67,7 +67,7 @@ macro_rules! faults {
             }
 
             /// The type of error that Proxy-Status names (RFC 9209 2.3).
-            pub(super) const fn error_type(self) -> &'static str {
+            pub(crate) const fn error_type(self) -> &'static str {
                 match self { $(Self::$fault { .. } => $error_type,)* }
             }
         }
@@ -115,13 +115,13 @@ faults! {
 
 impl Fault {
     /// The fault of a connection that was open when its loop ended; none of one that ended otherwise.
-    pub(super) fn of_end(cause: CloseCause) -> Option<Self> {
+    pub(crate) fn of_end(cause: CloseCause) -> Option<Self> {
         matches!(cause, CloseCause::Drained | CloseCause::LoopEnded).then_some(Self::Ended)
     }
 
     /// Why a connection to a backend could not be opened. For want of descriptors, of memory, or of
     /// places in the loop (whose refusals have no number) the backend is not to blame.
-    pub(super) fn of_connect(error: &io::Error) -> Self {
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             None | Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 Self::UpstreamsFull

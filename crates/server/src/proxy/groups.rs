@@ -18,22 +18,22 @@ use crate::tls::{Certificate, SharedTls, Tls, TlsError};
 
 /// One group, as one loop has it.
 #[derive(Debug)]
-pub(super) struct Group {
-    pub(super) members: Range<usize>,
-    pub(super) balancer: Balancer,
-    pub(super) sends_header: Option<ProxyVersion>,
+pub(crate) struct Group {
+    pub(crate) members: Range<usize>,
+    pub(crate) balancer: Balancer,
+    pub(crate) sends_header: Option<ProxyVersion>,
     /// What its servers speak TLS with, if they do.
-    pub(super) tls: Option<ServerSecrets>,
-    pub(super) check: Check,
+    pub(crate) tls: Option<ServerSecrets>,
+    pub(crate) check: Check,
     /// What Host says in checks, where it is not that of the server.
-    pub(super) check_host: Option<String>,
-    pub(super) check_interval: Duration,
-    pub(super) check_timeout: Duration,
+    pub(crate) check_host: Option<String>,
+    pub(crate) check_interval: Duration,
+    pub(crate) check_timeout: Duration,
 }
 
 impl Group {
     /// The groups of a proxy; `seed` makes the draws of one loop differ from those of another.
-    pub(super) fn all(config: &ProxyConfig, seed: u64) -> Box<[Self]> {
+    pub(crate) fn all(config: &ProxyConfig, seed: u64) -> Box<[Self]> {
         let mut first = 0;
         let one = |group: &GroupConfig| {
             let places = group.servers.iter().map(|server| places_of(&server.address));
@@ -56,7 +56,7 @@ impl Group {
 
 /// The front ends, by the addresses that they listen on.
 #[derive(Clone, Debug)]
-pub(super) struct FrontendTable {
+pub(crate) struct FrontendTable {
     all: Vec<Frontend>,
     /// For each, where its clients speak TLS.
     secured: Vec<Option<Arc<ServerConfig>>>,
@@ -66,7 +66,7 @@ pub(super) struct FrontendTable {
 impl FrontendTable {
     /// `addresses` are those that the kernel gave, each with the place of what it was in the configuration: a name may
     /// have several.
-    pub(super) fn new(config: &ProxyConfig, addresses: &[(ListenAddress, usize)]) -> Self {
+    pub(crate) fn new(config: &ProxyConfig, addresses: &[(ListenAddress, usize)]) -> Self {
         let places = config.frontends.iter().enumerate();
         let places: Vec<usize> =
             places.flat_map(|(place, each)| each.listen.iter().map(move |_| place)).collect();
@@ -78,7 +78,7 @@ impl FrontendTable {
 
     /// The place of the front end that a connection was accepted by. A system call where there are
     /// several.
-    pub(super) fn of(&self, actions: &Actions<'_>) -> usize {
+    pub(crate) fn of(&self, actions: &Actions<'_>) -> usize {
         match self.all.len() {
             1 => 0,
             // A connection that is gone already ends wherever it is led.
@@ -87,17 +87,17 @@ impl FrontendTable {
     }
 
     /// The front end at this place.
-    pub(super) fn get(&self, place: usize) -> &Frontend {
+    pub(crate) fn get(&self, place: usize) -> &Frontend {
         &self.all[place]
     }
 
     /// What clients of the front end at this place speak TLS with.
-    pub(super) fn secured(&self, place: usize) -> Option<&Arc<ServerConfig>> {
+    pub(crate) fn secured(&self, place: usize) -> Option<&Arc<ServerConfig>> {
         self.secured[place].as_ref()
     }
 
     /// What clients speak TLS with, for each front end.
-    pub(super) fn secure(&mut self, secured: Vec<Option<Arc<ServerConfig>>>) {
+    pub(crate) fn secure(&mut self, secured: Vec<Option<Arc<ServerConfig>>>) {
         assert_eq!(secured.len(), self.all.len(), "one for each front end");
         self.secured = secured;
     }
@@ -125,15 +125,15 @@ impl FrontendTable {
 
 /// A backend at the moment of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Its weight in thousandths; 0 for no requests.
-    pub(super) share: u64,
+    pub(crate) share: u64,
     /// Requests that it has.
-    pub(super) in_use: u64,
+    pub(crate) in_use: u64,
     /// A request would have to wait for a connection to it.
-    pub(super) is_busy: bool,
+    pub(crate) is_busy: bool,
     /// It gets none, whatever happens to the others.
-    pub(super) is_drained: bool,
+    pub(crate) is_drained: bool,
 }
 
 /// The memory of one loop's choices.
@@ -141,7 +141,7 @@ pub(super) struct Choice {
 /// Each loop chooses for itself, by its own requests. When all backends are down, all that are not drained
 /// are tried: an answer that may come beats one that can't.
 #[derive(Debug)]
-pub(super) struct Balancer {
+pub(crate) struct Balancer {
     how: Balance,
     /// Round robin: what each has saved up.
     credits: Vec<i64>,
@@ -152,19 +152,19 @@ pub(super) struct Balancer {
 
 impl Balancer {
     /// `seed` makes the draws of one loop differ from those of another.
-    pub(super) fn new(how: Balance, backends: usize, seed: u64) -> Self {
+    pub(crate) fn new(how: Balance, backends: usize, seed: u64) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Self { how, credits: vec![0; backends], choices: Vec::new(), random, start: 0 }
     }
 
     /// How it chooses.
-    pub(super) fn how(&self) -> Balance {
+    pub(crate) fn how(&self) -> Balance {
         self.how
     }
 
     /// Chooses among the backends that `all` gives, but for those that were tried and failed, if there is
     /// another one. `key` is the [`hash`] of what a request is placed by.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &mut self,
         all: impl Iterator<Item = Choice>,
         is_tried: impl Fn(usize) -> bool,
@@ -265,7 +265,7 @@ fn load(choice: Choice) -> u128 {
 }
 
 /// FNV-1a: keys are short, and a collision is of no use to an attacker.
-pub(super) fn hash(key: &[u8]) -> u64 {
+pub(crate) fn hash(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
@@ -289,16 +289,16 @@ const REMEDIES: Remedies = Remedies {
 #[derive(Clone, Debug)]
 pub struct Secrets {
     /// For each front end.
-    pub(super) clients: Vec<Option<Arc<ServerConfig>>>,
+    pub(crate) clients: Vec<Option<Arc<ServerConfig>>>,
     /// For each group.
-    pub(super) servers: Vec<Option<ServerSecrets>>,
+    pub(crate) servers: Vec<Option<ServerSecrets>>,
     /// What clients will not like about the certificates that they are shown, in lines.
     pub remarks: Vec<String>,
 }
 
 /// What the servers of a group speak TLS with.
 #[derive(Clone, Debug)]
-pub(super) struct ServerSecrets {
+pub(crate) struct ServerSecrets {
     /// For requests, and for bytes of an unknown protocol.
     http: Arc<ClientConfig>,
     bytes: Arc<ClientConfig>,
@@ -350,7 +350,7 @@ fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {
 
 impl ServerSecrets {
     /// The encryption of a connection to the server at this place of the group.
-    pub(super) fn connection(&self, place: usize, mode: Mode) -> SharedTls {
+    pub(crate) fn connection(&self, place: usize, mode: Mode) -> SharedTls {
         let config = match mode {
             Mode::Http => &self.http,
             Mode::Tcp => &self.bytes,
@@ -360,7 +360,7 @@ impl ServerSecrets {
 }
 
 /// Why TLS with a backend failed, and what to do.
-pub(super) fn why(error: Option<&pollux_tls::Error>) -> String {
+pub(crate) fn why(error: Option<&pollux_tls::Error>) -> String {
     match error {
         Some(error) => REMEDIES.why(error),
         None => "it ended the connection in the handshake; does it speak TLS?".to_owned(),

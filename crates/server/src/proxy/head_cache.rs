@@ -14,64 +14,64 @@ const HEAD_BYTES_MAX: usize = 2048;
 
 /// The last heads of one loop.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub(crate) struct Repeats {
     /// Taken while it is looked at.
-    pub(super) request: Option<Box<LastRequest>>,
+    pub(crate) request: Option<Box<LastRequest>>,
     response: LastResponse,
 }
 
 /// What else decides what is made of a request head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RequestKey<'a> {
+pub(crate) struct RequestKey<'a> {
     /// The front end.
-    pub(super) front: usize,
-    pub(super) is_secure: bool,
+    pub(crate) front: usize,
+    pub(crate) is_secure: bool,
     /// The client's address.
-    pub(super) peer: &'a str,
+    pub(crate) peer: &'a str,
 }
 
 /// A request head that was passed on.
 #[derive(Debug, Default)]
-pub(super) struct LastRequest {
+pub(crate) struct LastRequest {
     head: Vec<u8>,
     front: usize,
     is_secure: bool,
     peer: String,
     /// The head that was written.
-    pub(super) written: Vec<u8>,
+    pub(crate) written: Vec<u8>,
     /// Its line in the log.
-    pub(super) line: Vec<u8>,
-    pub(super) facts: RequestFacts,
+    pub(crate) line: Vec<u8>,
+    pub(crate) facts: RequestFacts,
 }
 
 /// What is known of a request beside its bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RequestFacts {
+pub(crate) struct RequestFacts {
     /// The place of its method among those that are counted.
-    pub(super) method: usize,
-    pub(super) kind: RequestKind,
-    pub(super) is_idempotent: bool,
-    pub(super) minor: u8,
-    pub(super) keep_alive: bool,
+    pub(crate) method: usize,
+    pub(crate) kind: RequestKind,
+    pub(crate) is_idempotent: bool,
+    pub(crate) minor: u8,
+    pub(crate) keep_alive: bool,
     /// What a backend is chosen by.
-    pub(super) key: u64,
+    pub(crate) key: u64,
 }
 
 impl LastRequest {
     /// Whether this head stands in front of `input` and comes from one like that.
-    pub(super) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
+    pub(crate) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
         !self.head.is_empty()
             && input.starts_with(&self.head)
             && by == RequestKey { front: self.front, is_secure: self.is_secure, peer: &self.peer }
     }
 
     /// Bytes of the head.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.head.len()
     }
 
     /// Remembers `head`.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         head: &[u8],
         by: RequestKey<'_>,
@@ -95,13 +95,13 @@ impl LastRequest {
 
 /// What else decides what is made of the head of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct AnswerKey {
-    pub(super) front: usize,
-    pub(super) kind: RequestKind,
-    pub(super) minor: u8,
-    pub(super) is_last: bool,
+pub(crate) struct AnswerKey {
+    pub(crate) front: usize,
+    pub(crate) kind: RequestKind,
+    pub(crate) minor: u8,
+    pub(crate) is_last: bool,
     /// An answer that has no Date gets that of this second.
-    pub(super) unix_s: u64,
+    pub(crate) unix_s: u64,
 }
 
 /// The head of an answer that was passed on.
@@ -116,7 +116,7 @@ struct LastResponse {
 impl Repeats {
     /// Writes what is made of the head in front of `input` behind what is in `out`, if it is the last
     /// one again; says what it means.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         input: &[u8],
         by: AnswerKey,
@@ -132,7 +132,7 @@ impl Repeats {
     }
 
     /// Remembers the head of a final answer, of which `written` was made.
-    pub(super) fn note_answer(
+    pub(crate) fn note_answer(
         &mut self,
         head: &[u8],
         by: AnswerKey,

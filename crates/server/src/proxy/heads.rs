@@ -15,24 +15,24 @@ use crate::fields::{self, FieldRule, Kind, Named};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestContext<'a> {
+pub(crate) struct RequestContext<'a> {
     /// The client's address without its port; empty on a unix socket.
-    pub(super) peer: &'a str,
+    pub(crate) peer: &'a str,
     /// What Host says: the authority that the request is for, or the backend.
-    pub(super) host: &'a str,
+    pub(crate) host: &'a str,
     /// Whether the client speaks TLS.
-    pub(super) is_secure: bool,
-    pub(super) x_forwarded: Forwarding,
-    pub(super) forwarded: Forwarding,
+    pub(crate) is_secure: bool,
+    pub(crate) x_forwarded: Forwarding,
+    pub(crate) forwarded: Forwarding,
     /// What is done to other fields.
-    pub(super) rules: &'a [FieldRule],
+    pub(crate) rules: &'a [FieldRule],
     /// What is left of Max-Forwards, where it counts.
-    pub(super) max_forwards: Option<u64>,
+    pub(crate) max_forwards: Option<u64>,
 }
 
 /// Writes the head of a request behind what is in `out`; says whether it asks to continue with the WebSocket
 /// protocol.
-pub(super) fn write_request(
+pub(crate) fn write_request(
     out: &mut Vec<u8>,
     request: &Request<'_>,
     context: &RequestContext<'_>,
@@ -235,28 +235,28 @@ fn write_forwarded(
 
 /// What the head is written by, beside the answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerContext<'a> {
-    pub(super) kind: RequestKind,
+pub(crate) struct AnswerContext<'a> {
+    pub(crate) kind: RequestKind,
     /// The client speaks HTTP/1.`minor`.
-    pub(super) minor: u8,
+    pub(crate) minor: u8,
     /// No request may follow on the client's connection.
-    pub(super) is_last: bool,
-    pub(super) date: &'a DateCache,
+    pub(crate) is_last: bool,
+    pub(crate) date: &'a DateCache,
     /// What is done to fields.
-    pub(super) rules: &'a [FieldRule],
+    pub(crate) rules: &'a [FieldRule],
 }
 
 /// How the answer continues behind its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BodyFraming {
-    pub(super) frame: Frame,
+pub(crate) struct BodyFraming {
+    pub(crate) frame: Frame,
     /// The client's connection ends with it.
-    pub(super) is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 /// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
 /// chunks: it was not asked for, and the client could not tell. Nothing is written then.
-pub(super) fn write_answer(
+pub(crate) fn write_answer(
     out: &mut Vec<u8>,
     response: &Response<'_>,
     context: &AnswerContext<'_>,
@@ -359,7 +359,7 @@ fn write_answer_fields<'b>(
 }
 
 /// Writes the head of an interim answer.
-pub(super) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
+pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
     write_status_line(out, response);
     write_end_to_end(out, response);
     out.extend_from_slice(b"\r\n");
@@ -367,7 +367,7 @@ pub(super) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
 
 /// Writes the head of the answer that makes the connection a WebSocket; false when it is not what
 /// was asked for.
-pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
+pub(crate) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
     let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
     if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
         return false;
@@ -405,7 +405,7 @@ fn allows_length(kind: RequestKind, status: u16) -> bool {
 }
 
 /// Whether sent twice it does no more than once (RFC 9110 9.2.2).
-pub(super) fn is_idempotent(method: Method<'_>) -> bool {
+pub(crate) fn is_idempotent(method: Method<'_>) -> bool {
     matches!(
         method,
         Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete | Method::Trace

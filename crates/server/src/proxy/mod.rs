@@ -1,8 +1,8 @@
-//! A reverse proxy for HTTP/1.1 as sessions of the engine.
+//! What answers requests later, by backends: the reverse proxy below the connections of clients.
 //!
 //! ```text
-//!  client ──► Client ──► Exchange: request channel  ──► Upstream ──► backend
-//!         ◄──        ◄──           response channel ◄──          ◄──
+//!  client ──► HttpSession ──► Exchange: request channel  ──► Upstream ──► backend
+//!         ◄──             ◄──           response channel ◄──          ◄──
 //! ```
 //!
 //! A client and an upstream connection are two sessions of one loop. They never touch each other:
@@ -13,9 +13,8 @@
 //! | part | one job |
 //! |---|---|
 //! | `config` | the settings, read and checked |
-//! | `session` | which of the sides a connection is; checks of backends |
-//! | `client`, `upstream` | the two sides |
-//! | `stream` | a side of TCP mode |
+//! | `upstream` | the side of a backend; that of a client is in `session`, as of any request |
+//! | `stream`, `check` | a side of TCP mode; checks of backends |
 //! | `backends`, `groups` | which backends may have requests, which gets the next one, and the TLS to it |
 //! | `names` | the addresses of their names, looked up in threads of their own |
 //! | `exchange`, `channel` | one request with its answer; the bytes of one direction, and of both of a stream |
@@ -23,29 +22,28 @@
 //! | `heads` | heads, written anew by the rules of `fields.rs` |
 //! | `head_cache` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets; what is counted for each loop and backend |
-//! | `shared` | what the sessions of one loop share |
+//! | `shared` | what one loop has of backends, and of what is under way to them |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `pool`, `passing` | idle connections and waiting requests of all loops |
 
 mod assign;
 pub(crate) mod backends;
-mod channel;
-mod client;
+pub(crate) mod channel;
+pub(crate) mod check;
 mod config;
-mod exchange;
+pub(crate) mod exchange;
 pub(crate) mod fault;
-mod groups;
-mod head_cache;
-mod heads;
+pub(crate) mod groups;
+pub(crate) mod head_cache;
+pub(crate) mod heads;
 pub(crate) mod names;
 mod passing;
 mod pipes;
 mod pool;
-mod session;
-mod shared;
+pub(crate) mod shared;
 mod splicing;
-mod stream;
-mod upstream;
+pub(crate) mod stream;
+pub(crate) mod upstream;
 
 pub use crate::fields::{FieldRule, FieldRules};
 pub use backends::Backend;
@@ -59,5 +57,4 @@ pub use groups::Secrets;
 pub use names::Resolver;
 pub use passing::Passing;
 pub use pool::PoolView;
-pub use session::ProxySession;
-pub use shared::{ProxyShared, backends_of};
+pub use shared::backends_of;

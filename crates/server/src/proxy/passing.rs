@@ -21,27 +21,27 @@ const MESSAGES_MAX: usize = 1 << 20;
 
 /// A connection that the loops of a proxy share.
 #[derive(Debug)]
-pub(super) struct Pooled {
-    pub(super) socket: Arc<SharedSocket>,
+pub(crate) struct Pooled {
+    pub(crate) socket: Arc<SharedSocket>,
     /// Its encryption, which only the holder of the socket touches.
-    pub(super) tls: Option<SharedTls>,
+    pub(crate) tls: Option<SharedTls>,
     /// For each loop one more than the number of its link, while it has one; written by that loop.
     links: Box<[AtomicU32]>,
 }
 
 impl Pooled {
-    pub(super) fn new(socket: Arc<SharedSocket>, tls: Option<SharedTls>, loops: u32) -> Arc<Self> {
+    pub(crate) fn new(socket: Arc<SharedSocket>, tls: Option<SharedTls>, loops: u32) -> Arc<Self> {
         let links = (0..loops).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self { socket, tls, links })
     }
 
     /// The link that the loop has for it, if it has not let go of it.
-    pub(super) fn link_of(&self, of: u32) -> Option<u32> {
+    pub(crate) fn link_of(&self, of: u32) -> Option<u32> {
         self.links[of as usize].load(Relaxed).checked_sub(1)
     }
 
     /// Notes the link that the loop, which calls this, has for it.
-    pub(super) fn set_link(&self, of: u32, link: Option<u32>) {
+    pub(crate) fn set_link(&self, of: u32, link: Option<u32>) {
         self.links[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
     }
 }
@@ -66,7 +66,7 @@ impl Idle for Arc<Pooled> {
 
 /// A message of one loop to another one.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// The request that waited has this connection, which was sent off to its loop.
     Connection(Ticket, usize, Arc<Pooled>),
     /// The request that waited may open a connection.
@@ -84,8 +84,8 @@ pub(super) enum Message {
 /// The upstream connections of all loops of a proxy.
 #[derive(Debug)]
 pub struct Passing {
-    pub(super) backends: Arc<[Backend]>,
-    pub(super) pool: Pool<Arc<Pooled>>,
+    pub(crate) backends: Arc<[Backend]>,
+    pub(crate) pool: Pool<Arc<Pooled>>,
     /// What looks up the names of backends, where they have any.
     names: OnceLock<Arc<Names>>,
     senders: Box<[OnceLock<Sender<Message, Waker>>]>,
@@ -129,7 +129,7 @@ impl Passing {
     }
 
     /// Has all loops look where backends are.
-    pub(super) fn notify_moved(&self) {
+    pub(crate) fn notify_moved(&self) {
         for to in 0..self.loops() {
             // One that has not begun looks then.
             let _ = self.send(to, Message::Moved);
@@ -142,12 +142,12 @@ impl Passing {
         self.pool.view(backend)
     }
 
-    pub(super) fn loops(&self) -> u32 {
+    pub(crate) fn loops(&self) -> u32 {
         self.senders.len() as u32
     }
 
     /// The inbox of the loop `of`, whose waits `waker` ends.
-    pub(super) fn open(&self, of: u32, waker: &Waker) -> Inbox<Message> {
+    pub(crate) fn open(&self, of: u32, waker: &Waker) -> Inbox<Message> {
         let (inbox, sender) = Inbox::new(MESSAGES_MAX, waker.clone());
         let is_first = self.senders[of as usize].set(sender).is_ok();
         assert!(is_first, "each loop has a number of its own");
@@ -161,7 +161,7 @@ impl Passing {
 
     /// Puts a connection that the calling loop `me` has reserved and put down into the pool. When a
     /// request of the same loop has waited for it, it is given back.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         me: u32,
         backend: usize,
@@ -186,7 +186,7 @@ impl Passing {
 
     /// A connection to the backend is closed, or was not opened. When a request of the loop
     /// `me` may open one now, its ticket is given back.
-    pub(super) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
+    pub(crate) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
         loop {
             let ticket = self.pool.closed(backend)?;
             if ticket.by == me {
@@ -200,7 +200,7 @@ impl Passing {
 
     /// The backend is down: the loops of requests that wait for it are notified, but for those of the
     /// loop `me`, whose tickets are given back.
-    pub(super) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
+    pub(crate) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
         let mut own = Vec::new();
         for ticket in self.pool.evict(backend) {
             if ticket.by == me {
@@ -214,13 +214,13 @@ impl Passing {
     }
 
     /// Asks a loop to close an idle connection. A loop that has ended has closed them all.
-    pub(super) fn ask(&self, keeper: u32, backend: usize) {
+    pub(crate) fn ask(&self, keeper: u32, backend: usize) {
         let _ = self.send(keeper, Message::GiveUp(backend));
     }
 
     /// The loop `me` has taken a connection over: those that had it are notified, if they are not to
     /// find out by themselves.
-    pub(super) fn took(&self, me: u32, connection: &Pooled) {
+    pub(crate) fn took(&self, me: u32, connection: &Pooled) {
         if !self.notifies_at_once {
             return;
         }

@@ -13,7 +13,7 @@ const LARGE_MAX: usize = 64;
 
 /// The pipes of one loop: a bounded number, held only while something is in them.
 #[derive(Debug)]
-pub(super) struct Pipes {
+pub(crate) struct Pipes {
     /// Large ones behind the others: they are used first.
     empty: VecDeque<Arc<Pipe>>,
     open: usize,
@@ -24,23 +24,23 @@ pub(super) struct Pipes {
 
 impl Pipes {
     /// Those of one of so many loops, which have so many together at most.
-    pub(super) fn new(open_max: usize, loops: usize) -> Self {
+    pub(crate) fn new(open_max: usize, loops: usize) -> Self {
         let (open_max, large_max) = (open_max.div_ceil(loops), LARGE_MAX.div_ceil(loops));
         Self { empty: VecDeque::new(), open: 0, open_max, large: 0, large_max }
     }
 
     /// Whether bytes may go through pipes at all.
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.open_max > 0
     }
 
     /// Whether one may be used.
-    pub(super) fn has_one(&self) -> bool {
+    pub(crate) fn has_one(&self) -> bool {
         !self.empty.is_empty() || self.open < self.open_max
     }
 
     /// An empty one; none when there are as many as may be, or no descriptor is left.
-    pub(super) fn take(&mut self) -> Option<Arc<Pipe>> {
+    pub(crate) fn take(&mut self) -> Option<Arc<Pipe>> {
         if let Some(pipe) = self.empty.pop_back() {
             return Some(pipe);
         }
@@ -55,7 +55,7 @@ impl Pipes {
     }
 
     /// One that is empty again.
-    pub(super) fn put(&mut self, pipe: Arc<Pipe>) {
+    pub(crate) fn put(&mut self, pipe: Arc<Pipe>) {
         if pipe.is_large() {
             self.empty.push_back(pipe);
         } else {
@@ -68,7 +68,7 @@ impl Pipes {
     }
 
     /// Closes those that are empty.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         for pipe in std::mem::take(&mut self.empty) {
             self.give_up(pipe);
         }
@@ -76,13 +76,13 @@ impl Pipes {
 
     /// The kernel refuses what they are for: none is used any more.
     #[cold]
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.open_max = 0;
         self.release();
     }
 
     /// Closes one; the bytes in it, if there are any, are dropped.
-    pub(super) fn give_up(&mut self, pipe: Arc<Pipe>) {
+    pub(crate) fn give_up(&mut self, pipe: Arc<Pipe>) {
         self.open -= 1;
         self.large -= usize::from(pipe.is_large());
         drop(pipe);

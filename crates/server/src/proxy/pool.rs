@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 /// What lies on lists.
-pub(super) trait Idle {
+pub(crate) trait Idle {
     /// Takes it for the thread `by`; false when its own thread is just doing something with it.
     fn take(&self, by: u32) -> bool;
     /// Takes it for another thread, which owns it from its message on; false as with `take`.
@@ -46,29 +46,29 @@ pub(super) trait Idle {
 
 /// Bounds of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PoolLimits {
+pub(crate) struct PoolLimits {
     /// Most connections to a server without a request.
-    pub(super) idle_max: usize,
+    pub(crate) idle_max: usize,
     /// Most connections to all servers without a request.
-    pub(super) idle_total_max: usize,
+    pub(crate) idle_total_max: usize,
     /// Most requests that wait for a connection to a server.
-    pub(super) queue_max: usize,
+    pub(crate) queue_max: usize,
 }
 
 /// A request that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     /// Its thread.
-    pub(super) by: u32,
+    pub(crate) by: u32,
     /// Its place there.
-    pub(super) at: u32,
+    pub(crate) at: u32,
     /// Not used for another one of that thread.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 /// What a request gets.
 #[derive(Debug)]
-pub(super) enum Admission<C> {
+pub(crate) enum Admission<C> {
     /// A connection of its own thread that was idle.
     Own(C),
     /// An idle connection of another thread.
@@ -85,7 +85,7 @@ pub(super) enum Admission<C> {
 
 /// What becomes of a connection that a thread would keep for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Keeping {
+pub(crate) enum Keeping {
     /// It is kept.
     Kept,
     /// A request of the same thread has waited for it.
@@ -109,7 +109,7 @@ pub struct PoolView {
 
 /// The idle connections of all threads, by server.
 #[derive(Debug)]
-pub(super) struct Pool<C> {
+pub(crate) struct Pool<C> {
     servers: Box<[Server<C>]>,
     limits: PoolLimits,
     idle: AtomicUsize,
@@ -146,7 +146,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<C: Idle> Pool<C> {
     /// A pool of `threads` threads for servers that have so many connections at most.
-    pub(super) fn new(threads: u32, open_max: &[Option<u32>], limits: PoolLimits) -> Self {
+    pub(crate) fn new(threads: u32, open_max: &[Option<u32>], limits: PoolLimits) -> Self {
         let list = |_| IdleList { len: AtomicUsize::new(0), idle: Mutex::new(Vec::new()) };
         let gate = || Gate {
             open: 0,
@@ -164,17 +164,17 @@ impl<C: Idle> Pool<C> {
     }
 
     /// Whether a server has a limit of connections.
-    pub(super) fn is_limited(&self, server: usize) -> bool {
+    pub(crate) fn is_limited(&self, server: usize) -> bool {
         self.servers[server].open_max.is_some()
     }
 
     /// Whether a request to the server would wait, when that was known last.
-    pub(super) fn is_busy(&self, server: usize) -> bool {
+    pub(crate) fn is_busy(&self, server: usize) -> bool {
         self.servers[server].busy.load(Relaxed) != 0
     }
 
     /// Counts a connection that will be kept without a request; false when enough are.
-    pub(super) fn reserve(&self, server: usize) -> bool {
+    pub(crate) fn reserve(&self, server: usize) -> bool {
         let of_server = &self.servers[server].idle;
         if of_server.fetch_add(1, Relaxed) >= self.limits.idle_max {
             of_server.fetch_sub(1, Relaxed);
@@ -188,20 +188,20 @@ impl<C: Idle> Pool<C> {
     }
 
     /// Counts one more, also when there are too many.
-    pub(super) fn reserve_anyway(&self, server: usize) {
+    pub(crate) fn reserve_anyway(&self, server: usize) {
         self.servers[server].idle.fetch_add(1, Relaxed);
         self.idle.fetch_add(1, Relaxed);
     }
 
     /// A connection that was reserved is used, or gone.
-    pub(super) fn release(&self, server: usize) {
+    pub(crate) fn release(&self, server: usize) {
         self.servers[server].idle.fetch_sub(1, Relaxed);
         self.idle.fetch_sub(1, Relaxed);
     }
 
     /// What a request of the thread `ticket.by` gets. `has_private` says that the thread keeps an
     /// idle connection for itself.
-    pub(super) fn admit(&self, server: usize, ticket: Ticket, has_private: bool) -> Admission<C> {
+    pub(crate) fn admit(&self, server: usize, ticket: Ticket, has_private: bool) -> Admission<C> {
         let of_server = &self.servers[server];
         let Some(open_max) = of_server.open_max else {
             if has_private {
@@ -253,7 +253,7 @@ impl<C: Idle> Pool<C> {
 
     /// Takes the connection that has lain longest on the longest list of the thread `by`, which wants to
     /// close one; says which server it is to.
-    pub(super) fn oldest(&self, by: u32) -> Option<(usize, C)> {
+    pub(crate) fn oldest(&self, by: u32) -> Option<(usize, C)> {
         let list = |server: &Server<C>| server.lists[by as usize].len.load(Relaxed);
         let (server, fullest) =
             self.servers.iter().enumerate().max_by_key(|(_, server)| list(server))?;
@@ -263,7 +263,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// Takes a connection to the server off the list of the thread `by`, which wants to close it.
-    pub(super) fn take_own(&self, server: usize, by: u32) -> Option<C> {
+    pub(crate) fn take_own(&self, server: usize, by: u32) -> Option<C> {
         let found = self.servers[server].lists[by as usize].take_oldest(by)?;
         self.release(server);
         Some(found)
@@ -271,7 +271,7 @@ impl<C: Idle> Pool<C> {
 
     /// A connection that its thread, which calls this, has put down: for the request that has waited
     /// longest, or for the list of its thread. It is reserved. What goes to another thread is in transfer.
-    pub(super) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {
+    pub(crate) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {
         let of_server = &self.servers[server];
         let owner = connection.owner();
         let list = &of_server.lists[owner as usize];
@@ -304,7 +304,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// Takes a connection off the list of its thread; false when another thread has taken it.
-    pub(super) fn remove(&self, server: usize, by: u32, connection: &C) -> bool {
+    pub(crate) fn remove(&self, server: usize, by: u32, connection: &C) -> bool {
         let is_removed = self.servers[server].lists[by as usize].remove(connection);
         if is_removed {
             self.release(server);
@@ -313,7 +313,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// A connection that the thread `by` has reserved and would keep for itself.
-    pub(super) fn keep(&self, server: usize, by: u32) -> Keeping {
+    pub(crate) fn keep(&self, server: usize, by: u32) -> Keeping {
         let of_server = &self.servers[server];
         if of_server.open_max.is_none() {
             return Keeping::Kept;
@@ -337,7 +337,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// A connection that the thread `by` had kept for itself is kept no more.
-    pub(super) fn remove_idle(&self, server: usize, by: u32) {
+    pub(crate) fn remove_idle(&self, server: usize, by: u32) {
         self.release(server);
         if self.is_limited(server) {
             let mut gate = lock(&self.servers[server].gate);
@@ -347,7 +347,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// A connection is closed, or was not opened: the request that has waited longest may open one.
-    pub(super) fn closed(&self, server: usize) -> Option<Ticket> {
+    pub(crate) fn closed(&self, server: usize) -> Option<Ticket> {
         if !self.is_limited(server) {
             return None;
         }
@@ -361,7 +361,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// A request waits no more; false when it is not in the queue: what it gets is on its way.
-    pub(super) fn leave(&self, server: usize, ticket: Ticket) -> bool {
+    pub(crate) fn leave(&self, server: usize, ticket: Ticket) -> bool {
         let mut gate = lock(&self.servers[server].gate);
         let place = gate.waiting.iter().position(|each| *each == ticket);
         let was_there = place.and_then(|place| gate.waiting.remove(place)).is_some();
@@ -370,7 +370,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// The server is down: no request waits for it any more. Returns those that did.
-    pub(super) fn evict(&self, server: usize) -> VecDeque<Ticket> {
+    pub(crate) fn evict(&self, server: usize) -> VecDeque<Ticket> {
         let mut gate = lock(&self.servers[server].gate);
         let waiting = std::mem::take(&mut gate.waiting);
         self.hint(server, &gate);
@@ -378,7 +378,7 @@ impl<C: Idle> Pool<C> {
     }
 
     /// What can be read of a server.
-    pub(super) fn view(&self, server: usize) -> PoolView {
+    pub(crate) fn view(&self, server: usize) -> PoolView {
         let of_server = &self.servers[server];
         let gate = lock(&of_server.gate);
         PoolView {

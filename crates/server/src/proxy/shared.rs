@@ -1,4 +1,4 @@
-//! What the sessions of one loop of a proxy share, and what changes for both sides at once.
+//! What one loop has of backends and of what is under way to them, and what changes for both sides at once.
 //!
 //! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, Command, ConnectTo, ConnectionId, ListenAddress, Moment, Now};
-use pollux_http::{NoProxyHeader, ProxyHeader};
+use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, HealthChange, Schedule, Target};
@@ -21,48 +21,42 @@ use super::head_cache::Repeats;
 use super::names::places_of;
 use super::passing::Passing;
 use super::pipes::Pipes;
-use crate::ServerError;
-use crate::common_fields::Common;
 use crate::counters::{ServerCounter, ServerCounters};
-use crate::log::{AccessLog, Event, Logs};
+use crate::log::{Event, Logs};
 use crate::tls::SharedTls;
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
 
-/// What the sessions of one loop of a proxy share.
+/// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
 #[derive(Debug)]
-pub struct ProxyShared {
-    pub(super) backends: Arc<[Backend]>,
+pub(crate) struct Upstreams {
+    pub(crate) backends: Arc<[Backend]>,
     /// Where they are, as this loop knows it.
-    pub(super) targets: Box<[Option<Arc<Target>>]>,
-    pub(super) are_there: Box<[bool]>,
-    pub(super) groups: Box<[Group]>,
-    pub(super) frontends: FrontendTable,
+    pub(crate) targets: Box<[Option<Arc<Target>>]>,
+    pub(crate) are_there: Box<[bool]>,
+    pub(crate) groups: Box<[Group]>,
+    pub(crate) frontends: FrontendTable,
     /// Of the one loop that looks at backends.
     schedule: Option<Schedule>,
-    pub(super) limits: ProxyLimits,
-    /// Of requests, and of answers.
-    pub(super) head_limits: pollux_http::Limits,
-    pub(super) answer_limits: pollux_http::Limits,
-    pub(super) common: Common,
-    pub(super) now: Now,
-    pub(super) exchanges: Exchanges,
-    pub(super) repeats: Repeats,
-    pub(super) links: Links,
-    pub(super) log: Option<AccessLog>,
-    pub(super) logs: Logs,
-    pub(super) counters: Arc<ServerCounters>,
-    pub(super) proxied: Arc<ProxyCounters>,
-    pub(super) is_draining: bool,
+    pub(crate) limits: ProxyLimits,
+    /// Of answers.
+    pub(crate) answer_limits: pollux_http::Limits,
+    pub(crate) date: DateCache,
+    pub(crate) now: Now,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) repeats: Repeats,
+    pub(crate) links: Links,
+    pub(crate) logs: Logs,
+    pub(crate) counters: Arc<ServerCounters>,
+    pub(crate) proxied: Arc<ProxyCounters>,
+    pub(crate) is_draining: bool,
     /// By when requests have to end, once the loop drains.
-    pub(super) drain_end: Moment,
-    pub(super) commands: VecDeque<Command<Outgoing>>,
-    pub(super) exchanger: Exchanger,
-    pub(super) pairs: Pairs,
-    pub(super) pipes: Pipes,
-    /// Room for what is sent before it is encrypted; empty until it is needed.
-    pub(super) plain_room: Vec<u8>,
+    pub(crate) drain_end: Moment,
+    pub(crate) commands: VecDeque<Command<Outgoing>>,
+    pub(crate) exchanger: Exchanger,
+    pub(crate) pairs: Pairs,
+    pub(crate) pipes: Pipes,
 }
 
 /// The backends of a proxy configured so, for all its loops.
@@ -80,14 +74,11 @@ pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     all.collect()
 }
 
-impl ProxyShared {
+impl Upstreams {
     /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
     /// of what it was in the configuration; what passes between loops, and counters are kept by the caller too. The first loop looks at
     /// the backends.
-    ///
-    /// # Errors
-    /// When the log cannot be opened.
-    pub fn new(
+    pub(crate) fn new(
         index: usize,
         config: &ProxyConfig,
         addresses: &[(ListenAddress, usize)],
@@ -95,18 +86,14 @@ impl ProxyShared {
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
         logs: &Logs,
-    ) -> Result<Self, ServerError> {
-        let open =
-            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
-        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
+    ) -> Self {
         let is_checked =
             |backend: &Backend| config.groups[backend.group].health.check != Check::None;
         let backends = Arc::clone(&passing.backends);
         let has_checks = index == 0 && backends.iter().any(is_checked);
         let is_checked = |backend: &Backend| backend.is_there() && is_checked(backend);
         let checked: Vec<bool> = backends.iter().map(is_checked).collect();
-        let body_bytes = config.limits.body_bytes_max;
-        Ok(Self {
+        Self {
             groups: Group::all(config, index as u64 + 1),
             frontends: FrontendTable::new(config, addresses),
             schedule: has_checks.then(|| Schedule::new(&checked)),
@@ -115,14 +102,12 @@ impl ProxyShared {
             are_there: backends.iter().map(Backend::is_there).collect(),
             backends,
             limits: config.limits.clone(),
-            head_limits: config.limits.heads.with_body(body_bytes),
             // An answer is passed on piece by piece, however long it is.
             answer_limits: config.limits.heads.with_body(u64::MAX),
-            common: Common::default(),
+            date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
             repeats: Repeats::default(),
-            log,
             logs: logs.clone(),
             counters,
             proxied,
@@ -130,48 +115,39 @@ impl ProxyShared {
             drain_end: Moment::NEVER,
             pairs: Pairs::default(),
             pipes: Pipes::new(config.pipes_max(), config.loops.threads),
-            plain_room: Vec::new(),
             commands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
-        })
+        }
     }
 
     /// Requests under way, and upstream connections.
-    #[must_use]
-    pub fn open(&self) -> (usize, usize) {
+    pub(crate) fn open(&self) -> (usize, usize) {
         (self.exchanges.open() + self.pairs.open(), self.links.open())
     }
 
     /// Upstream connections without a request, to the backend at this place.
-    #[must_use]
-    pub fn idle(&self, backend: usize) -> usize {
+    pub(crate) fn idle(&self, backend: usize) -> usize {
         self.exchanger.idle(backend)
     }
 
-    pub(super) fn begin_turn(&mut self, now: Now) {
+    pub(crate) fn begin_turn(&mut self, now: Now) {
         if now.unix_s != self.now.unix_s {
-            self.common.date.at(now.unix_s);
+            self.date.at(now.unix_s);
         }
         self.now = now;
-        if let Some(log) = &mut self.log {
-            log.begin_turn(now.unix_s, &self.counters);
-        }
     }
 
-    pub(super) fn end_turn(&mut self) {
+    pub(crate) fn end_turn(&mut self) {
         self.release();
-        if let Some(log) = &mut self.log {
-            log.end_turn(&self.counters);
-        }
     }
 
-    pub(super) fn next_command(&mut self) -> Option<Command<Outgoing>> {
+    pub(crate) fn next_command(&mut self) -> Option<Command<Outgoing>> {
         self.read_messages();
         self.commands.pop_front().or_else(|| self.next_check())
     }
 
     /// When the next check is due.
-    pub(super) fn next_command_at(&self) -> Moment {
+    pub(crate) fn next_command_at(&self) -> Moment {
         match &self.schedule {
             Some(schedule) if !self.is_draining => schedule.next(),
             _ => Moment::NEVER,
@@ -179,7 +155,7 @@ impl ProxyShared {
     }
 
     /// The loop drains: its sessions are called, one after the other.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         if !std::mem::replace(&mut self.is_draining, true) {
             self.drain_end = self.deadline(self.limits.drain_timeout);
         }
@@ -201,7 +177,7 @@ impl ProxyShared {
     }
 
     /// A check has ended; none says that it was not a check of the backend.
-    pub(super) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
+    pub(crate) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
         if !self.backends[backend].is_there() {
             return;
         }
@@ -223,12 +199,12 @@ impl ProxyShared {
     }
 
     /// A backend has begun to answer a request.
-    pub(super) fn backend_answered(&mut self, backend: usize) {
+    pub(crate) fn backend_answered(&mut self, backend: usize) {
         let change = self.backends[backend].answered(self.now.at);
         self.report_health_change(backend, change);
     }
 
-    pub(super) fn backend_failed(&mut self, backend: usize) {
+    pub(crate) fn backend_failed(&mut self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
         self.may_have_moved(backend);
         let change = self.backends[backend].failed(self.now.at);
@@ -246,7 +222,7 @@ impl ProxyShared {
     /// Looks where backends are. A backend that is gone gets nothing more: what is idle ends, what waits goes elsewhere,
     /// and what is under way comes to its end.
     #[cold]
-    pub(super) fn moved(&mut self) {
+    pub(crate) fn moved(&mut self) {
         for backend in 0..self.backends.len() {
             // In this order: one that is there has its address.
             let is_there = self.backends[backend].is_there();
@@ -271,17 +247,17 @@ impl ProxyShared {
     }
 
     /// Where a connection to the backend goes.
-    pub(super) fn to(&self, backend: usize) -> ConnectTo {
+    pub(crate) fn to(&self, backend: usize) -> ConnectTo {
         self.targets[backend].as_ref().expect("only a backend with an address is chosen").to.clone()
     }
 
     /// What the backend is called.
-    pub(super) fn name(&self, backend: usize) -> &str {
+    pub(crate) fn name(&self, backend: usize) -> &str {
         self.targets[backend].as_ref().map_or("", |target| &target.name)
     }
 
     /// How many backends of the group are there.
-    pub(super) fn members_there(&self, group: usize) -> usize {
+    pub(crate) fn members_there(&self, group: usize) -> usize {
         let members = self.groups[group].members.clone();
         members.filter(|member| self.are_there[*member]).count()
     }
@@ -302,33 +278,32 @@ impl ProxyShared {
     }
 
     /// The exchange of this number.
-    pub(super) fn exchange(&mut self, at: u32) -> &mut Exchange {
+    pub(crate) fn exchange(&mut self, at: u32) -> &mut Exchange {
         self.exchanges.get_mut(at)
     }
 
     /// With what clients and backends speak TLS with.
-    pub(crate) fn secured(mut self, secrets: Secrets) -> Self {
+    pub(crate) fn secure(&mut self, secrets: Secrets) {
         self.frontends.secure(secrets.clients);
         for (group, servers) in self.groups.iter_mut().zip(secrets.servers) {
             group.tls = servers;
         }
-        self
     }
 
     /// The encryption of a new connection to the backend, where it has any; for what goes through it.
-    pub(super) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
+    pub(crate) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
         let group = self.group_of(backend);
         Some(group.tls.as_ref()?.connection(self.backends[backend].server, mode))
     }
 
     /// The front end of a connection that was just accepted.
-    pub(super) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
+    pub(crate) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
         let place = self.frontends.of(actions);
         (place, self.frontends.get(place))
     }
 
     /// Says on a new connection to a backend whose it is, where the group wants that.
-    pub(super) fn announce(&self, group: usize, header: ProxyHeader, actions: &mut Actions<'_>) {
+    pub(crate) fn announce(&self, group: usize, header: ProxyHeader, actions: &mut Actions<'_>) {
         if let Some(version) = self.groups[group].sends_header {
             let mut bytes = Vec::new();
             header.write(version, &mut bytes);
@@ -339,7 +314,7 @@ impl ProxyShared {
     /// Counts a client whose TLS is none, or none that both sides can speak. One that ended the
     /// connection in the handshake, without an error, may only have looked whether the port is open.
     #[cold]
-    pub(super) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
+    pub(crate) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
         let Some(wrong) = wrong else { return };
         self.counters.add(ServerCounter::TlsFailed, 1);
         let text = || format!("a client: {wrong}");
@@ -348,24 +323,24 @@ impl ProxyShared {
 
     /// Counts a connection that says nothing of whose it is.
     #[cold]
-    pub(super) fn refuse_header(&self, wrong: &NoProxyHeader) {
+    pub(crate) fn refuse_header(&self, wrong: &NoProxyHeader) {
         self.proxied.count(ProxyCounter::HeadersRefused);
         let text = || format!("a client: {wrong}");
         self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }
 
     /// The group of the backend at this place.
-    pub(super) fn group_of(&self, backend: usize) -> &Group {
+    pub(crate) fn group_of(&self, backend: usize) -> &Group {
         &self.groups[self.backends[backend].group]
     }
 
     /// How backends of the group at this place are chosen.
-    pub(super) fn balance(&self, group: usize) -> Balance {
+    pub(crate) fn balance(&self, group: usize) -> Balance {
         self.groups[group].balancer.how()
     }
 
     /// Has the upstream connection of the exchange look at it, if it is connected.
-    pub(super) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -376,7 +351,7 @@ impl ProxyShared {
     }
 
     /// Has the client look at the exchange.
-    pub(super) fn wake_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_client(&mut self, at: u32, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if !std::mem::replace(&mut exchange.is_client_woken, true) {
             actions.wake(exchange.client);
@@ -384,7 +359,7 @@ impl ProxyShared {
     }
 
     /// Parts the exchange and its upstream connection. Returns the connection.
-    pub(super) fn part(&mut self, at: u32) -> Option<u32> {
+    pub(crate) fn part(&mut self, at: u32) -> Option<u32> {
         let link = self.exchanges.get_mut(at).link.take()?;
         let parted = self.links.get_mut(link);
         parted.exchange = None;
@@ -394,7 +369,7 @@ impl ProxyShared {
 
     /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
     /// for the bytes that still come belong to no request.
-    pub(super) fn take_back(&mut self, at: u32) {
+    pub(crate) fn take_back(&mut self, at: u32) {
         let Some(link) = self.part(at) else { return };
         let link = self.links.get_mut(link);
         // One that is being opened has seen nothing and can serve another request.
@@ -406,7 +381,7 @@ impl ProxyShared {
 
     /// The upstream connection of the exchange has failed and was parted from it. Another one gets
     /// it where that is safe, else the client gets an error.
-    pub(super) fn upstream_failed(&mut self, at: u32, fault: Fault) {
+    pub(crate) fn upstream_failed(&mut self, at: u32, fault: Fault) {
         let exchange = self.exchanges.get_mut(at);
         // An idle connection that was closed says nothing of its backend.
         let is_its_fault =
@@ -458,14 +433,14 @@ impl ProxyShared {
     }
 
     /// Has the client continue with the body of its request, if that was too much before.
-    pub(super) fn wake_paused_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_paused_client(&mut self, at: u32, actions: &mut Actions<'_>) {
         if self.exchanges.get_mut(at).is_client_paused {
             self.wake_client(at, actions);
         }
     }
 
     /// The upstream connection of a tunnel has ended: the client gets what came, and its own end.
-    pub(super) fn tunnel_ended(&mut self, at: u32) {
+    pub(crate) fn tunnel_ended(&mut self, at: u32) {
         let exchange = self.exchanges.get_mut(at);
         exchange.is_client_woken = true;
         let client = exchange.client;
@@ -474,7 +449,7 @@ impl ProxyShared {
 
     /// Reports why a backend could not be reached.
     #[cold]
-    pub(super) fn report_connect(&self, backend: usize, error: &io::Error) {
+    pub(crate) fn report_connect(&self, backend: usize, error: &io::Error) {
         let name = self.name(backend);
         let text = || format!("no connection to the backend {name}: {error}");
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
@@ -483,7 +458,7 @@ impl ProxyShared {
     /// Reports why TLS with a backend failed; without an error, that it ended the connection in the
     /// handshake.
     #[cold]
-    pub(super) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
+    pub(crate) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
         let name = self.name(backend);
         let text = || format!("TLS with the backend {name} failed: {}", why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
@@ -491,7 +466,7 @@ impl ProxyShared {
 
     /// Reports why the bytes of a backend are not an answer.
     #[cold]
-    pub(super) fn report_answer(&self, backend: usize, why: &str) {
+    pub(crate) fn report_answer(&self, backend: usize, why: &str) {
         let name = self.name(backend);
         let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
@@ -499,7 +474,7 @@ impl ProxyShared {
 
     /// Reports what was wrong with a backend.
     #[cold]
-    pub(super) fn report_fault(&self, at: u32, fault: Fault) {
+    pub(crate) fn report_fault(&self, at: u32, fault: Fault) {
         let exchange = self.exchanges.get(at);
         let Some(backend) = exchange.backend else { return };
         let name = self.name(backend);
@@ -509,19 +484,19 @@ impl ProxyShared {
 
     /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
     /// ended is on its way to its end.
-    pub(super) fn quiet_end(&self, at: u32) -> Moment {
+    pub(crate) fn quiet_end(&self, at: u32) -> Moment {
         let is_open_tunnel = self.exchanges.get(at).is_open_tunnel();
         let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
         self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
     }
 
     /// The deadline `after` from now.
-    pub(super) fn deadline(&self, after: Duration) -> Moment {
+    pub(crate) fn deadline(&self, after: Duration) -> Moment {
         self.now.at + after
     }
 
     /// Ends the exchange; its upstream connection loses it.
-    pub(super) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: u32) {
         self.leave_queue(at);
         self.take_back(at);
         let exchange = self.exchanges.get_mut(at);
@@ -530,19 +505,10 @@ impl ProxyShared {
         self.exchanges.end(at);
     }
 
-    pub(super) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
+    pub(crate) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
         let began = self.now.at;
         let at = self.exchanges.begin(client, began);
         self.exchanges.get_mut(at).group = group;
         at
-    }
-}
-
-impl Drop for ProxyShared {
-    /// The last lines of the log.
-    fn drop(&mut self) {
-        if let Some(log) = &mut self.log {
-            log.flush(&self.counters);
-        }
     }
 }

@@ -16,15 +16,15 @@ use pollux_engine::{Actions, Pipe, SplicedIn};
 
 use super::channel::ChannelEnd;
 use super::fault::ProxyCounter;
-use super::shared::ProxyShared;
+use super::shared::Upstreams;
 
 /// Less of a body than this goes through buffers: a copy costs less then than the calls that save it.
 const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 
-impl ProxyShared {
+impl Upstreams {
     /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers. Behind one that was as
     /// long another one may come.
-    pub(super) fn leave_long_body(&self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
+    pub(crate) fn leave_long_body(&self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get(at);
         let left = exchange.spliceable(side);
         if left.is_none_or(|left| left < SPLICED_BYTES_MIN) {
@@ -43,7 +43,7 @@ impl ProxyShared {
 
     /// Takes what is in the socket of a body into a pipe, unless the channel is full; says how many bytes that were. Without a
     /// pipe they come by `on_bytes`, as does what is behind the body.
-    pub(super) fn splice_body(
+    pub(crate) fn splice_body(
         &mut self,
         at: u32,
         side: ChannelEnd,
@@ -71,7 +71,7 @@ impl ProxyShared {
 
     /// Takes what is in the socket, `bytes_max` bytes of it at most, into a pipe. None when nothing is there, and without a
     /// pipe: then it comes by `on_bytes`.
-    pub(super) fn splice_in(
+    pub(crate) fn splice_in(
         &mut self,
         bytes_max: u64,
         actions: &mut Actions<'_>,

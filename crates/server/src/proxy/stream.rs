@@ -11,21 +11,20 @@
 
 use std::io;
 
-use pollux_engine::{Actions, CloseCause, Command, Moment};
+use pollux_engine::{Actions, CloseCause, Command, ListenAddress, Moment};
 use pollux_http::ProxyHeader;
 
 use super::channel::{ChannelEnd, Pair};
-use super::client::header_of;
 use super::config::Mode;
 use super::exchange::{OFFERS_MAX, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter};
 use super::groups::hash;
-use super::shared::ProxyShared;
-use crate::log::{Entry, Proxied};
+use super::shared::Upstreams;
+use crate::log::{AccessLog, Entry, Proxied};
 
 /// One side of a pair as a session.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// None until whose connection it is was said.
     pair: Option<u32>,
     side: ChannelEnd,
@@ -39,8 +38,8 @@ pub(super) struct Stream {
 
 impl Stream {
     /// A client's connection to a front end that leads to this group.
-    pub(super) fn accepted(
-        shared: &ProxyShared,
+    pub(crate) fn accepted(
+        shared: &Upstreams,
         actions: &mut Actions<'_>,
         group: usize,
         is_secure: bool,
@@ -50,18 +49,18 @@ impl Stream {
     }
 
     /// What runs on the connection to the backend of this pair.
-    pub(super) fn to_backend(pair: u32) -> Self {
+    pub(crate) fn to_backend(pair: u32) -> Self {
         let (side, header, is_secure) = (ChannelEnd::Backend, None, false);
         Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
 
     /// Whose connection it is, where a proxy in front says so.
-    pub(super) fn belongs_to(&mut self, header: ProxyHeader) {
+    pub(crate) fn belongs_to(&mut self, header: ProxyHeader) {
         self.header = Some(header);
     }
 
     /// Says to the backend whose connection it is, where it wants that.
-    pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         if let Some(at) = self.pair {
             let pair = shared.pairs.get_mut(at);
             let (group, header) = (pair.group, pair.header);
@@ -70,7 +69,7 @@ impl Stream {
     }
 
     /// The connection can be used.
-    pub(super) fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn opened(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         match self.side {
             ChannelEnd::Client => self.begin(shared, actions),
             ChannelEnd::Backend => self.connected(shared, actions),
@@ -78,7 +77,7 @@ impl Stream {
     }
 
     /// Finds a backend for the client.
-    fn begin(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn begin(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let header = match self.header {
             Some(header @ ProxyHeader::Of { .. }) => header,
             _ => header_of(actions),
@@ -96,7 +95,7 @@ impl Stream {
         connect(shared, at);
     }
 
-    fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
@@ -114,16 +113,16 @@ impl Stream {
         self.send(shared, actions);
     }
 
-    pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
+    pub(crate) fn connect_failed(&mut self, shared: &mut Upstreams, error: &io::Error) {
         let Some(at) = self.pair else { return };
         self.fault.get_or_insert(Fault::of_connect(error));
         let backend = shared.pairs.get_mut(at).backend;
         shared.report_connect(backend, error);
     }
 
-    pub(super) fn on_bytes(
+    pub(crate) fn on_bytes(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
@@ -151,7 +150,7 @@ impl Stream {
 
     /// Takes what is in the socket into a pipe, unless there is one already: a pipe that is not empty does not tell whether it
     /// is full.
-    pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_readable(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
         let pair = shared.pairs.get_mut(at);
@@ -172,29 +171,25 @@ impl Stream {
         shared.wake_side(at, self.side.other(), actions);
     }
 
-    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
         shared.pairs.get_mut(at).channels[self.side as usize].is_whole = true;
         shared.wake_side(at, self.side.other(), actions);
         self.send(shared, actions);
     }
 
-    pub(super) fn is_of_client(&self) -> bool {
+    pub(crate) fn is_of_client(&self) -> bool {
         self.side == ChannelEnd::Client
     }
 
     /// The end of the connection without one of its encryption: an attacker on the path may have ended it.
-    pub(super) fn on_cut(&mut self, actions: &mut Actions<'_>) {
+    pub(crate) fn on_cut(&mut self, actions: &mut Actions<'_>) {
         let fault = if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
         self.fault.get_or_insert(fault);
         actions.abort();
     }
 
-    pub(super) fn tls_failed(
-        &mut self,
-        shared: &mut ProxyShared,
-        error: Option<&pollux_tls::Error>,
-    ) {
+    pub(crate) fn tls_failed(&mut self, shared: &mut Upstreams, error: Option<&pollux_tls::Error>) {
         match (self.side, self.pair) {
             (ChannelEnd::Client, _) => shared.refuse_tls(error),
             (ChannelEnd::Backend, Some(at)) => {
@@ -206,7 +201,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
         let pair = shared.pairs.get_mut(at);
@@ -217,7 +212,7 @@ impl Stream {
         self.send(shared, actions);
     }
 
-    pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_wake(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let pair = shared.pairs.get_mut(at);
         let own = self.side as usize;
@@ -232,7 +227,7 @@ impl Stream {
         self.send(shared, actions);
     }
 
-    pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_deadline(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
         let timeout = shared.limits.tunnel_timeout;
         let now = shared.now.at;
@@ -247,11 +242,16 @@ impl Stream {
     }
 
     /// There was no room for its connection.
-    pub(super) fn was_refused(&self) -> bool {
+    pub(crate) fn was_refused(&self) -> bool {
         self.fault == Some(Fault::UpstreamsFull)
     }
 
-    pub(super) fn closed(mut self, shared: &mut ProxyShared, cause: CloseCause) {
+    pub(crate) fn closed(
+        mut self,
+        shared: &mut Upstreams,
+        log: Option<&mut AccessLog>,
+        cause: CloseCause,
+    ) {
         let Some(at) = self.pair else { return };
         self.fault = self.fault.or_else(|| Fault::of_end(cause));
         let own = self.side as usize;
@@ -295,7 +295,7 @@ impl Stream {
         if let Some(id) = pair.ids[self.side.other() as usize] {
             shared.commands.push_back(Command::Wake(id));
         }
-        record(shared, at);
+        record(shared, log, at);
         let pair = shared.pairs.get_mut(at);
         if pair.sides == 0 {
             pair.channels.iter_mut().for_each(|channel| channel.drop_piped(&mut shared.pipes));
@@ -304,7 +304,7 @@ impl Stream {
     }
 
     /// Sends on what the other side has said; passes its end on, and closes when both have ended.
-    fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let (own, other) = (self.side as usize, self.side.other());
         let pair = shared.pairs.get_mut(at);
@@ -331,7 +331,7 @@ impl Stream {
 }
 
 /// Begins a connection to the backend whose turn it is.
-fn connect(shared: &mut ProxyShared, at: u32) {
+fn connect(shared: &mut Upstreams, at: u32) {
     let now = shared.now.at;
     let pair = shared.pairs.get_mut(at);
     if pair.tries > 0 {
@@ -361,7 +361,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
 }
 
 /// A line of the log, and the fault, once.
-fn record(shared: &mut ProxyShared, at: u32) {
+fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: u32) {
     let now = shared.now.at;
     let pair = shared.pairs.get_mut(at);
     if std::mem::replace(&mut pair.is_recorded, true) {
@@ -374,7 +374,7 @@ fn record(shared: &mut ProxyShared, at: u32) {
     }
     shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
     let pair = shared.pairs.get_mut(at);
-    let Some(log) = &mut shared.log else { return };
+    let Some(log) = log else { return };
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
         backend: shared
@@ -406,7 +406,7 @@ fn record(shared: &mut ProxyShared, at: u32) {
     log.add(&entry, &shared.counters);
 }
 
-impl ProxyShared {
+impl Upstreams {
     /// Has a side of the pair look at it, if it is there.
     fn wake_side(&mut self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
         let pair = self.pairs.get_mut(at);
@@ -417,4 +417,13 @@ impl ProxyShared {
             actions.wake(id);
         }
     }
+}
+
+/// Whose connection it is when no proxy in front says so.
+pub(crate) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
+    let destination = match actions.local() {
+        Some(ListenAddress::Tcp(destination)) => Some(destination),
+        _ => None,
+    };
+    ProxyHeader::of(actions.peer(), destination)
 }

@@ -20,7 +20,7 @@ use super::exchange::Link;
 use super::fault::{Fault, ProxyCounter};
 use super::head_cache::AnswerKey;
 use super::heads::{AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade};
-use super::shared::ProxyShared;
+use super::shared::Upstreams;
 use crate::answer::explanation;
 
 /// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
@@ -34,7 +34,7 @@ const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One connection to a backend.
 #[derive(Debug)]
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     link: u32,
     /// Why the connection will be closed, once that is known here.
     fault: Option<Fault>,
@@ -44,19 +44,19 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(link: u32) -> Self {
+    pub(crate) fn new(link: u32) -> Self {
         Self { link, fault: None, keep_alive: false, is_draining: false }
     }
 
     /// Says whose connection it is, where the backend wants that.
-    pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         if let Some(at) = shared.links.get_mut(self.link).exchange {
             let exchange = shared.exchanges.get(at);
             shared.announce(exchange.group, exchange.header, actions);
         }
     }
 
-    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let link = shared.links.get_mut(self.link);
         link.id = Some(actions.id());
         match link.exchange {
@@ -71,7 +71,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
+    pub(crate) fn connect_failed(&mut self, shared: &mut Upstreams, error: &io::Error) {
         let fault = *self.fault.get_or_insert(Fault::of_connect(error));
         let Link { backend, exchange, .. } = *shared.links.get_mut(self.link);
         let waits = exchange.filter(|_| fault == Fault::UpstreamsFull);
@@ -81,22 +81,18 @@ impl Upstream {
     }
 
     /// There was no room for its connection.
-    pub(super) fn was_refused(&self) -> bool {
+    pub(crate) fn was_refused(&self) -> bool {
         self.fault == Some(Fault::UpstreamsFull)
     }
 
-    pub(super) fn tls_failed(
-        &mut self,
-        shared: &mut ProxyShared,
-        error: Option<&pollux_tls::Error>,
-    ) {
+    pub(crate) fn tls_failed(&mut self, shared: &mut Upstreams, error: Option<&pollux_tls::Error>) {
         self.fault.get_or_insert(Fault::TlsFailed);
         let backend = shared.links.get_mut(self.link).backend;
         shared.report_tls(backend, error);
     }
 
     /// The link is this session's until here.
-    pub(super) fn closed(mut self, shared: &mut ProxyShared, cause: CloseCause) {
+    pub(crate) fn closed(mut self, shared: &mut Upstreams, cause: CloseCause) {
         let link = shared.links.get_mut(self.link);
         let is_handshake = link.id.is_none() && link.tls.is_some();
         if is_handshake && link.exchange.is_some() && self.fault.is_none() {
@@ -130,7 +126,7 @@ impl Upstream {
         shared.end_link(self.link, cause == CloseCause::TakenOver);
     }
 
-    pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_wake(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let link = shared.links.get_mut(self.link);
         link.is_woken = false;
         if link.is_cut {
@@ -147,7 +143,7 @@ impl Upstream {
         self.send(shared, actions, at);
     }
 
-    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else { return };
         if shared.exchanges.get_mut(at).request.has_left(&mut shared.pipes) {
             shared.wake_paused_client(at, actions);
@@ -155,9 +151,9 @@ impl Upstream {
         self.send(shared, actions, at);
     }
 
-    pub(super) fn on_bytes(
+    pub(crate) fn on_bytes(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
@@ -203,7 +199,7 @@ impl Upstream {
     }
 
     /// Takes what is in the socket of the answer's body into a pipe.
-    pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_readable(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else {
             return actions.take_input();
         };
@@ -219,7 +215,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else {
             shared.proxied.count(ProxyCounter::IdleClosed);
             return actions.close();
@@ -245,14 +241,14 @@ impl Upstream {
     }
 
     /// The end of the connection without one of its encryption: an answer without an end of its own may be cut.
-    pub(super) fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_cut(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         match shared.links.get_mut(self.link).exchange {
             None => self.on_end(shared, actions),
             Some(_) => actions.abort(),
         }
     }
 
-    pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_deadline(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let link = shared.links.get_mut(self.link);
         let is_connected = link.id.is_some();
         match link.exchange {
@@ -274,7 +270,7 @@ impl Upstream {
         actions.abort();
     }
 
-    pub(super) fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(crate) fn on_drain(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         self.is_draining = true;
         let link = shared.links.get_mut(self.link);
         if link.exchange.is_none() && link.id.is_some() {
@@ -283,7 +279,7 @@ impl Upstream {
     }
 
     /// Sends on what the request has, and says by when the backend has to answer.
-    fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
         let first_byte_timeout = shared.limits.first_byte_timeout;
         let tunnel_end = shared.quiet_end(at);
         let now = shared.now.at;
@@ -324,7 +320,7 @@ impl Upstream {
     /// Reads a head; says how many bytes it took, none while it is not there, or what is wrong with it.
     fn on_head(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         at: u32,
         input: &[u8],
@@ -391,7 +387,7 @@ impl Upstream {
             kind: exchange.kind,
             minor: exchange.minor,
             is_last: exchange.is_last,
-            date: &shared.common.date,
+            date: &shared.date,
             rules: &shared.frontends.get(exchange.front).rules.response,
         };
         let before = channel.head().len();
@@ -406,7 +402,7 @@ impl Upstream {
     /// The head of the answer has been written.
     fn begin_answer(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         at: u32,
         facts: ResponseFacts,
         framing: BodyFraming,
@@ -431,7 +427,7 @@ impl Upstream {
     /// it.
     fn answered(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         at: u32,
         is_all_used: bool,
@@ -450,7 +446,7 @@ impl Upstream {
     }
 
     /// Waits for the next request.
-    fn become_idle(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn become_idle(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         if !self.is_draining && shared.park(self.link, actions) {
             self.keep_alive = false;
             actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
@@ -462,7 +458,7 @@ impl Upstream {
     /// Bytes behind an upgrade.
     fn pass_on(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         at: u32,
         input: &[u8],
@@ -474,7 +470,7 @@ impl Upstream {
     }
 
     /// Pauses while the client does not take what is there; sets the deadline of the next piece.
-    fn slow_down(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+    fn slow_down(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
         let response = &shared.exchange(at).response;
         let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
         if is_full {
@@ -489,7 +485,7 @@ impl Upstream {
     }
 
     /// Continues when the client has taken what was there.
-    fn resume(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+    fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
         let exchange = shared.exchange(at);
         if exchange.has_answer && !exchange.response.is_full() {
             actions.resume_input();
@@ -501,7 +497,7 @@ impl Upstream {
     #[cold]
     fn refuse(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         why: &str,
         input: &[u8],
@@ -515,7 +511,7 @@ impl Upstream {
     #[cold]
     fn unasked(
         &mut self,
-        shared: &mut ProxyShared,
+        shared: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {

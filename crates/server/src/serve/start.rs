@@ -26,14 +26,12 @@ use crate::error::{connections_max, limit};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::proxy::backends::restore_states;
 use crate::proxy::names::Names;
-use crate::proxy::{
-    Passing, ProxyConfig, ProxyCounters, ProxySession, ProxyShared, Resolver, backends_of,
-};
+use crate::proxy::{Passing, ProxyConfig, ProxyCounters, Resolver, backends_of};
 use crate::session::EncryptedSession;
 use crate::shared::{Inbox, Replacements};
 use crate::stats::Overview;
 use crate::system::{Identity, Privileged, SocketOwner, privileges};
-use crate::{HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
+use crate::{FrontSession, HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
@@ -378,11 +376,11 @@ fn start_proxy_group(
             let passing = Arc::clone(&passing);
             let config = &shared_config;
             let shared =
-                ProxyShared::new(index, config, &addresses, passing, server, proxied, &logs);
+                Shared::for_proxy(index, config, &addresses, passing, server, proxied, &logs);
             shared.map(|shared| shared.secured(secrets.clone()))
         };
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
-        Group::start_on::<ProxySession, _, _>(&proxy_group_config(config, driver), again, make)
+        Group::start_on::<FrontSession, _, _>(&proxy_group_config(config, driver), again, make)
     })
 }
 

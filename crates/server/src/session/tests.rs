@@ -474,3 +474,8 @@ proptest! {
         prop_assert!(play.closed().is_some());
     }
 }
+
+#[test]
+fn a_connection_without_a_request_takes_32_bytes() {
+    assert!(size_of::<HttpSession>() <= 32, "{}", size_of::<HttpSession>());
+}

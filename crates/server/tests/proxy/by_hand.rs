@@ -9,16 +9,14 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
 use pollux_poller::Mechanism;
 use pollux_server::config::LogLevel;
-use pollux_server::proxy::{
-    Passing, ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared, backends_of,
-};
-use pollux_server::{Logs, ServerCounters};
+use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounter, ProxyCounters, backends_of};
+use pollux_server::{FrontSession, Logs, ServerCounters, Shared};
 use pollux_testing::DEADLINE;
 
 use crate::{Backend, GET, OK, on_every_driver};
 
 struct OneLoop {
-    event_loop: EventLoop<ProxySession>,
+    event_loop: EventLoop<FrontSession>,
     proxied: Arc<ProxyCounters>,
     clients: Vec<TcpStream>,
 }
@@ -37,7 +35,7 @@ impl OneLoop {
         let counters = Arc::<ServerCounters>::default();
         let (passing, kept) = (Arc::clone(passing), Arc::clone(&proxied));
         let logs = Logs::new(LogLevel::Error);
-        let shared = ProxyShared::new(index, config, &[], passing, counters, kept, &logs);
+        let shared = Shared::for_proxy(index, config, &[], passing, counters, kept, &logs);
         let shared = shared.expect("no log is opened");
         let limits = Limits { connects_max: Some(1000), ..Limits::default() };
         let driver = Driver::Readiness(mechanism);

@@ -471,7 +471,7 @@ impl Forwarding {
     }
 
     /// Whether what the client says of itself is passed on.
-    pub(in crate::proxy) fn believes(self) -> bool {
+    pub(crate) fn believes(self) -> bool {
         matches!(self, Self::Add | Self::Keep)
     }
 
