@@ -140,19 +140,9 @@ pub const DEVIATIONS: &[Deviation] = &[
         at_times: AIO,
         epoll: "EPOLL_CTL_DEL lets go of a file: behind a close(2) the peer sees its end at once",
         here: "some milliseconds later; pipes at once",
-        reason: "the same, but pipes and listeners are watched by an epoll beside it. On uring-poll it is at once, but for the first file that another thread than the one \
+        reason: "the same, but pipes and listeners are watched by an epoll beside it (on uring-poll listeners). On uring-poll it is at once, but for the first file that another thread than the one \
                  that waited before takes out while none waits: the ring is exchanged for one that serves all \
                  threads",
-    },
-    Deviation {
-        scripts: &["a_listener_closed_without_del_takes_nobody"],
-        linked: &[Mechanism::UringPoll],
-        preloaded: NONE,
-        at_times: NONE,
-        epoll: "a listener that is closed without EPOLL_CTL_DEL refuses connections at once, and its address is free",
-        here: "it takes connections, which are lost, and its address is in use, until something happens to it",
-        reason: "a poll request holds the file and the library does not see close(2): EPOLL_CTL_DEL before it. On \
-                 aio listeners are watched by an epoll beside it, which lets go at once",
     },
     Deviation {
         scripts: &["a_file_of_a_closed_instance_ends_at_once"],
@@ -168,11 +158,11 @@ pub const DEVIATIONS: &[Deviation] = &[
         linked: &[Mechanism::UringPoll],
         preloaded: &[Mechanism::UringPoll],
         at_times: &[Mechanism::UringPoll],
-        epoll: "what a process held is closed when waitpid(2) says that it was ended by a signal, or by _exit(2): a port \
-                is free",
-        here: "some milliseconds later: another process that binds the port at once gets EADDRINUSE",
-        reason: "the kernel ends the polls of a ring that nobody ended in a thread of its own; try again, as with any \
-                 port, or let the program end by exit(3)",
+        epoll: "what a process held is closed when waitpid(2) says that it was ended by a signal, or by _exit(2)",
+        here: "some milliseconds later, but for listeners, whose port is free; those with EPOLLEXCLUSIVE and ports of \
+               UDP are not",
+        reason: "the kernel ends the polls of a ring that nobody ended in a thread of its own; let the program end by \
+                 exit(3). Listeners are watched by an epoll beside the ring, which takes no exclusive wake",
     },
     Deviation {
         scripts: &["a_file_of_a_process_that_exits_ends_with_it"],

@@ -10,7 +10,7 @@
 //! its list of armed polls: tens of microseconds where thousands are armed and the oldest are
 //! not deleted first. Differences from epoll: `docs/poller-differences.md`.
 //!
-//! Files that AIO cannot watch are watched beside it ([`crate::aio_beside`]): of more than one queue of
+//! Files that AIO cannot watch are watched beside it ([`crate::beside`]): of more than one queue of
 //! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,
 //! which it would look at in a thread of its own. So are listeners and pipes, where that is asked for ([`Release`]).
 //!
@@ -24,7 +24,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use pollux_sys::descriptors::{FileKind, is_listener};
 use pollux_sys::poll_select;
 use rustix::io::Errno;
 
-use crate::aio_beside::{Beside, is_forbidden};
+use crate::beside::{Beside, Release, is_forbidden};
 use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::{
@@ -51,16 +51,6 @@ const SLOTS_FEW: u32 = 1024;
 /// The smallest context worth opening with when the system is nearly at its limit.
 const SLOTS_MIN: u32 = 64;
 
-/// By what listeners and pipes are watched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Release {
-    /// By the context, as other files are. The kernel lets go of a file whose poll was cancelled a tick of its clock
-    /// later: until then a closed listener takes connections, and a pipe what is written to it, which are lost.
-    Later,
-    /// By the epoll beside it, which lets go at once.
-    AtOnce,
-}
-
 /// A poller on one AIO context.
 pub(crate) struct Aio {
     context: AioContext,
@@ -70,7 +60,7 @@ pub(crate) struct Aio {
     batch: Vec<AioPoll>,
     completed: Vec<AioCompletion>,
     /// Opened for the first file that AIO cannot watch, or is not to.
-    beside: Option<Beside>,
+    beside: Option<BesideContext>,
     /// The last wait had no room to look there: the next one begins with it.
     is_beside_due: bool,
     release: Release,
@@ -79,6 +69,12 @@ pub(crate) struct Aio {
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
     parts: Parts,
+}
+
+/// What is watched beside the context, and what the context notifies of completions.
+struct BesideContext {
+    files: Beside,
+    completions: OwnedFd,
 }
 
 /// What the kernel knows of a registration.
@@ -137,7 +133,7 @@ impl Aio {
         self.parts.counters.system_calls.add(2);
         self.context = context;
         if let Some(beside) = &self.beside {
-            self.context.notify(beside.completions());
+            self.context.notify(beside.completions.as_fd());
         }
         self.parts.caps.notes = notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
@@ -156,11 +152,13 @@ impl Aio {
         if self.beside.is_some() {
             return Ok(());
         }
-        let beside = Beside::open(&self.parts.counters)?;
+        let files = Beside::open(&self.parts.counters)?;
+        let completions = files.completions(&self.parts.counters)?;
+        let beside = BesideContext { files, completions };
         let is_untouched = self.queue.contains(&Key::WAKER)
             && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
         if is_untouched {
-            self.context.notify(beside.completions());
+            self.context.notify(beside.completions.as_fd());
             self.beside = Some(beside);
         } else {
             // What is armed tells nobody of its completion: it is armed anew.
@@ -178,7 +176,7 @@ impl Aio {
         self.open_beside()?;
         let Some(entry) = self.table.by_key(key) else { return Ok(()) };
         if let Some(beside) = &self.beside {
-            beside.add(key, entry.how, &self.parts.counters)?;
+            beside.files.add(key, entry.how, &self.parts.counters)?;
             entry.state = State::Beside;
         }
         Ok(())
@@ -207,7 +205,7 @@ impl Aio {
             }
             State::Beside => {
                 if let Some(beside) = &self.beside {
-                    beside.delete(fd, &self.parts.counters);
+                    beside.files.delete(fd, &self.parts.counters);
                 }
                 return Ok(true);
             }
@@ -364,7 +362,7 @@ impl Aio {
         let Some(beside) = &mut self.beside else { return Ok(false) };
         self.parts.counters.system_calls.add(1);
         let room = events.capacity() - events.len();
-        let found = match beside.wait(room, timeout, self.parts.mask.as_ref()) {
+        let found = match beside.files.wait(room, timeout, self.parts.mask.as_ref()) {
             Ok(found) => found,
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
                 self.parts.counters.interrupts.add(1);
@@ -519,7 +517,8 @@ impl Poller for Aio {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        let beside = self.beside.iter().flat_map(Beside::descriptors);
+        let beside = self.beside.iter();
+        let beside = beside.flat_map(|beside| [beside.files.fd(), beside.completions.as_raw_fd()]);
         [self.parts.waker.fd().as_raw_fd()].into_iter().chain(beside).collect()
     }
 

@@ -42,7 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod aio;
-mod aio_beside;
+mod beside;
 mod conditions;
 mod contract;
 mod counters;

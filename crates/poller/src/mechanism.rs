@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use pollux_sys::process::ForkMark;
 
-use crate::aio::{Aio, Release};
+use crate::aio::Aio;
+use crate::beside::Release;
 use crate::epoll::Epoll;
 use crate::poll::Poll;
 use crate::select::Select;
@@ -128,7 +129,8 @@ impl Mechanism {
     /// As [`Mechanism::open_for`], to stand in for the epoll of a program that was not written for it: a listener or
     /// a pipe that is deleted is let go of at once, so that nobody connects to it, or writes to it, once it is closed.
     /// On AIO these are therefore watched by an epoll beside the context, which would let go of them a tick of the
-    /// kernel's clock later; all else is polled by AIO.
+    /// kernel's clock later, and on io_uring listeners that are not exclusive, which a ring holds some milliseconds
+    /// longer than a process that is killed; all else is polled by requests.
     ///
     /// # Errors
     /// As [`Mechanism::open`].
@@ -153,7 +155,7 @@ impl Mechanism {
             Self::Epoll | Self::EpollEt | Self::EpollOneshot => {
                 Box::new(Owned::new(Epoll::open()?)?)
             }
-            Self::UringPoll => Box::new(Owned::new(UringPoll::open(threads, expected)?)?),
+            Self::UringPoll => Box::new(Owned::new(UringPoll::open(threads, expected, release)?)?),
         })
     }
 }

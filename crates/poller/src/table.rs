@@ -39,6 +39,8 @@ impl Key {
     pub(crate) const WAKER: Self = Self(1 << 56);
     /// A completion that needs no answer: cancellations and updates that went well.
     pub(crate) const IGNORED: Self = Self(2 << 56);
+    /// The epoll beside a ring, which is in no table. 3 is of [`crate::uring_changes`].
+    pub(crate) const BESIDE: Self = Self(4 << 56);
 
     pub(crate) fn new(fd: RawFd, sequence: u32) -> Self {
         Self(u64::from(sequence) << 32 | u64::from(fd as u32))
@@ -273,6 +275,7 @@ mod tests {
         assert!(table.by_key(Key::new(0, 0)).is_some());
         assert!(table.by_key(Key::WAKER).is_none());
         assert!(table.by_key(Key::IGNORED).is_none());
+        assert!(table.by_key(Key::BESIDE).is_none());
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub(crate) struct PollState {
     pub(crate) ends: u8,
     /// The kernel refused to poll it: that is reported once, and nothing is armed.
     pub(crate) is_refused: bool,
+    /// It is watched by the epoll beside the ring, which has no poll of it.
+    pub(crate) is_beside: bool,
+    /// It was hung up when it was polled last, as sockets are that do not listen yet.
+    pub(crate) is_hung_up: bool,
     /// The turn in which a claim of the kernel was doubted and a look requested.
     pub(crate) doubted_in: u64,
     /// What was found and not yet reported.
@@ -54,7 +58,8 @@ impl PollState {
     pub(crate) fn new(how: Registration) -> Self {
         let shots = if how.trigger == Trigger::Edge { Shots::Many } else { Shots::One };
         let (found, found_in) = (Readiness::NONE, 0);
-        Self { shots, ends: 0, is_refused: false, doubted_in: 0, found, found_in }
+        let (is_refused, is_beside, is_hung_up) = (false, false, false);
+        Self { shots, ends: 0, is_refused, is_beside, is_hung_up, doubted_in: 0, found, found_in }
     }
 
     /// It is polled for every report, because the condition may be over.
@@ -188,7 +193,8 @@ impl Changes {
         self.marked.sort_by_key(|&fd| Reverse(slots[fd as usize].armed_as()));
         for index in 0..self.marked.len() {
             let fd = self.marked[index];
-            self.plan_one(fd, table.key(fd).zip(table.by_fd(fd)));
+            let wanted = table.by_fd(fd).filter(|entry| !entry.state.is_beside);
+            self.plan_one(fd, table.key(fd).zip(wanted));
             let slot = self.slot(fd);
             slot.is_marked = false;
             let asked = std::mem::take(&mut slot.asked);

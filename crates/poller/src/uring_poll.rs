@@ -10,6 +10,10 @@
 //! however often it fired, and in turn, so that successive waits serve all in turn. A level registration
 //! in there is not armed; it is polled anew before it is reported, unless that just happened.
 //!
+//! Listeners are watched by an epoll beside the ring where that is asked for ([`Release`]), which is polled as one
+//! more file: a ring that nobody closed holds what it polls for some milliseconds after its process was killed.
+//! Exclusive ones are not: an epoll that is polled takes no exclusive wake, so all that wait would be woken.
+//!
 //! `docs/uring-poll.md` has the reasons and the figures. What the kernel holds is bookkept in
 //! [`crate::uring_changes`]; keys that no registration answers for are stale.
 
@@ -18,10 +22,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_sys::descriptors::is_listener;
 use pollux_sys::ring::{Completion, Request, Shots, Sizes};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::beside::{Beside, Release};
 use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::uring_changes::{Changes, PollState, failed_update};
@@ -73,18 +79,50 @@ pub(crate) struct UringPoll {
     is_waker_armed: bool,
     /// A wake was taken that no wait has reported yet.
     was_woken: bool,
+    beside: Option<Listeners>,
     /// The process that opened the ring.
     owner: Pid,
     parts: Parts,
 }
 
+/// What is watched beside the ring.
+struct Listeners {
+    files: Beside,
+    /// How many.
+    count: usize,
+    /// What may be a listener: looked at when the next changes go to the kernel.
+    candidates: Vec<Key>,
+    /// The ring polls the epoll.
+    is_armed: bool,
+    /// The epoll was ready and was not looked at since.
+    is_ready: bool,
+    /// The last wait had no room to look there: the next one begins with it.
+    is_due: bool,
+}
+
 impl UringPoll {
-    pub(crate) fn open(threads: Threads, expected: Expected) -> Result<Self, Error> {
+    pub(crate) fn open(
+        threads: Threads,
+        expected: Expected,
+        release: Release,
+    ) -> Result<Self, Error> {
         let sizes = match expected {
             Expected::Few => SIZES_FEW,
             Expected::Many => SIZES,
         };
-        Self::with_sizes(sizes, threads)
+        let mut poller = Self::with_sizes(sizes, threads)?;
+        if release == Release::AtOnce {
+            let files = Beside::open(&poller.parts.counters)?;
+            poller.beside = Some(Listeners {
+                files,
+                count: 0,
+                candidates: Vec::new(),
+                is_armed: false,
+                is_ready: false,
+                is_due: false,
+            });
+        }
+        Ok(poller)
     }
 
     fn with_sizes(sizes: Sizes, threads: Threads) -> Result<Self, Error> {
@@ -100,6 +138,7 @@ impl UringPoll {
             turn: LOOK_TURNS + 1,
             is_waker_armed: false,
             was_woken: false,
+            beside: None,
             owner: rustix::process::getpid(),
             parts,
         })
@@ -110,12 +149,18 @@ impl UringPoll {
     /// what it found is reported. Says whether another turn would fetch more.
     fn turn(&mut self, events: &mut Events, rest: Option<Duration>) -> Result<bool, Error> {
         self.turn += 1;
+        let looks_first =
+            self.beside.as_mut().is_some_and(|beside| std::mem::take(&mut beside.is_due));
+        if looks_first {
+            self.look_beside(events)?;
+        }
         self.report_left(events);
         self.load_changes()?;
         let may_block = events.is_empty()
             && self.ready.is_empty()
             && self.changes.is_empty()
             && !self.was_woken
+            && !self.beside.as_ref().is_some_and(|beside| beside.is_ready)
             && !self.ring.has_overflow();
         let cancelled = self.changes.take_cancels();
         if cancelled > COMPLETIONS_PER_ENTER {
@@ -130,6 +175,11 @@ impl UringPoll {
         self.harvest();
         let may_have_more = self.fetch(events)?;
         self.report_fresh(events);
+        if !events.is_full() {
+            self.look_beside(events)?;
+        } else if let Some(beside) = &mut self.beside {
+            beside.is_due = beside.is_ready && !looks_first;
+        }
         if std::mem::take(&mut self.was_woken) {
             events.set_woken();
         }
@@ -141,6 +191,7 @@ impl UringPoll {
         // A plan rests on the answers to all requests before it. They are in once nothing is
         // queued here or kept back by the kernel, for every wait harvests to the end.
         if self.changes.is_answered() && !self.ring.has_overflow() {
+            self.part_listeners();
             self.changes.plan(&self.table, &self.parts.counters);
         }
         if !self.is_waker_armed {
@@ -149,7 +200,79 @@ impl UringPoll {
             self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
             self.is_waker_armed = true;
         }
+        if let Some(beside) = &mut self.beside
+            && beside.count > 0
+            && !beside.is_armed
+        {
+            let (fd, events) = (beside.files.fd(), Interest::READABLE.poll_mask());
+            let (shots, user_data) = (Shots::One, Key::BESIDE.0);
+            self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
+            beside.is_armed = true;
+        }
         self.ring.load(self.changes.queue())
+    }
+
+    /// Hands candidates that listen to the epoll beside the ring.
+    fn part_listeners(&mut self) {
+        let Some(beside) = &mut self.beside else { return };
+        while let Some(key) = beside.candidates.pop() {
+            let Some(entry) = self.table.by_key(key) else { continue };
+            if entry.how.exclusive || entry.state.is_beside {
+                continue;
+            }
+            self.parts.counters.system_calls.add(1);
+            // Where it is refused the ring polls it, as it does other files.
+            if is_listener(key.fd())
+                && beside.files.add(key, entry.how, &self.parts.counters).is_ok()
+            {
+                entry.state = PollState { is_beside: true, ..PollState::new(entry.how) };
+                beside.count += 1;
+                self.changes.mark(key.fd());
+            }
+        }
+    }
+
+    /// Reports what is ready beside the ring, if that has said that there is something.
+    fn look_beside(&mut self, events: &mut Events) -> Result<(), Error> {
+        let Some(beside) = self.beside.as_mut().filter(|beside| beside.is_ready) else {
+            return Ok(());
+        };
+        self.parts.counters.system_calls.add(1);
+        let room = events.capacity() - events.len();
+        let found = beside.files.wait(room, Some(Duration::ZERO), None);
+        let found = found.map_err(|cause| Error::System { call: "epoll_wait", cause })?;
+        beside.is_ready = false;
+        let mut is_stale = false;
+        for &(key, found) in found {
+            match self.table.by_key(key) {
+                Some(entry) => events.push(entry.token, found.visible_to(entry.how.interest)),
+                None => is_stale = true,
+            }
+        }
+        if is_stale {
+            self.parts.counters.stale_events.add(1);
+            self.open_beside_anew()?;
+        }
+        Ok(())
+    }
+
+    /// A listener was closed without `delete` and lives on by a duplicate: the epoll would be ready for ever, and
+    /// only its number could take it out.
+    fn open_beside_anew(&mut self) -> Result<(), Error> {
+        let files = Beside::open(&self.parts.counters)?;
+        let keys: Vec<Key> = self.table.keys().collect();
+        let Some(beside) = &mut self.beside else { return Ok(()) };
+        beside.files = files;
+        beside.count = 0;
+        for key in keys {
+            if let Some(entry) = self.table.by_key(key)
+                && std::mem::take(&mut entry.state.is_beside)
+            {
+                self.changes.mark(key.fd());
+                beside.candidates.push(key);
+            }
+        }
+        Ok(())
     }
 
     fn enter(
@@ -191,6 +314,9 @@ impl UringPoll {
             && let Some(key) = self.ready.pop_front()
         {
             let Some(entry) = self.table.by_key(key) else { continue };
+            if entry.state.is_beside {
+                continue;
+            }
             room -= 1;
             if entry.state.needs_looks(entry.how) {
                 entry.state.found = Readiness::NONE;
@@ -211,6 +337,9 @@ impl UringPoll {
             }
             let key = self.ready.pop_front().expect("counted above");
             let Some(entry) = self.table.by_key(key) else { continue };
+            if entry.state.is_beside {
+                continue;
+            }
             let needs_looks = entry.state.needs_looks(entry.how);
             if !needs_looks || entry.state.found_in == self.turn {
                 events.push(entry.token, std::mem::take(&mut entry.state.found));
@@ -232,6 +361,10 @@ impl UringPoll {
                 self.parts.counters.wakes.add(1);
                 self.was_woken = true;
                 self.is_waker_armed = completion.has_more;
+            } else if key == Key::BESIDE {
+                if let Some(beside) = &mut self.beside {
+                    (beside.is_armed, beside.is_ready) = (false, true);
+                }
             } else if let Some(key) = failed_update(completion.user_data) {
                 self.changes.update_failed(key);
                 self.parts.counters.rearms.add(1);
@@ -278,8 +411,19 @@ impl UringPoll {
         } else if has_more {
             key = self.disarm(key);
         }
+        self.note_hang_up(key, found);
         if !found.is_empty() {
             self.found(key, found);
+        }
+    }
+
+    /// What was hung up may listen by the time it is polled again, or may have begun to.
+    fn note_hang_up(&mut self, key: Key, found: Readiness) {
+        let Some(beside) = &mut self.beside else { return };
+        let Some(entry) = self.table.by_key(key) else { return };
+        let is_hung_up = found.contains(Readiness::HUP);
+        if std::mem::replace(&mut entry.state.is_hung_up, is_hung_up) || is_hung_up {
+            beside.candidates.push(key);
         }
     }
 
@@ -336,15 +480,24 @@ impl UringPoll {
     /// Takes the registration of `fd` out; what was found for it is never reported.
     fn drop_entry(&mut self, fd: i32) {
         let entry = self.table.remove(fd);
+        if let Some(beside) = &mut self.beside
+            && entry.as_ref().is_some_and(|entry| entry.state.is_beside)
+        {
+            beside.files.delete(fd, &self.parts.counters);
+            beside.count -= 1;
+        }
         let has_found = entry.is_some_and(|entry| !entry.state.found.is_empty());
         self.parts.counters.stale_events.add(has_found.into());
     }
 
     /// Enters a registration of `fd` under a new key: what was found for an older one does not
     /// count for it.
-    fn enter_anew(&mut self, fd: i32, token: Token, how: Registration) {
+    fn enter_anew(&mut self, fd: i32, token: Token, how: Registration, may_listen: bool) {
         self.drop_entry(fd);
-        self.table.insert(fd, Entry { token, how, state: PollState::new(how) });
+        let key = self.table.insert(fd, Entry { token, how, state: PollState::new(how) });
+        if let Some(beside) = self.beside.as_mut().filter(|_| may_listen) {
+            beside.candidates.push(key);
+        }
         self.changes.ask(fd);
     }
 }
@@ -383,18 +536,19 @@ impl Poller for UringPoll {
         }
         self.parts.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
-        self.enter_anew(fd.as_raw_fd(), token, how);
+        self.enter_anew(fd.as_raw_fd(), token, how, true);
         Ok(())
     }
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.parts.caps.check(how)?;
-        let before = self.table.registered(fd)?.how;
-        self.parts.caps.check_modify(before, how)?;
+        let Entry { how: before, state, .. } = self.table.registered(fd)?;
+        let may_listen = state.is_beside || state.is_hung_up;
+        self.parts.caps.check_modify(*before, how)?;
         self.parts.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
-        self.enter_anew(fd.as_raw_fd(), token, how);
+        self.enter_anew(fd.as_raw_fd(), token, how, may_listen);
         Ok(())
     }
 
@@ -411,7 +565,8 @@ impl Poller for UringPoll {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        vec![self.parts.waker.fd().as_raw_fd(), self.ring.fd()]
+        let beside = self.beside.iter().map(|beside| beside.files.fd());
+        [self.parts.waker.fd().as_raw_fd(), self.ring.fd()].into_iter().chain(beside).collect()
     }
 
     fn flush(&mut self) -> Result<(), Error> {

@@ -56,7 +56,10 @@ fn counted(poller: &UringPoll) -> crate::CountersSnapshot {
 
 #[test]
 fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let pairs = registered(&mut poller, 64, EDGE);
     assert_eq!(look(&mut poller, 128), []);
     send(&pairs);
@@ -66,7 +69,10 @@ fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
 #[test]
 fn a_look_that_finds_nothing_is_not_a_system_call() {
     for threads in [Threads::One, Threads::Several] {
-        let Some(mut poller) = or_skip(UringPoll::open(threads, Expected::Many)) else { return };
+        let Some(mut poller) = or_skip(UringPoll::open(threads, Expected::Many, Release::Later))
+        else {
+            return;
+        };
         for how in [EDGE, LEVEL] {
             let pairs = registered(&mut poller, 8, how);
             look(&mut poller, 16);
@@ -111,7 +117,10 @@ fn an_overflow_of_the_completion_queue_loses_nothing() {
 
 #[test]
 fn a_registration_that_fires_while_it_is_modified_is_reported_once() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let pairs = registered(&mut poller, 1, ONESHOT);
     assert_eq!(look(&mut poller, 8), []);
     send(&pairs);
@@ -123,7 +132,10 @@ fn a_registration_that_fires_while_it_is_modified_is_reported_once() {
 
 #[test]
 fn an_edge_registration_modified_in_the_act_stays_armed() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let pairs = registered(&mut poller, 1, EDGE);
     assert_eq!(look(&mut poller, 8), []);
     // An equal token asks for an update of the poll, another one for a poll of its own.
@@ -139,7 +151,9 @@ fn an_edge_registration_modified_in_the_act_stays_armed() {
 #[test]
 fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
     for how in [EDGE, LEVEL, ONESHOT] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+        let Some(mut poller) =
+            or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+        else {
             return;
         };
         let pairs = registered(&mut poller, 1, how);
@@ -154,7 +168,9 @@ fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
 #[test]
 fn a_claim_of_the_kernel_that_does_not_hold_is_not_reported() {
     for trigger in [Trigger::Edge, Trigger::Level, Trigger::Oneshot] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+        let Some(mut poller) =
+            or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+        else {
             return;
         };
         let both = Interest::READABLE | Interest::PRIORITY;
@@ -190,7 +206,9 @@ fn a_claim_of_the_kernel_that_does_not_hold_is_not_reported() {
 #[test]
 fn an_exclusive_registration_is_served_and_cannot_be_changed() {
     for how in [EDGE.exclusive(), LEVEL.exclusive()] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+        let Some(mut poller) =
+            or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+        else {
             return;
         };
         let pairs = registered(&mut poller, 1, how);
@@ -204,7 +222,10 @@ fn an_exclusive_registration_is_served_and_cannot_be_changed() {
 
 #[test]
 fn changes_that_cancel_out_cost_nothing_and_others_ride_with_one_wait() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let (_ours, theirs) = pair();
     poller.add(theirs.as_fd(), token(1), EDGE).expect("added");
     poller.delete(theirs.as_fd()).expect("deleted");
@@ -231,7 +252,10 @@ fn changes_that_cancel_out_cost_nothing_and_others_ride_with_one_wait() {
 
 #[test]
 fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let ((first, held), (second, other)) = (pair(), pair());
     let mut fd = OwnedFd::from(held);
     poller.add(fd.as_fd(), token(1), EDGE).expect("added");
@@ -247,7 +271,10 @@ fn the_successor_of_a_file_closed_without_delete_receives_only_of_itself() {
 
 #[test]
 fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let pairs = registered(&mut poller, 6, LEVEL);
     send(&pairs);
     assert_eq!(look(&mut poller, 2), [token(0), token(1)]);
@@ -260,7 +287,9 @@ fn events_that_did_not_fit_are_polled_anew_before_they_are_reported() {
 #[test]
 fn a_condition_that_is_not_wanted_does_not_spin() {
     for how in [LEVEL, ONESHOT] {
-        let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else {
+        let Some(mut poller) =
+            or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+        else {
             return;
         };
         let (ours, mut theirs) = pair();
@@ -281,7 +310,10 @@ fn a_condition_that_is_not_wanted_does_not_spin() {
 
 #[test]
 fn a_regular_file_is_ready_and_does_not_spin() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let file = std::fs::File::open(std::env::current_exe().expect("this test")).expect("open");
     poller.add(file.as_fd(), token(1), EDGE).expect("added");
     let found = (0..8).filter(|_| !look(&mut poller, 8).is_empty()).count();
@@ -299,7 +331,10 @@ fn a_regular_file_is_ready_and_does_not_spin() {
 fn a_look_ends_when_the_flag_for_deferred_work_outlives_the_work() {
     const ROUNDS: usize = 100_000;
     const OVER: usize = usize::MAX;
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Few)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Few, Release::Later))
+    else {
+        return;
+    };
     let (ours, theirs) = pair();
     poller.add(theirs.as_fd(), token(0), EDGE).expect("added");
     let round = &AtomicUsize::new(0);
@@ -334,7 +369,10 @@ fn a_look_ends_when_the_flag_for_deferred_work_outlives_the_work() {
 
 #[test]
 fn a_look_that_has_nothing_to_submit_or_to_fetch_is_not_a_system_call() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let _pairs = registered(&mut poller, 1, EDGE);
     look(&mut poller, 8);
     let before = counted(&poller);
@@ -345,7 +383,10 @@ fn a_look_that_has_nothing_to_submit_or_to_fetch_is_not_a_system_call() {
 
 #[test]
 fn a_descriptor_that_the_kernel_cannot_poll_is_reported_with_an_error() {
-    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many)) else { return };
+    let Some(mut poller) = or_skip(UringPoll::open(Threads::One, Expected::Many, Release::Later))
+    else {
+        return;
+    };
     let flags = rustix::fs::OFlags::PATH;
     let path = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).expect("open");
     poller.add(path.as_fd(), token(1), EDGE).expect("refused only by the kernel, later");
@@ -389,4 +430,105 @@ fn deleting_more_than_one_queue_of_registrations_delivers_nothing_of_them() {
     assert_eq!(look(&mut poller, 128), []);
     assert_eq!(look(&mut poller, 128), []);
     assert_eq!(poller.table.len(), 0);
+}
+
+const ALL_TRIGGERS: [Registration; 3] = [LEVEL, EDGE, ONESHOT];
+
+fn for_programs() -> Option<UringPoll> {
+    or_skip(UringPoll::open(Threads::One, Expected::Few, Release::AtOnce))
+}
+
+/// How many events one wait of at most 20 s finds, with room for one event and for more.
+fn found(poller: &mut UringPoll) -> usize {
+    let mut events = Events::with_capacity(4);
+    poller.wait(&mut events, Some(Duration::from_secs(20))).expect("a wait");
+    events.len()
+}
+
+#[test]
+fn a_listener_is_not_held_by_the_ring() {
+    for how in ALL_TRIGGERS {
+        let Some(mut poller) = for_programs() else { return };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        poller.add(listener.as_fd(), token(1), how).expect("added");
+        assert!(look(&mut poller, 4).is_empty());
+        let client = std::net::TcpStream::connect(address).expect("it listens");
+        assert_eq!(found(&mut poller), 1);
+        let again = usize::from(how.trigger == Trigger::Level);
+        assert_eq!(look(&mut poller, 4).len(), again, "{how:?}");
+        drop((listener.accept().expect("a client"), client));
+        assert!(look(&mut poller, 4).is_empty());
+        // Closed without `delete`, and without a call on the poller.
+        drop(listener);
+        let refused = std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused), "{how:?}");
+    }
+}
+
+#[test]
+fn a_socket_that_listens_after_it_was_added_is_not_held_by_the_ring() {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    for (how, has_polled) in ALL_TRIGGERS.map(|how| (how, true)).into_iter().chain([(EDGE, false)])
+    {
+        let Some(mut poller) = for_programs() else { return };
+        let later = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&later, &std::net::SocketAddrV4::new([127, 0, 0, 1].into(), 0)).expect("a port");
+        let address =
+            std::net::SocketAddr::try_from(getsockname(&later).expect("bound")).expect("TCP");
+        poller.add(later.as_fd(), token(1), how).expect("added");
+        if has_polled {
+            assert_eq!(found(&mut poller), 1, "hung up, as sockets are that do not listen");
+        }
+        listen(&later, 8).expect("bound");
+        if how.trigger == Trigger::Oneshot {
+            poller.modify(later.as_fd(), token(1), how).expect("registered");
+        }
+        let _ = look(&mut poller, 4);
+        let client = std::net::TcpStream::connect(address).expect("it listens");
+        assert_eq!(found(&mut poller), 1, "{how:?}");
+        let _ = look(&mut poller, 4);
+        assert_eq!(poller.beside.as_ref().map(|beside| beside.count), Some(1), "{how:?}");
+        drop((client, later));
+        let refused = std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused), "{how:?}");
+    }
+}
+
+#[test]
+fn neither_listeners_nor_streams_wait_for_ever_where_there_is_room_for_one() {
+    let Some(mut poller) = for_programs() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let _client = std::net::TcpStream::connect(listener.local_addr().expect("bound"));
+    let pairs = registered(&mut poller, 2, LEVEL);
+    send(&pairs);
+    poller.add(listener.as_fd(), token(2), LEVEL).expect("added");
+    let mut counts = [0; 3];
+    for _ in 0..60 {
+        look(&mut poller, 1).into_iter().for_each(|token| counts[token.slot() as usize] += 1);
+    }
+    assert!(counts.iter().all(|&count| count >= 10), "{counts:?}");
+}
+
+#[test]
+fn a_closed_listener_that_lives_on_by_a_duplicate_does_not_keep_the_poller_busy() {
+    let Some(mut poller) = for_programs() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    poller.add(listener.as_fd(), token(1), LEVEL).expect("added");
+    assert!(look(&mut poller, 4).is_empty());
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let _duplicate = listener.try_clone().expect("a number");
+    let mut number = OwnedFd::from(listener);
+    rustix::io::dup2(&other, &mut number).expect("both are open");
+    poller.add(number.as_fd(), token(2), LEVEL).expect("another file");
+    let _client = std::net::TcpStream::connect(address).expect("the duplicate listens");
+    let mut events = Events::with_capacity(4);
+    let calls = counted(&poller).system_calls;
+    poller.wait(&mut events, Some(Duration::from_millis(30))).expect("a wait");
+    assert!(events.is_empty(), "{events:?}");
+    let seen = counted(&poller);
+    assert!(seen.stale_events == 1 && seen.system_calls - calls < 20, "{seen:?}");
+    let _client = std::net::TcpStream::connect(other.local_addr().expect("bound"));
+    assert_eq!(look(&mut poller, 4), [token(2)]);
 }

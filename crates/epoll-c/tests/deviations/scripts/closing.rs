@@ -289,6 +289,31 @@ pub(super) fn a_file_of_a_process_that_exits_ends_with_it(subject: &Subject) -> 
     end_with_its_process(subject, || unsafe { libc::exit(0) })
 }
 
+/// The port of a process that listened and was killed can be bound once that was waited for, each of 20 times.
+pub(super) fn a_port_of_a_process_that_is_killed_is_free(subject: &Subject) -> String {
+    let seen = [EPOLLIN as u32, (EPOLLIN | EPOLLET) as u32].map(|events| {
+        let bound = (0..10).map(|_| {
+            let listener = TcpListener::bind((own_address(), 0)).expect("a port");
+            let address = listener.local_addr().expect("bound");
+            // SAFETY: the child makes system calls and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let epoll = subject.another().into_number().into_raw_fd();
+                ctl(epoll, EPOLL_CTL_ADD, listener.as_raw_fd(), Some((events, 1)));
+                let _ = found_on(epoll, Duration::ZERO);
+                // SAFETY: ends the child and nothing else.
+                unsafe { libc::raise(libc::SIGKILL) };
+            }
+            drop(listener);
+            // SAFETY: no status is asked for.
+            assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+            TcpListener::bind(address).map(drop).map_err(|error| error.kind())
+        });
+        bound.filter(Result::is_ok).count()
+    });
+    format!("{seen:?}")
+}
+
 /// A child that uses the instance and ends by exit(3) takes nothing of its parent's with it.
 pub(super) fn a_child_that_exits_leaves_the_instance_to_its_parent(subject: &Subject) -> String {
     let (ours, mut peer) = UnixStream::pair().expect("a pair");

@@ -1,11 +1,11 @@
-//! What Linux AIO cannot watch, in an epoll beside the context, which also learns of completions: so one
-//! call waits for both.
+//! Files that poll requests cannot watch, or would hold open too long, in an epoll beside the requests.
 //!
-//! Only the AIO backend calls this. It waits and changes; which file is watched here, and what an event
-//! means, it does not know.
+//! The backends for AIO and io_uring call this: with AIO the epoll also learns of completions, so that one call waits
+//! for both; a ring polls the epoll. It waits and changes; which file is watched here, and what an event means, it
+//! does not know.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
@@ -15,42 +15,57 @@ use rustix::io::Errno;
 use crate::table::Key;
 use crate::{Counters, Error, Readiness, Registration, SignalMask, Trigger};
 
-/// Files that are watched beside an AIO context.
+/// By what listeners and pipes are watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// By poll requests, as other files are, which hold them. AIO lets go of a file whose poll was cancelled a tick of
+    /// the clock later, a ring of those that nobody cancelled (a process that is killed) in a thread of its own: until
+    /// then a closed listener takes connections, and a pipe what is written to it, which are lost.
+    Later,
+    /// By the epoll beside them, which holds no file: listeners, and with AIO pipes.
+    AtOnce,
+}
+
+/// Files that are watched beside poll requests.
 pub(crate) struct Beside {
     epoll: OwnedFd,
-    /// The context adds to it with each completion. It is never read: each addition is an edge.
-    completions: OwnedFd,
     room: Vec<EpollEvent>,
     found: Vec<(Key, Readiness)>,
 }
 
 impl Beside {
-    /// Nothing but the completions.
+    /// One that watches nothing.
     ///
     /// # Errors
     /// [`Error::System`] where no descriptor or no memory is left.
     pub(crate) fn open(counters: &Counters) -> Result<Self, Error> {
-        counters.system_calls.add(3);
+        counters.system_calls.add(1);
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create1"))?;
+        Ok(Self { epoll, room: Vec::new(), found: Vec::new() })
+    }
+
+    /// An eventfd that notifies of completions, which have the key of no registration. It is never read: each
+    /// addition is an edge.
+    ///
+    /// # Errors
+    /// As [`Beside::open`].
+    pub(crate) fn completions(&self, counters: &Counters) -> Result<OwnedFd, Error> {
+        counters.system_calls.add(2);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completions = eventfd(0, flags).map_err(Error::system("eventfd"))?;
         let (none, edge) = (epoll::EventData::new_u64(Key::IGNORED.0), epoll::EventFlags::ET);
-        epoll::add(&epoll, &completions, none, epoll::EventFlags::IN | edge)
+        epoll::add(&self.epoll, &completions, none, epoll::EventFlags::IN | edge)
             .map_err(Error::system("epoll_ctl"))?;
-        Ok(Self { epoll, completions, room: Vec::new(), found: Vec::new() })
+        Ok(completions)
     }
 
-    /// What a context notifies of completions.
-    pub(crate) fn completions(&self) -> BorrowedFd<'_> {
-        self.completions.as_fd()
+    /// The epoll: readable while it has an event.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
     }
 
-    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
-        [self.epoll.as_raw_fd(), self.completions.as_raw_fd()]
-    }
-
-    /// Watches the file of `key`, level-triggered or once.
+    /// Watches the file of `key`.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`.
@@ -63,6 +78,7 @@ impl Beside {
         counters.system_calls.add(1);
         let mut flags = epoll::EventFlags::from_bits_retain(how.interest.poll_mask());
         flags.set(epoll::EventFlags::ONESHOT, how.trigger == Trigger::Oneshot);
+        flags.set(epoll::EventFlags::ET, how.trigger == Trigger::Edge);
         pollux_sys::epoll::add(self.epoll.as_fd(), key.fd(), flags.bits(), key.0)
             .map_err(|cause| Error::System { call: "epoll_ctl", cause })
     }
