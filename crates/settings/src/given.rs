@@ -18,7 +18,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Description, GivenBy, Row, Section, Takes, describe};
-use crate::keys::{Keys, Table};
+use crate::keys::{Keys, Table, is_on};
 use crate::kind::{Kind, Word, parsed};
 use crate::mistake::{Location, SettingError, SettingErrors};
 
@@ -354,7 +354,7 @@ impl<'a> Said<'a> {
         match self {
             Self::Nothing => false,
             Self::Flag(_) => true,
-            Self::File(value) => !matches!(value.get_ref(), DeValue::Boolean(false)),
+            Self::File(value) => is_on(value),
         }
     }
 

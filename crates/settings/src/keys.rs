@@ -39,6 +39,19 @@ pub struct Keys<'a> {
     asked: Vec<&'static str>,
     /// Those of which something wrong was said.
     wrong: Vec<&'static str>,
+    /// Whether the table is described that is not the command's own.
+    is_other: bool,
+    /// Why a key of the table that was not chosen has no place here.
+    why_not: Option<&'static str>,
+}
+
+/// Which of two tables of one grammar is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chosen {
+    /// That of the command, whose keys have flags.
+    Own,
+    /// The other one, whose further keys stand in files alone.
+    Other,
 }
 
 /// For tables.
@@ -118,6 +131,46 @@ impl<'a> Keys<'a> {
         }
         let keys = |(entries, at)| Keys::of(self.reading, section, entries, at);
         tables.into_iter().map(|table| keys(table).read(&mut read)).collect()
+    }
+
+    /// One of two tables of one grammar, each with why its keys have no place where the other one is read. Keys
+    /// that both have are one key; what flags there are is said by `own`.
+    pub fn either<T>(
+        &mut self,
+        chosen: Chosen,
+        own: (&'static str, impl FnOnce(&mut Keys<'_>) -> T),
+        other: (&'static str, impl FnOnce(&mut Keys<'_>) -> T),
+    ) -> T {
+        if self.reading.is_describing {
+            let value = (own.1)(self);
+            self.is_other = true;
+            (other.1)(self);
+            self.is_other = false;
+            return value;
+        }
+        match chosen {
+            Chosen::Own => {
+                self.why_not = Some(other.0);
+                (own.1)(self)
+            }
+            Chosen::Other => {
+                self.why_not = Some(own.0);
+                (other.1)(self)
+            }
+        }
+    }
+
+    /// Whether a flag or the file names this key or section, before it is asked for. A switch that is off is not
+    /// named.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        self.flag(name).is_some() || self.entries.get(name).is_some_and(is_on)
+    }
+
+    /// Whether a flag names this key.
+    #[must_use]
+    pub fn names_by_flag(&self, name: &str) -> bool {
+        self.flag(name).is_some()
     }
 
     /// Key `name` has no place in this section as the rest of it is; `why` is reported where it stands.
@@ -217,8 +270,17 @@ impl<'a> Keys<'a> {
         if self.reading.is_describing {
             let rows = &mut self.reading.description.borrow_mut().sections[self.section].rows;
             let is_new = rows.iter().all(|known| known.name != row.name);
-            assert!(is_new, "the key {} is in its section twice", row.name);
-            rows.push(row.clone());
+            match self.is_other {
+                false => {
+                    assert!(is_new, "the key {} is in its section twice", row.name);
+                    rows.push(row.clone());
+                }
+                // One that both have is described already; another one has no flag here.
+                true if is_new && row.given_by != GivenBy::Flag => {
+                    rows.push(Row { given_by: GivenBy::File, ..row.clone() });
+                }
+                true => {}
+            }
         }
         self.said(row.name)
     }
@@ -363,7 +425,20 @@ impl<'a> Keys<'a> {
     /// A section that begins at this byte; no flags are its own.
     fn of(reading: &'a Reading<'a>, section: usize, entries: &'a DeTable<'a>, at: usize) -> Self {
         let (heading, asked, wrong) = (Cow::Borrowed(""), Vec::new(), Vec::new());
-        Self { heading, reading, section, flags: None, entries, at: Some(at), asked, wrong }
+        let (is_other, why_not) = (false, None);
+        let at = Some(at);
+        Self {
+            heading,
+            reading,
+            section,
+            flags: None,
+            entries,
+            at,
+            asked,
+            wrong,
+            is_other,
+            why_not,
+        }
     }
 
     /// Reads the whole section, and notes every entry that was not asked for.
@@ -380,10 +455,29 @@ impl<'a> Keys<'a> {
                 None => self.asked.contains(&name),
             };
             if !is_asked {
-                self.reading.note(at, self.unknown(name));
+                let message = match (row, self.why_not) {
+                    (Some((_, name)), Some(why)) => format!("{name}: {why}"),
+                    _ if self.is_section_of_other(name) => {
+                        format!("[[{name}]] {}", self.why_not.expect("there is another table"))
+                    }
+                    _ => self.unknown(name),
+                };
+                self.reading.note(at, message);
+            }
+        }
+        let said = self.flags.into_iter().flat_map(BTreeMap::keys);
+        for (name, why) in said.filter_map(|name| Some((name, self.why_not?))) {
+            if !self.asked.contains(&name.as_str()) {
+                let flag = Location::Flag(self.written(name, true));
+                self.reading.note_at(flag, why.to_owned());
             }
         }
         value
+    }
+
+    /// Whether the table that was not chosen has this section.
+    fn is_section_of_other(&self, name: &str) -> bool {
+        self.why_not.is_some() && self.has_inner(name)
     }
 
     /// The number of the section `name` below this one.
@@ -442,6 +536,11 @@ impl<'a> Keys<'a> {
             _ => format!("unknown key \"{name}\" in {title}{near}"),
         }
     }
+}
+
+/// Whether an entry says something but that a switch is off.
+pub(crate) fn is_on(value: &Spanned<DeValue<'_>>) -> bool {
+    !matches!(value.get_ref(), DeValue::Boolean(false))
 }
 
 /// How a table of a list is read.

@@ -89,7 +89,7 @@ mod tests;
 pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, reference};
 pub use given::{Flags, FlagsOnly, Given};
 pub use key::Key;
-pub use keys::{Keys, Table};
+pub use keys::{Chosen, Keys, Table};
 pub use kind::{
     Kind, Word, boolean, bytes, duration, duration_text, line, many, name, one_of, parsed, path,
     share, share_text, size_text, whole,

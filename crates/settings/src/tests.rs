@@ -6,7 +6,8 @@ use clap::{Args, Command, FromArgMatches};
 use proptest::prelude::*;
 
 use crate::{
-    Flags, Given, Keys, Kind, bytes, duration, line, name, one_of, parsed, reference, table, whole,
+    Chosen, Flags, Given, Keys, Kind, Table, bytes, duration, line, name, one_of, parsed,
+    reference, table, whole,
 };
 
 table! { keys, key;
@@ -213,4 +214,69 @@ proptest! {
     fn no_text_makes_a_table_panic(text in "([a-z_.\\[\\]]{1,9} ?= ?[\\PC]{0,12}\n){0,4}") {
         let _ = Given::from_toml(&text, "f").read::<Shop>();
     }
+}
+
+table! { keys, key;
+    #[derive(Debug, PartialEq)]
+    struct Stall {
+        /// How fast
+        speed: u8 = key.default("3").one(&whole(1..=9)),
+        /// Under the sky
+        is_open as "open": bool = key.switch(),
+        /// Neighbours
+        neighbours: Vec<Branch> = keys.tables("neighbour", "Other stalls", 0..=2, Branch::read),
+    }
+}
+
+table! { keys, key;
+    #[derive(Debug, PartialEq)]
+    struct Kiosk {
+        /// How fast
+        speed: u8 = key.default("5").one(&whole(1..=9)),
+        /// Where it stands
+        place: Option<String> = key.optional(&line()),
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum StallOrKiosk {
+    Stall(Stall),
+    Kiosk(Kiosk),
+}
+
+impl Table for StallOrKiosk {
+    fn read(keys: &mut Keys<'_>) -> Self {
+        let chosen = if keys.names("place") { Chosen::Other } else { Chosen::Own };
+        let stall = ("is for stalls; this is a kiosk", |keys: &mut Keys<'_>| {
+            Self::Stall(Stall::read(keys))
+        });
+        let kiosk = ("is for kiosks; this is a stall", |keys: &mut Keys<'_>| {
+            Self::Kiosk(Kiosk::read(keys))
+        });
+        keys.either(chosen, stall, kiosk)
+    }
+}
+
+#[test]
+fn two_tables_of_one_grammar_share_keys_and_each_knows_those_of_the_other() {
+    let read = |text: &str| {
+        let read = Given::from_toml(text, "f").read::<StallOrKiosk>();
+        read.map_err(|mistakes| mistakes.to_string())
+    };
+    let stall = Stall { speed: 3, is_open: false, neighbours: Vec::new() };
+    assert_eq!(read(""), Ok(StallOrKiosk::Stall(stall)));
+    let kiosk = Kiosk { speed: 5, place: Some("north".to_owned()) };
+    assert_eq!(read("place = \"north\""), Ok(StallOrKiosk::Kiosk(kiosk)));
+    let wrong = read("place = \"north\"\nopen = true\n[[neighbour]]\nname = \"a\"");
+    let expected = "f:2:1: open: is for stalls; this is a kiosk\n\
+                    f:3:3: [[neighbour]] is for stalls; this is a kiosk";
+    assert_eq!(wrong.expect_err("of the other"), expected);
+    let wrong = read("plaec = \"north\"").expect_err("unknown");
+    assert!(wrong.ends_with("did you mean \"place\"?"), "{wrong}");
+    let mut flags = Given::default();
+    flags.flag("open", vec!["true".to_owned()]);
+    let wrong = flags.over(Given::from_toml("place = \"north\"", "f")).read::<StallOrKiosk>();
+    assert_eq!(wrong.expect_err("a flag").to_string(), "--open: is for stalls; this is a kiosk");
+    let flags: Vec<_> = crate::describe::<StallOrKiosk>().flags().map(|row| row.name).collect();
+    assert_eq!(flags, ["speed", "open"], "the other's have no flags");
 }
