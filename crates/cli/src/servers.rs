@@ -2,7 +2,8 @@
 //! until a signal.
 //!
 //! The flags are made from the servers' own tables of settings, so flags, keys of the file and
-//! defaults cannot differ.
+//! defaults cannot differ. Each command has the flags of its own part; a file may lead either of them to
+//! backends, or to an answer of pollux's own.
 
 use std::ffi::OsString;
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
 use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
-use pollux_server::proxy::ProxyConfig;
+use pollux_server::settings::{ProxySettings, ServeSettings, ServerSettings};
 use pollux_server::stats::RELOADED;
 use pollux_server::system::{self, privileges};
 use pollux_server::{OwnProcess, Server, ServerError};
-use pollux_settings::Flags;
+use pollux_settings::{Flags, Given, Table};
 
 use crate::output::{self, Failure};
 
@@ -49,7 +50,7 @@ fn signals(early: Option<Signals>) -> io::Result<Signals> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeCommand {
     #[command(flatten)]
-    flags: Flags<ServeConfig>,
+    flags: Flags<ServeSettings>,
     /// Read all settings and the files that they name, say what the server would do, and end
     #[arg(long, help_heading = "Running")]
     check: bool,
@@ -60,27 +61,82 @@ pub(crate) fn serve(command: &ServeCommand, early: Option<Signals>) -> Result<Ex
     if let Some(done) = privileges::run() {
         return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
     }
-    let config = command.flags.read().map_err(Failure::usage)?;
-    if command.check {
-        return check(|| Server::check(&config));
+    Start { name: "serve", flags: &command.flags, is_check: command.check }.run(early)
+}
+
+/// The command line of either command.
+struct Start<'c, T> {
+    /// What stands behind `pollux` in the lines that it prints.
+    name: &'static str,
+    flags: &'c Flags<T>,
+    is_check: bool,
+}
+
+impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
+    /// Runs what the settings lead to until a signal ends it, as a worker of its master too.
+    fn run(&self, early: Option<Signals>) -> Result<ExitCode, Failure> {
+        if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
+            return Ok(work(self.flags, worker, early));
+        }
+        let file = self.flags.file().map_err(Failure::usage)?;
+        let settings: T = self.flags.read_with(file.file()).map_err(Failure::usage)?;
+        match settings.into() {
+            ServerSettings::Answers(config) => self.answer(&config, early),
+            ServerSettings::Passes(config) => {
+                let file = text_of(&file);
+                self.pass(Settings { config: *config, file }, early)
+            }
+        }
     }
-    // Before anything else is opened: a number that was not passed must not be one of our own.
-    let passed = system::sockets().map_err(Failure::failed)?;
-    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
-    let mut signals = signals(early).map_err(Failure::failed)?;
-    let failed = |error| Failure::failed(output::in_words(&error));
-    let words = ["serve".into()];
-    let process =
-        OwnProcess { sockets: passed, settings: command.flags.path(), privileged: Some(&words) };
-    let mut server = Server::start_on(&config, process).map_err(failed)?;
-    let flags = command.flags.clone();
-    server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));
-    if !config.monitoring.is_quiet {
-        server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));
+
+    /// Runs a server that answers by itself.
+    fn answer(&self, config: &ServeConfig, early: Option<Signals>) -> Result<ExitCode, Failure> {
+        if self.is_check {
+            return check(|| Server::check(config));
+        }
+        // Before anything else is opened: a number that was not passed must not be one of our own.
+        let passed = system::sockets().map_err(Failure::failed)?;
+        pollux_sys::descriptors::raise().map_err(Failure::failed)?;
+        let mut signals = signals(early).map_err(Failure::failed)?;
+        let failed = |error| Failure::failed(output::in_words(&error));
+        let (words, settings) = (["serve".into()], self.flags.path());
+        let process = OwnProcess { sockets: passed, settings, privileged: Some(&words) };
+        let mut server = Server::start_on(config, process).map_err(failed)?;
+        let flags = self.flags.clone();
+        server.read_settings_by(move || {
+            let read = flags.read().map_err(|mistakes| mistakes.to_string())?;
+            Into::<ServerSettings>::into(read).answers()
+        });
+        if !config.monitoring.is_quiet {
+            let name = self.name;
+            server
+                .banner()
+                .iter()
+                .for_each(|line| output::remark(&format!("pollux {name}: {line}")));
+        }
+        server.notify_manager();
+        server.run(&mut signals).map_err(failed)?;
+        Ok(ExitCode::SUCCESS)
     }
-    server.notify_manager();
-    server.run(&mut signals).map_err(failed)?;
-    Ok(ExitCode::SUCCESS)
+
+    /// Runs a server that passes requests on, as its master.
+    fn pass(&self, settings: Settings, early: Option<Signals>) -> Result<ExitCode, Failure> {
+        if self.is_check {
+            return check(|| Server::check_proxy(&settings.config));
+        }
+        pollux_sys::descriptors::raise().map_err(Failure::failed)?;
+        let mut signals = signals(early).map_err(Failure::failed)?;
+        let (flags, name) = (self.flags.clone(), self.name);
+        let command_line = CommandLine {
+            arguments: std::env::args_os().skip(1).collect(),
+            read: Box::new(move || read(&flags)),
+            print: Box::new(move |text| output::remark(&format!("pollux {name}: {text}"))),
+        };
+        let failed = |error: MasterError| Failure::failed(output::in_words(&error));
+        let master = Master::start(settings, command_line).map_err(failed)?;
+        master.run(&mut signals).map_err(failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Prints what a start would do, or all that would keep it from starting, a line each.
@@ -102,7 +158,7 @@ pub(crate) struct ProxyCommand {
     #[command(subcommand)]
     order: Option<Order>,
     #[command(flatten)]
-    flags: Flags<ProxyConfig>,
+    flags: Flags<ProxySettings>,
     /// Read all settings and the files that they name, say what the proxy would do, and end
     #[arg(long, help_heading = "Running")]
     check: bool,
@@ -124,39 +180,30 @@ pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<Ex
     if let Some(Order::Reload { control }) = &command.order {
         return reload(control);
     }
-    if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
-        return Ok(work(command, worker, early));
-    }
-    let settings = read(&command.flags).map_err(Failure::usage)?;
-    if command.check {
-        return check(|| Server::check_proxy(&settings.config));
-    }
-    pollux_sys::descriptors::raise().map_err(Failure::failed)?;
-    let mut signals = signals(early).map_err(Failure::failed)?;
-    let flags = command.flags.clone();
-    let command_line = CommandLine {
-        arguments: std::env::args_os().skip(1).collect(),
-        read: Box::new(move || read(&flags)),
-        print: Box::new(|text| output::remark(&format!("pollux proxy: {text}"))),
-    };
-    let failed = |error: MasterError| Failure::failed(output::in_words(&error));
-    let master = Master::start(settings, command_line).map_err(failed)?;
-    master.run(&mut signals).map_err(failed)?;
-    Ok(ExitCode::SUCCESS)
+    Start { name: "proxy", flags: &command.flags, is_check: command.check }.run(early)
 }
 
-/// Settings, with the file as workers get it.
-fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
+/// Settings that lead to backends, read anew, with the file as workers get it.
+fn read<T: Table + Into<ServerSettings>>(flags: &Flags<T>) -> Result<Settings, String> {
     let file = flags.file().map_err(|mistakes| mistakes.to_string())?;
-    let config = flags.read_with(file.file()).map_err(|mistakes| mistakes.to_string())?;
-    let file = file.file().map_or_else(String::new, |(name, text)| format!("{name}\n{text}"));
-    Ok(Settings { config, file })
+    let settings: T = flags.read_with(file.file()).map_err(|mistakes| mistakes.to_string())?;
+    Ok(Settings { config: settings.into().passes()?, file: text_of(&file) })
+}
+
+/// A file as workers get it.
+fn text_of(file: &Given) -> String {
+    file.file().map_or_else(String::new, |(name, text)| format!("{name}\n{text}"))
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn work(command: &ProxyCommand, worker: WorkerProcess, early: Option<Signals>) -> ExitCode {
-    let prepared = command.flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
-    let prepared = prepared.and_then(|config| {
+fn work<T: Table + Into<ServerSettings>>(
+    flags: &Flags<T>,
+    worker: WorkerProcess,
+    early: Option<Signals>,
+) -> ExitCode {
+    let prepared = flags.read_with(worker.file()).map_err(|wrong| wrong.to_string());
+    let prepared = prepared.and_then(|settings| {
+        let config = settings.into().passes()?;
         pollux_sys::descriptors::raise().map_err(|error| error.to_string())?;
         let signals = signals(early).map_err(|error| error.to_string())?;
         Ok((config, signals))

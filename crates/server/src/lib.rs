@@ -1,7 +1,6 @@
 //! An HTTP server as sessions of the engine.
 //!
-//! The command line and the lab start it: [`config::ServeConfig`] is read from
-//! flags and files,
+//! The command line and the lab start it: [`settings::ServerSettings`] are read from flags and files,
 //! [`Server::start`] runs the loops. A session gets bytes and time and gives answers; it never
 //! waits and never touches a poller, so every loop of the engine can run it, and a rehearsal
 //! without a kernel as well.
@@ -9,6 +8,7 @@
 //! | part | one job |
 //! |---|---|
 //! | `config` | the settings, checked |
+//! | `settings` | one grammar for those of `serve` and of `proxy` |
 //! | `front` | what a connection of a proxy is; PROXY heads and TLS below it |
 //! | `session`, `request`, `answer` | one connection of a client: requests, bodies, answers at once or later, deadlines |
 //! | `body_clock` | by when the rest of a request's body has to come |
@@ -38,6 +38,7 @@ pub mod proxy;
 mod request;
 mod serve;
 mod session;
+pub mod settings;
 mod shared;
 pub mod stats;
 pub mod system;

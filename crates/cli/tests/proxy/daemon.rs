@@ -57,6 +57,45 @@ fn no_request_fails_while_settings_are_read_anew_again_and_again() {
 }
 
 #[test]
+fn the_settings_of_a_proxy_are_served_by_the_server_and_those_of_a_server_by_the_proxy() {
+    let backend = Backend::start();
+    let mut server = Proxy::start_as_server(&[backend.address], "threads = 2");
+    let worker = server.one_worker(&[]);
+    assert_eq!(Client::default().ask(server.address, "/a").0, Outcome::Right);
+    server.write_settings(&[backend.address], "threads = 1");
+    assert_eq!(server.reload(), (true, "reloaded\n".to_owned()));
+    server.one_worker(&[worker]);
+    assert_eq!(Client::default().ask(server.address, "/b").0, Outcome::Right);
+    // Another kind of server is another program.
+    fs::write(server.file("p.toml"), "echo = true").expect("written");
+    server.signal(Signal::HUP);
+    server.wait_for_stderr_line(
+        "not reloaded, the old settings stay: the settings name no backends now",
+    );
+    assert_eq!(Client::default().ask(server.address, "/c").0, Outcome::Right);
+    server.signal(Signal::TERM);
+    assert!(server.ended().success());
+
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("s.toml"), "reply = 3\nlisten = \"unix:s\"").expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.current_dir(folder.path()).args(["proxy", "--config", "s.toml"]);
+    let mut server = Process::start(&mut command);
+    server.wait_for_stderr_line("pollux proxy: ");
+    let mut socket = UnixStream::connect(folder.path().join("s")).expect("it listens");
+    socket.set_read_timeout(Some(DEADLINE)).expect("set");
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("Content-Length: 3"),
+        "{answer}"
+    );
+    server.signal(Signal::TERM);
+    assert!(server.ended().status.success());
+}
+
+#[test]
 fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
     let (stays, drained) = (Backend::start(), Backend::start());
     let mut proxy = Proxy::start(&[stays.address, drained.address], "threads = 2");

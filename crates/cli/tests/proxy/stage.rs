@@ -34,8 +34,23 @@ impl Proxy {
         Self::start_by(backends, more, |command| command)
     }
 
+    /// The same by `pollux serve`, which has the settings of either command.
+    pub(crate) fn start_as_server(backends: &[SocketAddr], more: &str) -> Self {
+        let started = Self::start_as("serve", backends, more, |command| command);
+        started.unwrap_or_else(|said| panic!("it ended: {said:#?}"))
+    }
+
     /// The same, with further variables.
     pub(crate) fn start_by(
+        backends: &[SocketAddr],
+        more: &str,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self, Vec<String>> {
+        Self::start_as("proxy", backends, more, set)
+    }
+
+    fn start_as(
+        name: &str,
         backends: &[SocketAddr],
         more: &str,
         set: impl FnOnce(&mut Command) -> &mut Command,
@@ -43,10 +58,11 @@ impl Proxy {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("p.toml"), settings(backends, more)).expect("written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.current_dir(folder.path()).args(["proxy", "--config", "p.toml"]);
+        command.current_dir(folder.path()).args([name, "--config", "p.toml"]);
         set(&mut command);
         let mut process = Process::start(command.stdin(Stdio::null()));
-        let Some(line) = process.try_wait_for_stderr_line("pollux proxy: http://") else {
+        let Some(line) = process.try_wait_for_stderr_line(&format!("pollux {name}: http://"))
+        else {
             return Err(process.stderr_lines().to_vec());
         };
         let stats = addresses(&process.wait_for_stderr_line("metrics: http://"))[0];

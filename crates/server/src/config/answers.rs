@@ -91,7 +91,7 @@ table! { keys, key;
 impl AnswerKeys {
     fn exactly_one(self, keys: &mut Keys<'_>) -> Self {
         if !["dir", "reply", "echo"].iter().any(|name| keys.has(name)) {
-            keys.refuse("nothing to answer with; expected a folder, --reply SIZE or --echo");
+            keys.refuse("nothing to answer with; expected a folder, --reply SIZE, --echo, or backends in a file ([[server]])");
         }
         self
     }
