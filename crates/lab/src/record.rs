@@ -409,8 +409,8 @@ pub struct ResultRow {
     pub ci_low: Option<f64>,
     /// Upper end of it.
     pub ci_high: Option<f64>,
-    /// The part of the interval that no set shows, as a relative half-width: how other starts of a program may differ
-    /// that had fewer starts than sets.
+    /// The part of the interval that no further set can narrow, as a relative half-width: how other starts of a program
+    /// may differ that ran before and is not started anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_allowance: Option<f64>,
     /// Where fewer than five sets stand behind the row: a lower and an upper bound of the ratio, each of which holds in

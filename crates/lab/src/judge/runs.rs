@@ -14,7 +14,8 @@ use crate::arm::{Arm, ArmKind};
 use crate::plan::{Plan, PlannedPoint, minutes};
 use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict, WarmUp};
 use crate::stats::{
-    Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, median, tukey_flags,
+    Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, mean, median,
+    tukey_flags,
 };
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
@@ -103,6 +104,26 @@ impl<'a> PointRuns<'a> {
             _ => turns.iter().filter(|turns| !turns.is_kept).count().max(1),
         };
         (turns.len(), starts)
+    }
+
+    /// The mean logarithm of the ratio of each start of two arms, over the sets that it lived through.
+    pub(super) fn means_of_starts(&self, arm: &Arm, baseline: &Arm) -> Vec<f64> {
+        let turns = |run: &&&Run| run.measured().and_then(|measured| measured.turns);
+        let is_kept = |arm: &Arm, block: u32| {
+            let mut of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
+            let run = of_arm.find(|run| run.block == block);
+            matches!(arm.kind, ArmKind::Running { .. })
+                || run.as_ref().and_then(turns).is_some_and(|turns| turns.is_kept)
+        };
+        let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
+        let mut sets: Vec<(u32, f64)> =
+            of_arm.filter_map(|run| Some((run.block, turns(&run)?.log_ratio?))).collect();
+        sets.sort_by_key(|(block, _)| *block);
+        let starts =
+            sets.chunk_by(|_, (block, _)| is_kept(arm, *block) || is_kept(baseline, *block));
+        starts
+            .filter_map(|sets| mean(&sets.iter().map(|(_, log)| *log).collect::<Vec<_>>()))
+            .collect()
     }
 
     /// That the sets of an arm are not as many starts of it, if so.

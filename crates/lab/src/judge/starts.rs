@@ -2,13 +2,15 @@
 //!
 //! Where each set starts its arms anew, the spread over the sets holds it. The sets of one process, of the user or of a
 //! program that is dear to load, agree with each other more closely than with the next process of the same program:
-//! where its memory lies, what was compiled in which order. The interval of such a row is widened by an allowance for
-//! that, and a difference within the allowance stays undecided.
+//! where its memory lies, what was compiled in which order. So the interval of such a row is at least as wide as its
+//! starts lie apart, each with the mean of its sets, where there are four of them. Of fewer it is wider by an allowance,
+//! and a difference within that stays undecided.
 
 use super::runs::PointRuns;
 use crate::arm::{Arm, ArmKind};
 use crate::plan::{Method, Plan, SAME_AGAIN};
 use crate::record::{Record, ResultRow, Verdict};
+use crate::stats::{Aim, standard_deviation, student_t_quantile};
 use pollux_report::number::percent;
 
 /// How far the starts of one program lie apart, as a deviation of the logarithm of its cost. Seen here: 0.8 % of two
@@ -16,6 +18,8 @@ use pollux_report::number::percent;
 const BETWEEN_STARTS: f64 = 0.03;
 /// So many deviations to each side are the interval.
 const DEVIATIONS: f64 = 1.96;
+/// So many starts show how they differ.
+const STARTS_MIN: usize = 4;
 
 /// Widens the rows of which a side had fewer starts than sets.
 pub(super) fn allow(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
@@ -26,50 +30,77 @@ pub(super) fn allow(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
             (sets, starts) if starts < sets => BETWEEN_STARTS.powi(2) / starts as f64,
             _ => 0.0,
         };
+        let is_running = |arm: &Arm| matches!(arm.kind, ArmKind::Running { .. });
         // A process that ran before is the same process beside itself.
-        let is_same =
-            |arm: &&Arm| arm.name == SAME_AGAIN && matches!(arm.kind, ArmKind::Running { .. });
+        let is_same = |arm: &&Arm| arm.name == SAME_AGAIN && is_running(arm);
         for arm in point.arms.iter().filter(|arm| !is_same(arm)) {
-            let half_width = DEVIATIONS * (unseen(arm) + unseen(baseline)).sqrt();
+            let allowance = DEVIATIONS * (unseen(arm) + unseen(baseline)).sqrt();
             let here = |row: &&mut ResultRow| {
                 row.experiment == runs.part && row.point == point.point.label && row.arm == arm.name
             };
-            let is_judged = arm.name != baseline.name && half_width > 0.0;
-            if let Some(row) = results.iter_mut().find(here).filter(|_| is_judged) {
-                widen(row, half_width);
+            let is_judged = arm.name != baseline.name && allowance > 0.0;
+            let Some(row) = results.iter_mut().find(here).filter(|_| is_judged) else { continue };
+            let starts = runs.means_of_starts(arm, baseline);
+            if let Some(half_width) = half_width(&starts) {
+                row.widen(|shown| shown.max(half_width));
+                if row.is_open() {
+                    row.verdict = Verdict::Inconclusive;
+                }
+            } else {
+                let is_lasting = is_running(arm) || is_running(baseline);
+                widen(row, allowance, is_lasting);
+            }
+            if row.verdict == Verdict::Inconclusive && row.starts_allowance.is_none() {
+                row.more_blocks = row.sets_until(Aim::Decide, plan.job.precision);
             }
         }
     }
 }
 
-/// Adds an allowance, a half-width of the logarithm of the ratio, to what the sets of a row show.
-fn widen(row: &mut ResultRow, allowance: f64) {
+/// Half of the 95 % interval of the mean of as many starts as show how they differ, each a logarithm of a ratio.
+fn half_width(starts: &[f64]) -> Option<f64> {
+    let deviation = standard_deviation(starts).filter(|_| starts.len() >= STARTS_MIN)?;
+    let df = u32::try_from(starts.len() - 1).ok()?;
+    Some(student_t_quantile(0.975, df) * deviation / (starts.len() as f64).sqrt())
+}
+
+/// Adds an allowance, a half-width of the logarithm of the ratio, to what the sets of a row show. It lasts where no set
+/// can have another start.
+fn widen(row: &mut ResultRow, allowance: f64, is_lasting: bool) {
     let Some(ratio) = row.ratio else { return };
-    let wider = |end: f64| {
-        let shown = (end / ratio).ln();
-        ratio * shown.hypot(allowance).copysign(shown).exp()
-    };
-    // An end that is the ratio itself has no side of its own.
-    let (lower, upper) = (
-        |end: f64| wider(end.min(ratio * (1.0 - 1e-12))),
-        |end: f64| wider(end.max(ratio * (1.0 + 1e-12))),
-    );
-    row.ci_low = row.ci_low.map(lower);
-    row.ci_high = row.ci_high.map(upper);
-    row.bounds = row.bounds.map(|[low, high]| [lower(low), upper(high)]);
-    row.starts_allowance = Some(allowance.exp_m1());
-    let is_open = match row.verdict {
-        Verdict::Faster | Verdict::Slower => row.holds_one(),
-        Verdict::Equivalent => !row.is_within_minimum(),
-        Verdict::Inconclusive => ratio.ln().abs() <= allowance,
-        _ => false,
-    };
-    if is_open {
+    row.widen(|shown| shown.hypot(allowance));
+    row.starts_allowance = is_lasting.then(|| allowance.exp_m1());
+    if row.is_open() || (row.verdict == Verdict::Inconclusive && ratio.ln().abs() <= allowance) {
         (row.verdict, row.more_blocks) = (Verdict::Inconclusive, None);
-        row.notes.push(format!(
-            "other starts of the same programs may differ by ± {}: --arm NAME='COMMAND' has them started anew",
-            percent(allowance.exp_m1())
-        ));
+        let more = match is_lasting {
+            true => "--arm NAME='COMMAND' has them started anew",
+            false => "more budget gives more starts",
+        };
+        let differ = percent(allowance.exp_m1());
+        row.notes
+            .push(format!("other starts of the same programs may differ by ± {differ}: {more}"));
+    }
+}
+
+impl ResultRow {
+    /// Moves the ends of its interval and its bounds, each so far from the ratio, in logarithms, as is given for where
+    /// it was.
+    fn widen(&mut self, wider: impl Fn(f64) -> f64) {
+        let Some(ratio) = self.ratio else { return };
+        let below = |end: f64| ratio * (-wider((ratio / end).ln().max(0.0))).exp();
+        let above = |end: f64| ratio * wider((end / ratio).ln().max(0.0)).exp();
+        self.ci_low = self.ci_low.map(below);
+        self.ci_high = self.ci_high.map(above);
+        self.bounds = self.bounds.map(|[low, high]| [below(low), above(high)]);
+    }
+
+    /// Whether its verdict says more than its interval.
+    fn is_open(&self) -> bool {
+        match self.verdict {
+            Verdict::Faster | Verdict::Slower => self.holds_one(),
+            Verdict::Equivalent => !self.is_within_minimum(),
+            _ => false,
+        }
     }
 }
 
@@ -80,7 +111,7 @@ mod tests {
 
     fn widened(verdict: Verdict, interval: [f64; 3]) -> ResultRow {
         let mut row = row_in_turns("node", verdict).with_interval(interval);
-        widen(&mut row, 0.08);
+        widen(&mut row, 0.08, true);
         row
     }
 
@@ -108,5 +139,27 @@ mod tests {
             assert!(row.notes[0].contains("may differ by ± 8.3 %"), "{:?}", row.notes);
         }
         assert_eq!(widened(Verdict::Slower, [1.2, 1.19, 1.21]).verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn what_further_starts_can_narrow_is_part_of_the_width_that_more_sets_are_for() {
+        let mut row = row_in_turns("node", Verdict::Slower).with_interval([1.04, 1.03, 1.05]);
+        widen(&mut row, 0.08, false);
+        assert_eq!((row.verdict, row.starts_allowance), (Verdict::Inconclusive, None));
+        assert!(row.notes[0].ends_with("more budget gives more starts"), "{:?}", row.notes);
+        assert!(row.half_width().is_some_and(|half| half > 0.08));
+    }
+
+    #[test]
+    fn four_starts_show_how_they_differ() {
+        assert_eq!(half_width(&[0.02, 0.03, 0.04]), None);
+        // Student's t of three degrees of freedom, 3.182.
+        let half = half_width(&[0.02, 0.04, 0.02, 0.04]).expect("an interval");
+        assert!((half - 3.182 * 0.011547 / 2.0).abs() < 1e-4, "{half}");
+        let mut row = row_in_turns("node", Verdict::Slower).with_interval([1.04, 1.03, 1.05]);
+        row.widen(|shown| shown.max(0.005));
+        assert!((row.ci_high.expect("an end") - 1.05).abs() < 1e-12 && !row.is_open());
+        row.widen(|shown| shown.max(0.05));
+        assert!(row.is_open());
     }
 }

@@ -2,6 +2,7 @@
 //! what is left of the budget.
 
 use super::set::{SetArm, arm_name};
+use super::warm_up::CHEAP;
 use super::{Runner, State};
 use crate::plan::{PlannedPoint, TURN, least_units};
 use crate::record::WarmUp;
@@ -31,6 +32,8 @@ const SLOWER: u64 = 2;
 const LONGER_MAX: u32 = 4;
 /// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
 const PLANNED_SHARE: f64 = 0.6;
+/// And this where arms are loaded long before each: what is left is no time for further starts.
+const LOADED_SHARE: f64 = 0.85;
 
 /// What the first set of a group of arms leaves for the sets that follow at the same point.
 #[derive(Clone, Debug)]
@@ -55,6 +58,8 @@ pub(super) struct Length {
     pub(super) warm_ups: BTreeMap<String, WarmUp>,
     /// Programs that are loaded long are started anew before each set of so many; the others have new connections.
     pub(super) starts_every: u32,
+    /// What those loads take before a set.
+    pub(super) load: Duration,
     /// How much longer the first set took than those that follow will, as it looked at how much load is needed.
     pub(super) looked: Duration,
 }
@@ -91,9 +96,9 @@ impl Length {
     }
 }
 
-/// What the planned sets may take of a budget.
-pub(super) fn planned_time(budget: Duration) -> Duration {
-    budget.mul_f64(PLANNED_SHARE)
+/// What the planned sets may take of a budget; more where arms are loaded long before them.
+pub(super) fn planned_time(budget: Duration, is_loaded: bool) -> Duration {
+    budget.mul_f64(if is_loaded { LOADED_SHARE } else { PLANNED_SHARE })
 }
 
 impl State {
@@ -144,6 +149,7 @@ impl Runner<'_> {
             trial: Trial::default(),
             warm_ups: BTreeMap::new(),
             starts_every: 1,
+            load: Duration::ZERO,
             looked: Duration::ZERO,
         };
         // Looking takes as long as several sets where a turn is three waves of a thousand requests, and
@@ -233,16 +239,25 @@ impl Runner<'_> {
     pub(super) fn plan_rounds(&self, state: &mut State) {
         let job = &self.plan.job;
         let Some(budget) = job.budget else { return };
-        let time = planned_time(budget).saturating_sub(state.start.elapsed());
+        let is_loaded = state.lengths.values().any(|length| length.load > CHEAP);
+        let time = planned_time(budget, is_loaded).saturating_sub(state.start.elapsed());
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
         let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
         let rounds = rounds_within(&trials, sets, small, job.precision, time);
         state.set_rounds(rounds);
     }
 
-    /// After the planned sets, where there is a budget: those that follow are as long as pays.
+    /// After the planned sets, where there is a budget: those that follow are as long as pays, and each has a start of
+    /// its own.
     pub(super) fn lengthen_sets(&self, state: &mut State) {
         if self.plan.job.budget.is_some() {
+            for ((part, label, _), length) in &mut state.lengths {
+                let every = std::mem::replace(&mut length.starts_every, 1);
+                let more = length.load.saturating_sub(length.load / every);
+                if let Some(took) = state.point_times.get_mut(&(part.clone(), label.clone())) {
+                    *took += more;
+                }
+            }
             let longer = |length: &Length| {
                 let most = length.rounds * LONGER_MAX;
                 length.trial.optimal_rounds().clamp(length.rounds, most)

@@ -130,6 +130,7 @@ impl Runner<'_> {
         let thirds = thirds(&arms, &costs, point);
         let load = self.warm_up_time(&arms, &length, point);
         if set == 0 && !load.is_zero() {
+            length.load = load;
             length.starts_every = self.starts_every(load, state);
         }
         let lives_on: Vec<bool> =

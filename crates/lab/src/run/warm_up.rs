@@ -30,7 +30,7 @@ const LOADS_SHARE: f64 = 0.5;
 /// An arm that takes longer for one request on each connection is not loaded.
 const SLOW_WAVE: Duration = Duration::from_millis(500);
 /// A program that is loaded for less is started anew before each set.
-const CHEAP: Duration = Duration::from_millis(200);
+pub(super) const CHEAP: Duration = Duration::from_millis(200);
 /// A load that repeats one may take so many times as long.
 const SLOWER: f64 = 3.0;
 
@@ -141,7 +141,7 @@ impl Runner<'_> {
         let Some(budget) = self.plan.job.budget else { return 1 };
         let points = self.plan.points.iter().filter(|point| point.method == Method::Turns).count();
         let time =
-            planned_time(budget).saturating_sub(state.start.elapsed()) / points.max(1) as u32;
+            planned_time(budget, true).saturating_sub(state.start.elapsed()) / points.max(1) as u32;
         let sets = self.plan.job.blocks.saturating_sub(1).max(1);
         if load * sets <= time.mul_f64(LOADS_SHARE) {
             return 1;
