@@ -32,7 +32,7 @@ const SLOWER: u64 = 2;
 const LONGER_MAX: u32 = 4;
 /// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
 const PLANNED_SHARE: f64 = 0.6;
-/// And this where arms are loaded long before each: what is left is no time for further starts.
+/// And this where arms are loaded long before each: what is left is too little for further starts.
 const LOADED_SHARE: f64 = 0.85;
 
 /// What the first set of a group of arms leaves for the sets that follow at the same point.
