@@ -125,6 +125,9 @@ pub struct Actions<'a> {
     pub(crate) is_input_paused: bool,
     pub(crate) ends_output: bool,
     pub(crate) leaves_input: bool,
+    pub(crate) reads_on: bool,
+    /// How much output of earlier calls waits, if any.
+    pub(crate) waiting: Option<u64>,
     pub(crate) receives_little: bool,
     pub(crate) seen: ReadOutcome,
     pub(crate) deadline: Moment,
@@ -158,6 +161,8 @@ impl<'a> Actions<'a> {
             is_input_paused: false,
             ends_output: false,
             leaves_input: false,
+            reads_on: false,
+            waiting: None,
             receives_little: false,
             seen: ReadOutcome::Unseen,
             deadline: Moment::NEVER,
@@ -233,6 +238,8 @@ impl<'a> Actions<'a> {
             is_input_paused: self.is_input_paused,
             ends_output: self.ends_output,
             leaves_input: false,
+            reads_on: self.reads_on,
+            waiting: self.waiting,
             receives_little: false,
             seen: ReadOutcome::Unseen,
             deadline: self.deadline,
@@ -245,6 +252,7 @@ impl<'a> Actions<'a> {
         assert!(above.source.is_none(), "a file range can't pass another protocol");
         let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
         (self.ends_output, self.sharing) = (above.ends_output, above.sharing);
+        self.reads_on = above.reads_on;
         self.ending = ending;
         self.wants_call_again = wants_call_again;
         self.is_input_paused = is_input_paused;
@@ -353,6 +361,56 @@ impl<'a> Actions<'a> {
             ReadOutcome::Nothing | ReadOutcome::Unseen => SplicedIn::Nothing,
             ReadOutcome::Ended | ReadOutcome::Broken(_) => SplicedIn::Over,
         }
+    }
+
+    /// Has `on_bytes`, `on_readable` and `on_end` come while output waits, from now on, until [`Actions::read_in_turn`]. For a
+    /// session whose peer may wait for it to read before it reads itself, such as one that sends a long body: two that send
+    /// and do not read would wait for each other for ever.
+    ///
+    /// What such a call sends goes behind what waits, and a connection with more than 1 MiB of it is closed
+    /// ([`CloseCause::SlowReader`](crate::CloseCause::SlowReader)): a session asks [`Actions::is_output_waiting`] before it sends more
+    /// than a few bytes, or stops to read on.
+    ///
+    /// Where a send fails because the peer has reset the connection, what had come from it before is still shown, and then the
+    /// connection is closed: a server that refuses a body answers before it does so (RFC 9112 9.5).
+    #[inline]
+    pub fn read_on(&mut self) {
+        self.reads_on = true;
+    }
+
+    /// Has no input come while output waits, as in the beginning: a peer that does not read is not read from.
+    #[inline]
+    pub fn read_in_turn(&mut self) {
+        self.reads_on = false;
+    }
+
+    /// Whether input is shown while output waits ([`Actions::read_on`]).
+    #[must_use]
+    #[inline]
+    pub fn reads_on(&self) -> bool {
+        self.reads_on
+    }
+
+    /// Whether output of earlier calls waits for the peer.
+    #[must_use]
+    #[inline]
+    pub fn is_output_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// How many bytes of earlier calls wait for the peer in this process, those of files and pipes included; what the kernel
+    /// has taken is not known here.
+    #[must_use]
+    #[inline]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting.unwrap_or(0)
+    }
+
+    /// Says to what speaks above this protocol, from now on in this call, that output waits: this protocol holds some of it
+    /// for which there was no room.
+    #[inline]
+    pub fn hold_output(&mut self) {
+        self.waiting.get_or_insert(0);
     }
 
     /// Asks for [`Session::on_drained`](crate::Session::on_drained) when all output has left;

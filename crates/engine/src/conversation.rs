@@ -13,6 +13,9 @@
 //!   peer's end?       ── yes ──► on_end ─────┘                      └─► waits: stop until it left
 //!   else: done for now
 //! ```
+//!
+//! A session that [reads on](Actions::read_on) gets `on_bytes` and `on_end` also while output waits. What it leaves of
+//! its input then, though it asked for another call, comes again when the output has left, or with what arrives next.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -40,6 +43,18 @@ pub(crate) trait ConnectionIo {
     /// Takes the first `len` bytes of the room, and a file or a pipe behind them. Output that waits is
     /// kept by it, in order.
     fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause>;
+
+    /// Bytes of output that wait.
+    fn waiting_bytes(&self) -> u64;
+
+    /// A send of so many bytes failed, and the session is to be shown what has come.
+    ///
+    /// # Errors
+    /// The connection closes at once all the same.
+    fn keep_reading(&mut self, bytes: u64, cause: CloseCause) -> Result<(), CloseCause> {
+        let _ = bytes;
+        Err(cause)
+    }
 }
 
 /// What became of output.
@@ -111,6 +126,12 @@ pub(crate) struct Conversation<S> {
     ends_output: bool,
     /// Input stays in the socket until the session takes it.
     leaves_input: bool,
+    /// Input is shown while output waits.
+    reads_on: bool,
+    /// The peer is not there yet.
+    is_connecting: bool,
+    /// The unseen input was shown, and comes again when the output has left.
+    was_shown: bool,
     /// The next receive is to be a small one.
     receives_little: bool,
     /// What its loop knows of [`Conversation::is_waiting`].
@@ -150,6 +171,9 @@ impl<S: Session> Conversation<S> {
             is_outgoing,
             ends_output,
             leaves_input,
+            reads_on: false,
+            is_connecting: false,
+            was_shown: false,
             receives_little: false,
             was_waiting,
             seen,
@@ -159,7 +183,8 @@ impl<S: Session> Conversation<S> {
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
     /// reach the session until [`Conversation::output_left`].
     pub(crate) fn connecting(session: S, deadline: Moment) -> Self {
-        Self { deadline, state: WAITING, is_outgoing: true, ..Self::new(session) }
+        let (is_outgoing, is_connecting) = (true, true);
+        Self { deadline, state: WAITING, is_outgoing, is_connecting, ..Self::new(session) }
     }
 
     /// A conversation on a connection that another loop had.
@@ -208,6 +233,7 @@ impl<S: Session> Conversation<S> {
         if self.ending().is_some() {
             return Ok(());
         }
+        self.is_connecting &= call != SessionCall::Connected;
         self.call(Call::Outside(call), shared, turn, io)
     }
 
@@ -223,6 +249,7 @@ impl<S: Session> Conversation<S> {
     /// All output has left; [`Conversation::pump`] follows.
     pub(crate) fn output_left(&mut self) {
         self.state &= !WAITING;
+        self.was_shown = false;
     }
 
     /// Output that was taken for gone has come back.
@@ -249,8 +276,19 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Whether reading more makes sense now.
+    #[inline]
     pub(crate) fn wants_input(&self) -> bool {
-        self.state & (PAUSED | WAITING | INPUT_ENDED | CLOSE | UNSEEN) == 0
+        let stops = PAUSED | INPUT_ENDED | CLOSE | UNSEEN;
+        match self.state & (stops | WAITING) {
+            0 => true,
+            WAITING => self.reads_on(),
+            _ => false,
+        }
+    }
+
+    /// Whether input is shown while output waits.
+    pub(crate) fn reads_on(&self) -> bool {
+        self.reads_on && !self.is_connecting
     }
 
     /// How the connection is to end, once no output waits.
@@ -320,8 +358,10 @@ impl<S: Session> Conversation<S> {
 
     /// Notifies the session of output that will not leave; [`Conversation::closed`] follows.
     pub(crate) fn output_lost(&mut self, tail: &Tail) {
-        if let Tail::Waiting(output) = tail {
-            self.lose(output.unsent_bytes());
+        match tail {
+            Tail::Waiting(output) => self.lose(output.unsent_bytes()),
+            Tail::Broken(broken) => self.lose(broken.lost_bytes),
+            Tail::None | Tail::Lingering(_) => {}
         }
     }
 
@@ -341,22 +381,27 @@ impl<S: Session> Conversation<S> {
         &self.session
     }
 
-    fn progress(&self) -> Progress {
+    /// Whether there is something to do without more input.
+    pub(crate) fn progress(&self) -> Progress {
         if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Idle }
     }
 
     fn next_call(&self, input: &[u8]) -> Option<Call> {
-        if self.state & WAITING != 0 {
+        let is_waiting = self.state & WAITING != 0;
+        if is_waiting && !self.reads_on() {
             return None;
         }
-        if self.state & CALL_AGAIN != 0 {
+        if !is_waiting && self.state & CALL_AGAIN != 0 {
             return Some(Call::Drained);
         }
         if self.state & PAUSED != 0 {
             return None;
         }
-        if !input.is_empty() || self.state & UNSEEN != 0 {
+        if !input.is_empty() || self.state & UNSEEN != 0 && !(is_waiting && self.was_shown) {
             return Some(Call::Bytes);
+        }
+        if is_waiting && self.state & UNSEEN != 0 {
+            return None;
         }
         (self.state & (INPUT_ENDED | END_SEEN) == INPUT_ENDED).then_some(Call::End)
     }
@@ -375,15 +420,18 @@ impl<S: Session> Conversation<S> {
             *input = &[];
         }
         let shown = kept.as_ref().map_or(*input, |kept| kept.as_slice());
+        let waiting = self.waiting(io);
         let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
         actions.leaves_input = self.leaves_input;
+        actions.reads_on = self.reads_on;
+        actions.waiting = waiting;
         let used = self.session.on_bytes(shared, &mut actions, shown);
         assert!(used <= shown.len(), "a session used more input than there was");
         let is_rest = used < shown.len();
-        let requested = Requested::of(actions);
+        let mut requested = Requested::of(actions);
         match &mut kept {
             Some(kept) => drop(kept.drain(..used)),
             None => *input = &input[used..],
@@ -391,16 +439,20 @@ impl<S: Session> Conversation<S> {
         self.kept = kept.filter(|kept| !kept.is_empty());
         let comes_again = is_rest && (requested.wants_call_again || requested.is_input_paused);
         self.set(UNSEEN, comes_again);
+        // What was asked for before stands: only where output waited it is still to come.
+        requested.wants_call_again |= self.state & CALL_AGAIN != 0;
+        self.was_shown = comes_again;
         self.carry_out(requested, io)?;
         // What is left unused without a request needs more input: it waits where it is kept.
         self.keep_rest(input)
     }
 
     fn keep_rest(&mut self, input: &mut &[u8]) -> Result<(), CloseCause> {
-        let unseen = self.state & UNSEEN;
+        let (unseen, was_shown) = (self.state & UNSEEN, self.was_shown);
         self.keep(input)?;
         *input = &[];
         self.state = self.state & !UNSEEN | unseen;
+        self.was_shown = was_shown;
         Ok(())
     }
 
@@ -411,11 +463,14 @@ impl<S: Session> Conversation<S> {
         turn: &mut Turn<'_>,
         io: &mut O,
     ) -> Result<(), CloseCause> {
+        let waiting = self.waiting(io);
         let (out, socket) = io.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
         actions.leaves_input = self.leaves_input;
+        actions.reads_on = self.reads_on;
+        actions.waiting = waiting;
         actions.is_input_paused = self.state & PAUSED != 0;
         actions.wants_call_again = self.state & CALL_AGAIN != 0;
         match call {
@@ -438,6 +493,9 @@ impl<S: Session> Conversation<S> {
         if requested.wants_call_again && self.kept.is_some() {
             self.state |= UNSEEN;
         }
+        if requested.is_input_paused || self.state & WAITING == 0 {
+            self.was_shown = false;
+        }
         self.carry_out(requested, io)
     }
 
@@ -451,6 +509,7 @@ impl<S: Session> Conversation<S> {
         self.set(CALL_AGAIN, requested.wants_call_again);
         self.ends_output |= requested.ends_output;
         self.leaves_input = requested.leaves_input;
+        self.reads_on = requested.reads_on;
         self.receives_little |= requested.receives_little;
         if requested.seen != ReadOutcome::Unseen {
             self.seen = requested.seen.into();
@@ -465,12 +524,24 @@ impl<S: Session> Conversation<S> {
             Some(Ending::Linger) => self.state |= LINGER,
             None => {}
         }
-        if (requested.len > 0 || requested.source.is_some())
-            && io.send(requested.len, requested.source)? == Sent::Waits
-        {
-            self.state |= WAITING;
+        if requested.len == 0 && requested.source.is_none() {
+            return Ok(());
+        }
+        match io.send(requested.len, requested.source) {
+            Ok(Sent::Gone) => {}
+            Ok(Sent::Waits) => self.state |= WAITING,
+            Err(CloseCause::PeerReset) if self.reads_on() => {
+                self.state |= WAITING;
+                return io.keep_reading(requested.len as u64, CloseCause::PeerReset);
+            }
+            Err(cause) => return Err(cause),
         }
         Ok(())
+    }
+
+    /// How much output waits, if any.
+    fn waiting(&self, io: &impl ConnectionIo) -> Option<u64> {
+        self.is_waiting().then(|| io.waiting_bytes())
     }
 
     /// Puts `input`, which no session has seen, behind what is kept, which is bounded.
@@ -484,6 +555,7 @@ impl<S: Session> Conversation<S> {
         if !input.is_empty() {
             self.kept.get_or_insert_default().extend_from_slice(input);
             self.state |= UNSEEN;
+            self.was_shown = false;
         }
         if self.kept_bytes() > KEPT_BYTES_MAX { Err(CloseCause::InputLimit) } else { Ok(()) }
     }
@@ -506,6 +578,7 @@ struct Requested {
     is_input_paused: bool,
     ends_output: bool,
     leaves_input: bool,
+    reads_on: bool,
     receives_little: bool,
     seen: ReadOutcome,
     deadline: Moment,
@@ -522,6 +595,7 @@ impl Requested {
             is_input_paused: actions.is_input_paused,
             ends_output: actions.ends_output,
             leaves_input: actions.leaves_input,
+            reads_on: actions.reads_on,
             receives_little: actions.receives_little,
             seen: actions.seen,
             deadline: actions.deadline,

@@ -245,6 +245,10 @@ impl ConnectionIo for Stage {
         read.map_err(|_| CloseCause::SocketError)?;
         Ok(if self.is_stalled { Sent::Waits } else { Sent::Gone })
     }
+
+    fn waiting_bytes(&self) -> u64 {
+        self.waiting.len() as u64
+    }
 }
 
 fn read_range(range: &FileRange, into: &mut Vec<u8>) -> rustix::io::Result<()> {
@@ -444,6 +448,50 @@ mod tests {
             play.feed(&[b'x'; 64 * 1024]);
         }
         assert_eq!(play.closed(), Some(CloseCause::InputLimit));
+    }
+
+    /// Sends a long answer to "go", and takes four bytes at a time where no output waits, two where some does.
+    struct ReadsOn {
+        shown: Vec<Vec<u8>>,
+    }
+
+    impl Session for ReadsOn {
+        type Shared = ();
+
+        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+            Self { shown: Vec::new() }
+        }
+
+        fn on_bytes(&mut self, (): &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+            self.shown.push(input.to_vec());
+            if input == b"go" {
+                actions.read_on();
+                actions.send(&[b'x'; 100]);
+            }
+            let used = input.len().min(if actions.is_output_waiting() { 2 } else { 4 });
+            if used < input.len() {
+                actions.call_again();
+            }
+            used
+        }
+    }
+
+    #[test]
+    fn a_session_that_reads_on_is_shown_each_input_once_while_output_waits() {
+        let mut play = Rehearsal::<ReadsOn>::new((), Now::default());
+        play.stall();
+        let shown = |play: &Rehearsal<ReadsOn>| play.session().map(|it| it.shown.concat());
+        play.feed(b"go");
+        play.feed(b"abc");
+        assert_eq!(shown(&play).as_deref(), Some(&b"goabc"[..]));
+        play.feed(b"d");
+        // What it left is in front of what came.
+        assert_eq!(shown(&play).as_deref(), Some(&b"goabccd"[..]));
+        play.feed(b"efghijkl");
+        assert_eq!(shown(&play).as_deref(), Some(&b"goabccdefghijkl"[..]));
+        play.flow();
+        assert_eq!(play.take_output(), [b'x'; 100]);
+        assert_eq!(shown(&play).as_deref(), Some(&b"goabccdefghijklghijklkl"[..]));
     }
 
     #[test]

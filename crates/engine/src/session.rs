@@ -41,7 +41,9 @@ impl fmt::Debug for ConnectionId {
 ///
 /// # Rules
 /// * No call comes while output of an earlier one waits for the peer, but [`Session::on_wake`],
-///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it.
+///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it. To a session that reads on
+///   ([`Actions::read_on`]) its input and the end of it come as well; what it leaves unused then comes again with more, or
+///   when the output has left.
 /// * Before a connection to a peer is established, the same three may be called; their output
 ///   is sent once it is established, and [`Actions::close`] and [`Actions::linger`] do not wait for it.
 /// * At least [`Actions::ROOM_MIN`] bytes of output fit into each call.
@@ -154,7 +156,7 @@ pub trait Session: Sized {
     }
 
     /// So many bytes that the session has sent were not handed to the kernel, and will not be: [`Session::closed`]
-    /// follows. Not called where there are none.
+    /// follows at once. Not called where there are none.
     fn output_lost(&mut self, bytes: u64) {
         let _ = bytes;
     }

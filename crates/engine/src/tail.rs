@@ -38,6 +38,30 @@ pub(crate) enum Tail {
     /// Drop what comes until the peer ends: closing with unread input would make the kernel
     /// reset the connection, and the peer might never see the last answer (RFC 9112 9.6).
     Lingering(Box<Linger>),
+    /// The peer takes nothing any more, and the session reads on: show what came before, then close.
+    Broken(Box<Broken>),
+}
+
+/// A connection that can't be sent to any more.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    /// What it will be closed for.
+    pub(crate) cause: CloseCause,
+    /// What was to be sent.
+    pub(crate) lost_bytes: u64,
+    /// When it closes at the latest: on a unix socket the peer may have ended one direction alone.
+    until: Moment,
+}
+
+impl Broken {
+    pub(crate) fn new(
+        cause: CloseCause,
+        lost_bytes: u64,
+        now: Moment,
+        limits: &Limits,
+    ) -> Box<Self> {
+        Box::new(Self { cause, lost_bytes, until: now + limits.linger_time })
+    }
 }
 
 /// What follows when a deadline of a connection has come.
@@ -88,6 +112,7 @@ impl Tail {
         match self {
             Self::None | Self::Waiting(_) => session.min(flow.look_at()),
             Self::Lingering(linger) => linger.until.min(flow.look_at()),
+            Self::Broken(broken) => session.min(broken.until),
         }
     }
 
@@ -102,6 +127,13 @@ impl Tail {
         limits: &Limits,
         counters: &Counters,
     ) -> Due {
+        if let Self::Broken(broken) = self {
+            return match (broken.until <= now, session <= now) {
+                (true, _) => Due::Close(broken.cause),
+                (false, true) => Due::Session,
+                (false, false) => Due::Later(self.deadline(flow, session)),
+            };
+        }
         let is_over = matches!(self, Self::Lingering(linger) if linger.until <= now);
         if is_over || flow.look_at() <= now {
             counters.count(Counter::UntakenLooks);
@@ -134,6 +166,27 @@ impl Tail {
         matches!(self, Self::Waiting(output) if output.is_connecting())
     }
 
+    /// Bytes of output that wait; what a request of the completion loop has in its hands is counted whole.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        match self {
+            Self::Waiting(output) => output.unsent_bytes() + output.bytes_under_way(),
+            Self::None | Self::Lingering(_) | Self::Broken(_) => 0,
+        }
+    }
+
+    /// Sending has failed: what waited is lost, and what came is still shown.
+    pub(crate) fn break_off(&mut self, more: u64, cause: CloseCause, now: Moment, limits: &Limits) {
+        let lost_bytes = match self {
+            Self::Waiting(output) => output.unsent_bytes() + more,
+            Self::Broken(broken) => {
+                broken.lost_bytes += more;
+                return;
+            }
+            Self::None | Self::Lingering(_) => more,
+        };
+        *self = Self::Broken(Broken::new(cause, lost_bytes, now, limits));
+    }
+
     pub(crate) fn is_lingering(&self) -> bool {
         matches!(self, Self::Lingering(_))
     }
@@ -151,8 +204,8 @@ pub(crate) enum Piece {
 /// What the completion loop waits for on behalf of an output.
 #[derive(Debug)]
 pub(crate) enum PendingOutput {
-    /// A request has a piece in its hands, from this byte on.
-    Send(InFlight, usize),
+    /// A request has a piece of so many bytes in its hands, from this byte on.
+    Send { request: InFlight, from: usize, len: usize },
     /// The socket was full, or connects: a poll reports when it is writable.
     Poll,
 }
@@ -274,6 +327,14 @@ impl Output {
             Piece::Source(source) => source.len(),
         };
         self.pieces.iter().map(len).sum()
+    }
+
+    /// What a request has in its hands.
+    fn bytes_under_way(&self) -> u64 {
+        match &self.under_way {
+            Some(PendingOutput::Send { from, len, .. }) => (len - from) as u64,
+            Some(PendingOutput::Poll) | None => 0,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

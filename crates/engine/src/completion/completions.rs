@@ -157,10 +157,11 @@ impl<S: Session> CompletionLoop<S> {
             return self.play(token, None, None);
         };
         self.state.counters.count(Counter::Sends);
+        let len = bytes.len();
         let request = self.queue(bytes, |ring, bytes| {
             ring.send_owned(socket, bytes, from, label(Kind::SendWaiting, token))
         });
-        self.set_under_way(token, PendingOutput::Send(request, from));
+        self.set_under_way(token, PendingOutput::Send { request, from, len });
     }
 
     /// Sends from a file or a pipe until the socket is full.
@@ -178,7 +179,7 @@ impl<S: Session> CompletionLoop<S> {
             Ok(Flushed::All) => self.send_waiting(token),
             Ok(Flushed::Budget) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Flushed::Full) => self.watch_room(token),
-            Err(cause) => self.close_connection(token, cause),
+            Err(cause) => self.send_failed(token, cause),
         }
     }
 
@@ -192,9 +193,14 @@ impl<S: Session> CompletionLoop<S> {
     /// The socket took some of a piece, or failed.
     fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
         let now = self.state.clock.now().at;
-        let Some((output, PendingOutput::Send(_, from))) = self.under_way(token) else { return };
+        let Some((output, PendingOutput::Send { from, .. })) = self.under_way(token) else {
+            return;
+        };
         let Ok(taken) = usize::try_from(completion.result) else {
-            return self.close_connection(token, broken(errno(completion.result)));
+            if let Some(bytes) = completion.returned {
+                output.push_front(Piece::Bytes(bytes, from));
+            }
+            return self.send_failed(token, broken(errno(completion.result)));
         };
         let bytes = completion.returned.expect("the request owned its buffer");
         output.push_front(Piece::Bytes(bytes, from + taken));

@@ -229,6 +229,14 @@ impl<S: Session> CompletionLoop<S> {
         } else {
             self.state.note_waiting(&mut connection.conversation);
         }
+        if let Tail::Broken(broken) = &connection.tail
+            && done == Ok(Progress::Idle)
+            && !connection.conversation.wants_input()
+        {
+            let is_over = connection.conversation.ending().is_some();
+            let cause = if is_over { CloseCause::Session } else { broken.cause };
+            return self.close_connection(token, cause);
+        }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
             (Tail::Waiting(output), _) if !output.is_in_flight() => {
@@ -354,6 +362,10 @@ impl<S: Session> CompletionLoop<S> {
         if connection.tail.is_lingering() {
             return self.close_connection(token, CloseCause::Session);
         }
+        if let Tail::Broken(broken) = &connection.tail {
+            let cause = broken.cause;
+            return self.close_connection(token, cause);
+        }
         connection.conversation.input_ended();
         self.play(token, None, None);
     }
@@ -431,7 +443,7 @@ impl<S: Session> CompletionLoop<S> {
         let taken = match usize::try_from(result) {
             Ok(taken) => taken,
             Err(_) if is(result, Errno::AGAIN) => 0,
-            Err(_) => return self.close_connection(token, broken(errno(result))),
+            Err(_) => return self.send_failed(token, broken(errno(result))),
         };
         let Some(bytes) = self.ring.sent_bytes(slice) else {
             // Not seen, and better cut than with a gap.
@@ -451,6 +463,18 @@ impl<S: Session> CompletionLoop<S> {
             self.state.note_waiting(&mut connection.conversation);
             self.state.unfinished.push(ConnectionId(token));
         }
+    }
+
+    /// The peer takes nothing any more: closes, unless the session is to be shown first what has come.
+    pub(super) fn send_failed(&mut self, token: Token, cause: CloseCause) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if cause != CloseCause::PeerReset || !connection.conversation.reads_on() {
+            return self.close_connection(token, cause);
+        }
+        let (now, limits) = (self.state.clock.now().at, &self.state.limits);
+        connection.tail.break_off(0, cause, now, limits);
+        connection.conversation.output_waits();
+        self.state.unfinished.push(ConnectionId(token));
     }
 
     pub(super) fn close_connection(&mut self, token: Token, cause: CloseCause) {
@@ -479,7 +503,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Lets go of output that will not be taken: what is under way is cancelled.
     fn abandon(&mut self, token: Token, output: &mut Output) {
         match output.under_way.take() {
-            Some(PendingOutput::Send(request, _)) => {
+            Some(PendingOutput::Send { request, .. }) => {
                 self.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
             }
             Some(PendingOutput::Poll) => {
@@ -525,7 +549,20 @@ impl ConnectionIo for RingIo<'_> {
         (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
     }
 
+    fn waiting_bytes(&self) -> u64 {
+        self.tail.waiting_bytes()
+    }
+
+    fn keep_reading(&mut self, bytes: u64, cause: CloseCause) -> Result<(), CloseCause> {
+        self.tail.break_off(bytes, cause, self.now, self.limits);
+        Ok(())
+    }
+
     fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
+        if let Tail::Broken(broken) = self.tail {
+            broken.lost_bytes += len as u64;
+            return Ok(Sent::Waits);
+        }
         if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
             *self.tail = Tail::Waiting(Box::default());
         }

@@ -306,9 +306,12 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
 
     fn proceed(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        if connection.tail.is_waiting() {
-            self.flush(token);
-        } else {
+        if !connection.tail.is_waiting() {
+            return self.play(token, None, None);
+        }
+        let is_unfinished = connection.conversation.progress() == Progress::Unfinished;
+        self.flush(token);
+        if is_unfinished {
             self.play(token, None, None);
         }
     }

@@ -115,8 +115,20 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             return;
         }
         match &self.connections[token.slot() as usize] {
-            Some(Connection { tail: Tail::Waiting(_), .. }) => self.flush(token),
-            Some(Connection { tail: Tail::None, .. }) => {
+            Some(Connection { tail: Tail::Waiting(output), conversation, .. }) => {
+                let reads_on = conversation.reads_on();
+                let is_unfinished = conversation.progress() == Progress::Unfinished;
+                if !output.is_blocked() || !reads_on {
+                    self.flush(token);
+                }
+                if is_unfinished {
+                    self.play(token, None, NOTHING);
+                }
+                if reads_on {
+                    self.receive_if_ready(token);
+                }
+            }
+            Some(Connection { tail: Tail::None | Tail::Broken(_), .. }) => {
                 self.play(token, None, NOTHING);
                 self.receive_if_ready(token);
             }
@@ -155,6 +167,12 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
                 self.table.want_write(token);
             }
             Ok(Flushed::Budget) => self.state.unfinished.push(ConnectionId(token)),
+            Err(CloseCause::PeerReset) if connection.conversation.reads_on() => {
+                let limits = &self.state.limits;
+                connection.tail.break_off(0, CloseCause::PeerReset, now, limits);
+                self.table.stop_write(token);
+                self.play(token, None, NOTHING);
+            }
             Err(cause) => self.close(token, cause),
         }
     }
@@ -361,6 +379,10 @@ impl<S: Session> ReadinessLoop<S> {
     fn input_ended(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         self.table.read_ended(token);
+        if let Tail::Broken(broken) = &connection.tail {
+            let cause = broken.cause;
+            return self.close(token, cause);
+        }
         connection.conversation.input_ended();
         self.play(token, None, NOTHING);
     }

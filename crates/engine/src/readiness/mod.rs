@@ -267,6 +267,14 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Idle) => {}
         }
         let Connection { conversation, tail, flow, .. } = connection;
+        if let Tail::Broken(broken) = tail
+            && done == Ok(Progress::Idle)
+            && !conversation.wants_input()
+        {
+            let is_over = conversation.ending().is_some();
+            let cause = if is_over { CloseCause::Session } else { broken.cause };
+            return self.close(token, cause);
+        }
         if tail.is_connecting() {
             if conversation.ending().is_some() {
                 return self.close(token, CloseCause::Session);
@@ -377,7 +385,20 @@ impl ConnectionIo for SocketIo<'_> {
         (self.room, Some(self.socket))
     }
 
+    fn waiting_bytes(&self) -> u64 {
+        self.tail.waiting_bytes()
+    }
+
+    fn keep_reading(&mut self, bytes: u64, cause: CloseCause) -> Result<(), CloseCause> {
+        self.tail.break_off(bytes, cause, self.now, self.limits);
+        Ok(())
+    }
+
     fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
+        if let Tail::Broken(broken) = self.tail {
+            broken.lost_bytes += len as u64;
+            return Ok(Sent::Waits);
+        }
         if let Tail::Waiting(output) = self.tail {
             output.push_bytes(&self.room[..len])?;
             source.into_iter().for_each(|source| output.push_source(source));

@@ -11,6 +11,7 @@ mod failures;
 mod groups;
 mod many_peers;
 mod puppet;
+mod reading_on;
 mod server;
 mod sources;
 mod stalls;
