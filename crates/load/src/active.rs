@@ -59,8 +59,12 @@ pub(crate) struct Active {
     reading: Reading,
     /// When the first byte came of the answer that is under way.
     first_byte_ns: Option<u64>,
-    /// How much of the youngest request was sent, while all of it did not fit.
+    /// How much of the youngest request was sent, while all of it did not fit, and which one that is: its answer may have
+    /// come already.
     sent_bytes: Option<usize>,
+    sending: u32,
+    /// What of it did not leave when the connection ended.
+    lost_bytes: u64,
     /// Requests that this socket may still send.
     left: u32,
     opened_ns: u64,
@@ -88,6 +92,8 @@ impl Active {
             reading: Reading::default(),
             first_byte_ns: None,
             sent_bytes: None,
+            sending: 0,
+            lost_bytes: 0,
             left: 0,
             opened_ns: 0,
             has_answer: false,
@@ -119,7 +125,7 @@ impl Active {
         self.state = State::Connecting;
         self.reading = Reading::default();
         self.first_byte_ns = None;
-        self.sent_bytes = None;
+        (self.sent_bytes, self.lost_bytes) = (None, 0);
         self.left = requests;
         self.opened_ns = now_ns;
         self.has_answer = false;
@@ -135,6 +141,8 @@ impl Active {
         let tally = shared.tally(self.opened_ns);
         tally.totals.connects += 1;
         tally.connect.record(took_ns);
+        // An answer may come, or begin, before its request has left.
+        actions.read_on();
         self.send(shared, actions);
     }
 
@@ -188,7 +196,7 @@ impl Active {
             if !answer.keep_alive {
                 self.fail_all(shared, Fault::Short);
                 self.count_life(shared);
-                actions.close();
+                self.end(actions);
                 return input.len();
             }
         }
@@ -229,7 +237,13 @@ impl Active {
     /// Sends what may be sent now.
     #[inline]
     pub(crate) fn send(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        if self.state != State::Open || !self.send_rest(shared, actions) {
+        if actions.is_output_waiting() {
+            return actions.call_again();
+        }
+        if self.state == State::Connecting || !self.send_rest(shared, actions) {
+            return;
+        }
+        if self.state != State::Open {
             return;
         }
         if self.can_send(shared) {
@@ -248,7 +262,17 @@ impl Active {
         }
     }
 
+    /// So much of what was sent will not leave.
+    pub(crate) fn output_lost(&mut self, bytes: u64) {
+        self.lost_bytes = bytes;
+    }
+
     pub(crate) fn closed(mut self: Box<Self>, shared: &mut Shared, cause: CloseCause) {
+        if self.lost_bytes > 0 {
+            let turn_ns = shared.turn_ns;
+            let totals = &mut shared.tally(turn_ns).totals;
+            totals.bytes_out = totals.bytes_out.saturating_sub(self.lost_bytes);
+        }
         shared.idle_queue.is_busy(self.slot);
         if self.state == State::Connecting {
             shared.connecting -= 1;
@@ -320,7 +344,7 @@ impl Active {
         if self.under_way.is_empty() {
             if self.left == 0 {
                 self.count_life(shared);
-                return actions.close();
+                return self.end(actions);
             }
             if !shared.terms.think_time.is_zero() {
                 self.state = State::Thinking;
@@ -328,6 +352,16 @@ impl Active {
             }
         }
         self.send(shared, actions);
+    }
+
+    /// Ends the connection behind its last answer. One that came before its request was sent says that the rest is not
+    /// wanted (RFC 9112 9.5).
+    fn end(&self, actions: &mut Actions<'_>) {
+        if self.sent_bytes.is_none() && !actions.is_output_waiting() {
+            actions.close();
+        } else {
+            actions.abort();
+        }
     }
 
     #[inline]
@@ -357,16 +391,16 @@ impl Active {
         }
         let totals = &mut shared.tally(start.at_ns).totals;
         totals.sent += 1;
-        totals.bytes_out += len as u64;
         shared.under_way += 1;
         self.left -= 1;
         let kind = shared.requests.kind(target);
         self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target, kind });
         shared.sends(now_ns);
         if actions.room() >= len {
+            shared.tally(start.at_ns).totals.bytes_out += len as u64;
             actions.send(self.bytes(shared, target));
         } else {
-            self.sent_bytes = Some(0);
+            (self.sent_bytes, self.sending) = (Some(0), target);
             self.send_rest(shared, actions);
         }
         true
@@ -393,11 +427,12 @@ impl Active {
     #[inline]
     fn send_rest(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let Some(sent) = self.sent_bytes else { return true };
-        let Some(youngest) = self.under_way.back() else { return true };
-        let rest = &self.bytes(shared, youngest.target)[sent..];
+        let rest = &self.bytes(shared, self.sending)[sent..];
         let now = rest.len().min(actions.room());
         actions.send(&rest[..now]);
         let is_all = now == rest.len();
+        let turn_ns = shared.turn_ns;
+        shared.tally(turn_ns).totals.bytes_out += now as u64;
         self.sent_bytes = (!is_all).then_some(sent + now);
         if !is_all {
             actions.call_again();

@@ -82,7 +82,12 @@ impl Session for ClientSession {
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         either!(self, each => each.on_end(shared));
-        actions.close();
+        if actions.is_output_waiting() {
+            // Nothing is answered any more.
+            actions.abort();
+        } else {
+            actions.close();
+        }
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
@@ -111,6 +116,15 @@ impl Session for ClientSession {
     /// The generator's loops are never drained: the worker sees to the end itself.
     fn on_drain(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
         actions.close();
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        match self {
+            Self::Active(active) => active.output_lost(bytes),
+            Self::Crowd(_) => {}
+            // In records: a little more than there was of the request.
+            Self::Encrypted(encrypted) => encrypted.inner().output_lost(bytes),
+        }
     }
 
     fn closed(self, shared: &mut Shared, cause: CloseCause) {
@@ -219,7 +233,7 @@ impl Encrypted {
         input: &[u8],
     ) -> usize {
         let mut rest = input;
-        while !rest.is_empty() && !self.tls.is_closed() {
+        while !rest.is_empty() && !self.tls.is_closed() && !actions.is_ending() {
             if let Err(error) = self.tls.decrypt(&mut rest) {
                 // The alert that says why is still sent.
                 self.flush(actions);
@@ -228,11 +242,15 @@ impl Encrypted {
             }
             self.pass_on(shared, actions);
         }
-        if self.tls.is_closed() {
+        if self.tls.is_closed() && !actions.is_ending() {
             // The peer may wait for our end before it closes the socket (RFC 8446, section 6.1).
             self.on_end(shared);
             self.tls.close();
-            actions.close();
+            if actions.is_output_waiting() {
+                actions.abort();
+            } else {
+                actions.close();
+            }
         }
         self.flush(actions);
         input.len()
@@ -270,6 +288,7 @@ impl Encrypted {
 
     /// Notifies the session that it is connected, and passes on what was decrypted.
     fn pass_on(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.flush(actions);
         if !self.is_open && self.tls.is_open() {
             self.is_open = true;
             self.above(shared, actions, ClientSession::connected);
@@ -293,6 +312,9 @@ impl Encrypted {
         let mut room = std::mem::take(&mut shared.plain_room);
         room.resize(Actions::ROOM_MIN, 0);
         let inner = &mut self.inner;
+        if self.tls.wants_write() {
+            actions.hold_output();
+        }
         let (result, len) = actions.layered(&mut room, |above| call(inner, shared, above));
         self.tls.encrypt(&room[..len]);
         shared.plain_room = room;

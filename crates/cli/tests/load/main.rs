@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds the command to |
 //! |---|---|
+//! | `early` | answers that begin or come before their request has left: echoed and refused bodies |
 //! | `endings` | exit codes, signals, findings that cannot be missed, the reasons of a failure, wrong input |
 //! | `lists` | requests, weights, crowds, sockets and bodies arrive at the server as asked, from files and patterns |
 //! | `sessions` | cookies, certificates of clients, other addresses than the URL's |
@@ -12,6 +13,7 @@
 //! Here servers, nginx and the command are started. Only `figures` looks at times, with bounds that a busy machine
 //! keeps.
 
+mod early;
 mod endings;
 mod figures;
 mod lists;
