@@ -314,7 +314,7 @@ impl Tls {
         let takes_input =
             |actions: &Actions<'_>| !actions.is_input_paused() && !actions.is_ending();
         if takes_input(actions)
-            && let Some(plain) = self.input()
+            && let Some(plain) = self.input(actions)
         {
             let used = self.layered::<A, _>(shared, actions, |shared, upper| {
                 above.on_bytes(shared, upper, &plain)
@@ -322,7 +322,7 @@ impl Tls {
             self.layer.used(plain, used);
         }
         if takes_input(actions)
-            && let Some(end) = self.takes_end()
+            && let Some(end) = self.takes_end(actions)
         {
             self.layered::<A, _>(shared, actions, |shared, upper| match end {
                 InputEnd::Said => above.on_end(shared, upper),
@@ -338,6 +338,9 @@ impl Tls {
         actions: &mut Actions<'_>,
         call: impl FnOnce(&mut A::Shared, &mut Actions<'_>) -> R,
     ) -> R {
+        if self.layer.wants_write() {
+            actions.hold_output();
+        }
         let mut room = std::mem::take(A::plain_room(shared));
         room.resize(Actions::ROOM_MIN, 0);
         let (result, len) = actions.layered(&mut room, |upper| call(shared, upper));
@@ -367,14 +370,15 @@ impl Tls {
     }
 
     /// What the session has to be shown now, if it takes input: `Layer::used` says what became of it.
-    fn input(&mut self) -> Option<Vec<u8>> {
-        let is_due = self.is_open() && self.layer.has_input() && !self.layer.wants_write();
+    fn input(&mut self, actions: &Actions<'_>) -> Option<Vec<u8>> {
+        let may_come = actions.reads_on() || !self.layer.wants_write();
+        let is_due = self.is_open() && self.layer.has_input() && may_come;
         is_due.then(|| self.layer.take_input())
     }
 
     /// How the input has ended, when the session has to be notified now; once.
-    fn takes_end(&mut self) -> Option<InputEnd> {
-        let is_quiet = !self.layer.wants_write();
+    fn takes_end(&mut self, actions: &Actions<'_>) -> Option<InputEnd> {
+        let is_quiet = actions.reads_on() || !self.layer.wants_write();
         let is_due = self.has_ended && self.is_open() && is_quiet && !self.is_end_notified;
         self.is_end_notified |= is_due;
         let end = if self.layer.is_closed() { InputEnd::Said } else { InputEnd::Cut };

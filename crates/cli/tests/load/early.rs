@@ -187,7 +187,10 @@ fn servers_that_answer_early_and_reset_or_read_nothing_more_show_their_413() {
                 continue;
             };
             let said = files.post(driver, "20", &url(address, false));
-            assert_refused(&said, &format!("{driver}, {name}, through a proxy"));
+            // What such a backend does is its answer, and no fault: the proxy has no other one.
+            let statuses = said.json()["statuses"].clone();
+            let seen = statuses.as_object().expect("statuses");
+            assert!(seen.len() == 1 && seen.contains_key("413"), "{driver}, {name}: {said:?}");
         }
     }
 }

@@ -88,6 +88,8 @@ impl Stream {
         if is_spliced {
             actions.leave_input();
         }
+        // Neither direction waits for the other one.
+        actions.read_on();
         let client = actions.id();
         let at = shared.pairs.begin(Pair::new(client, self.group, header, is_spliced, now));
         self.pair = Some(at);
@@ -104,6 +106,7 @@ impl Stream {
             return actions.abort();
         }
         pair.connected = Some(now);
+        actions.read_on();
         if pair.is_spliced {
             actions.leave_input();
         }

@@ -57,6 +57,8 @@ impl Upstream {
     }
 
     pub(crate) fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        // A backend may answer, and wait for us to read that, before it has the whole request.
+        actions.read_on();
         let link = shared.links.get_mut(self.link);
         link.id = Some(actions.id());
         match link.exchange {
@@ -334,7 +336,11 @@ impl Upstream {
             is_last: exchange.is_last,
             unix_s: shared.now.unix_s,
         };
-        if let Some((facts, framing)) = shared.repeats.answer(input, by, exchange.response.head()) {
+        let is_early = !exchange.request.is_whole;
+        if !is_early
+            && let Some((facts, framing)) =
+                shared.repeats.answer(input, by, exchange.response.head())
+        {
             exchange.request.forget_sent();
             self.begin_answer(shared, at, facts, framing);
             return Ok(facts.head_len);
@@ -383,6 +389,8 @@ impl Upstream {
             shared.wake_client(at, actions);
             return Ok(facts.head_len);
         }
+        // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
+        exchange.is_last |= is_early && code >= 400;
         let context = AnswerContext {
             kind: exchange.kind,
             minor: exchange.minor,
@@ -394,7 +402,9 @@ impl Upstream {
         let framing = write_answer(channel.head(), &response, &context)
             .ok_or("a coding before chunked, which was not asked for")?;
         let (head, written) = (&input[..facts.head_len], &channel.head()[before..]);
-        shared.repeats.note_answer(head, by, written, (facts, framing));
+        if !is_early {
+            shared.repeats.note_answer(head, by, written, (facts, framing));
+        }
         self.begin_answer(shared, at, facts, framing);
         Ok(facts.head_len)
     }
@@ -432,7 +442,7 @@ impl Upstream {
         at: u32,
         is_all_used: bool,
     ) {
-        let is_request_gone = shared.exchange(at).request.is_done();
+        let is_request_gone = shared.exchange(at).request.is_done() && !actions.is_output_waiting();
         shared.part(at);
         shared.wake_client(at, actions);
         if !is_all_used {

@@ -34,6 +34,9 @@ impl HttpSession {
         let exchange = state.upstreams().exchange(at);
         // What came early, behind a request that became a tunnel, is part of it.
         let waits = exchange.is_client_paused || exchange.is_tunnel;
+        if exchange.is_tunnel {
+            actions.read_on();
+        }
         if waits && !exchange.request.is_full() {
             exchange.is_client_paused = false;
             actions.resume_input();
@@ -229,7 +232,7 @@ impl HttpSession {
         let drain_end = shared.drain_end;
         let exchange = shared.exchange(at);
         if !exchange.request.is_whole {
-            // While an answer waits for the client, no more of its body is read.
+            // A client that takes an answer may send the rest of its body behind that; how fast it takes it is the loop's to judge.
             let is_standing = exchange.is_client_paused || exchange.response.is_leaving;
             exchange.body_clock.set_standing(is_standing, now);
         }

@@ -88,6 +88,8 @@ impl HttpSession {
         }
         if request.framing.has_body() {
             counters.add(ServerCounter::Bodies, 1);
+            // An answer that begins early does not hold up the body.
+            actions.read_on();
         } else if host.is_some() && !wants_upgrade && request.method != Method::Options {
             let last = shared.repeats.request.get_or_insert_default();
             let by = RequestKey { front: self.front.into(), is_secure, peer };
@@ -228,6 +230,9 @@ impl HttpSession {
         }
         let is_full = exchange.request.is_full();
         exchange.is_client_paused = is_full && !exchange.request.is_whole;
+        if exchange.request.is_whole {
+            actions.read_in_turn();
+        }
         self.set_later_deadline(state, actions, at);
         state.upstreams().wake_upstream(at, actions);
         is_full
