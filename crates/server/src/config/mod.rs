@@ -928,6 +928,7 @@ mod tests {
                 "request_timeout",
                 "tunnel_timeout",
                 "tunnel_drain_timeout",
+                "read_rate_min",
                 "upstream_idle_timeout",
                 "max_body",
                 "upstream_idle_max",

@@ -392,6 +392,7 @@ fn proxy_group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
             connections_max,
             connects_max: Some(connections_max),
             write_timeout: config.limits.write_timeout,
+            write_rate_min: config.limits.read_rate_min_bytes,
             ..Limits::default()
         },
     )
@@ -447,6 +448,20 @@ mod tests {
 
     fn message(address: &str, errno: Errno) -> String {
         reason(address, "--listen", Some(errno), |_| Some("nginx (process 7)".to_owned()))
+    }
+
+    #[test]
+    fn readers_of_a_proxy_are_held_to_the_rate_of_its_settings() {
+        let rate = |said: &str| {
+            let text = format!("{said}\n[[server]]\naddress = \"127.0.0.1:9\"");
+            let read = pollux_settings::Given::from_toml(&text, "p").read::<ProxyConfig>();
+            let driver = Driver::Readiness(Mechanism::Poll);
+            proxy_group_config(&read.expect("right"), driver).limits.write_rate_min
+        };
+        assert_eq!(
+            ["", "read_rate_min = 0", "read_rate_min = \"3KiB\""].map(rate),
+            [1024, 0, 3072]
+        );
     }
 
     #[test]

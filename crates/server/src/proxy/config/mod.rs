@@ -303,6 +303,9 @@ table! { keys, key, default;
         pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
         /// Longest time in which a peer reads nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Least rate per second at which a client reads its response; one that falls behind by more than
+        /// 64KiB plus this rate times --write-timeout is closed; 0 for no minimum
+        pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time that connections have to end after a first SIGTERM or SIGINT, and requests after a reload
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
         /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than eight
