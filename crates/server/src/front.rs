@@ -61,7 +61,7 @@ impl FrontSession {
                 len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
             }
             Err(wrong) => {
-                shared.upstreams().refuse_header(&wrong);
+                shared.upstreams().refuse_header(actions, &wrong);
                 actions.abort();
                 input.len()
             }
@@ -314,13 +314,13 @@ impl PlaintextSession for Role {
     fn tls_failed(
         &mut self,
         shared: &mut Shared,
-        _: &Actions<'_>,
+        actions: &Actions<'_>,
         error: Option<&pollux_tls::Error>,
     ) {
         match self {
-            Self::Client(_) => shared.upstreams().refuse_tls(error),
+            Self::Client(client) => client.tls_failed(shared, actions, error),
             Self::Upstream(upstream) => upstream.tls_failed(shared.upstreams(), error),
-            Self::Stream(stream) => stream.tls_failed(shared.upstreams(), error),
+            Self::Stream(stream) => stream.tls_failed(shared.upstreams(), actions, error),
             Self::Check(check) => check.tls_failed(shared.upstreams(), error),
         }
     }

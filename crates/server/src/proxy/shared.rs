@@ -311,21 +311,26 @@ impl Upstreams {
         }
     }
 
-    /// Counts a client whose TLS is none, or none that both sides can speak. One that ended the
+    /// Counts a client of TCP mode whose TLS is none, or none that both sides can speak. One that ended the
     /// connection in the handshake, without an error, may only have looked whether the port is open.
     #[cold]
-    pub(crate) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
+    pub(crate) fn refuse_tls(&self, client: &str, wrong: Option<&pollux_tls::Error>) {
         let Some(wrong) = wrong else { return };
         self.counters.add(ServerCounter::TlsFailed, 1);
-        let text = || format!("a client: {wrong}");
+        let text = || match wrong {
+            pollux_tls::Error::InvalidMessage(_) => {
+                format!("{client} does not speak TLS, which this address expects")
+            }
+            wrong => format!("{client}: {wrong}"),
+        };
         self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }
 
     /// Counts a connection that says nothing of whose it is.
     #[cold]
-    pub(crate) fn refuse_header(&self, wrong: &NoProxyHeader) {
+    pub(crate) fn refuse_header(&self, actions: &Actions<'_>, wrong: &NoProxyHeader) {
         self.proxied.count(ProxyCounter::HeadersRefused);
-        let text = || format!("a client: {wrong}");
+        let text = || format!("{}: {wrong}", client_name(actions, None));
         self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }
 
@@ -510,5 +515,17 @@ impl Upstreams {
         let at = self.exchanges.begin(client, began);
         self.exchanges.get_mut(at).group = group;
         at
+    }
+}
+
+/// A client of bytes as the error log names it: by the head that said whose connection it is, else by its address.
+pub(crate) fn client_name(actions: &Actions<'_>, header: Option<&ProxyHeader>) -> Box<str> {
+    let said = header.and_then(|header| match header {
+        ProxyHeader::Of { source, .. } => Some(source.ip()),
+        _ => None,
+    });
+    match said.or_else(|| actions.peer().map(|peer| peer.ip())) {
+        Some(ip) => ip.to_canonical().to_string().into(),
+        None => "a client of a unix socket".into(),
     }
 }

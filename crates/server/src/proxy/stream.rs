@@ -19,7 +19,7 @@ use super::config::Mode;
 use super::exchange::{OFFERS_MAX, Outgoing, Purpose};
 use super::fault::{Fault, Party, ProxyCounter};
 use super::groups::hash;
-use super::shared::Upstreams;
+use super::shared::{Upstreams, client_name};
 use crate::log::{AccessLog, Entry, Proxied};
 
 /// One side of a pair as a session.
@@ -192,16 +192,31 @@ impl Stream {
         actions.abort();
     }
 
-    pub(crate) fn tls_failed(&mut self, shared: &mut Upstreams, error: Option<&pollux_tls::Error>) {
+    pub(crate) fn tls_failed(
+        &mut self,
+        shared: &mut Upstreams,
+        actions: &Actions<'_>,
+        error: Option<&pollux_tls::Error>,
+    ) {
         match (self.side, self.pair) {
-            (ChannelEnd::Client, _) => shared.refuse_tls(error),
-            (ChannelEnd::Backend, Some(at)) => {
-                self.fault.get_or_insert(Fault::TlsFailed);
-                let backend = shared.pairs.get_mut(at).backend;
-                shared.report_tls(backend, error);
+            (ChannelEnd::Client, _) => {
+                shared.refuse_tls(&client_name(actions, self.header.as_ref()), error);
             }
+            (ChannelEnd::Backend, Some(at)) => self.backend_tls_failed(shared, at, error),
             (ChannelEnd::Backend, None) => {}
         }
+    }
+
+    /// The encryption with the backend of the pair at `at` did not come about.
+    fn backend_tls_failed(
+        &mut self,
+        shared: &mut Upstreams,
+        at: u32,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        self.fault.get_or_insert(Fault::TlsFailed);
+        let backend = shared.pairs.get_mut(at).backend;
+        shared.report_tls(backend, error);
     }
 
     pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
@@ -265,7 +280,7 @@ impl Stream {
         let is_unconnected = self.side == ChannelEnd::Backend && pair.connected.is_none();
         if is_unconnected && has_client && self.fault.is_none() {
             // The connection came about, but not its encryption.
-            self.tls_failed(shared, None);
+            self.backend_tls_failed(shared, at, None);
         }
         if self.side == ChannelEnd::Backend {
             let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
