@@ -391,7 +391,7 @@ impl<S: Session> Conversation<S> {
         if is_waiting && !self.reads_on() {
             return None;
         }
-        if !is_waiting && self.state & CALL_AGAIN != 0 {
+        if !is_waiting && self.state & CALL_AGAIN != 0 && !self.shows_input_first(input) {
             return Some(Call::Drained);
         }
         if self.state & PAUSED != 0 {
@@ -404,6 +404,13 @@ impl<S: Session> Conversation<S> {
             return None;
         }
         (self.state & (INPUT_ENDED | END_SEEN) == INPUT_ENDED).then_some(Call::End)
+    }
+
+    /// Whether input comes before another call to send more: a session that reads on, and always has more to send, would
+    /// see none as long as its peer reads as fast.
+    fn shows_input_first(&self, input: &[u8]) -> bool {
+        let is_new = !input.is_empty() || self.state & UNSEEN != 0 && !self.was_shown;
+        is_new && self.reads_on() && self.state & PAUSED == 0
     }
 
     /// Shows the session its input: `input` itself, or behind what was kept.

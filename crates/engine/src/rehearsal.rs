@@ -494,6 +494,45 @@ mod tests {
         assert_eq!(shown(&play).as_deref(), Some(&b"goabccdefghijklghijklkl"[..]));
     }
 
+    /// Sends piece after piece from the word "go", until "stop" comes or all are sent.
+    struct Talks {
+        left: usize,
+    }
+
+    impl Session for Talks {
+        type Shared = ();
+
+        fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
+            actions.read_on();
+            Self { left: 1000 }
+        }
+
+        fn on_bytes(&mut self, (): &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+            if input == b"stop" {
+                actions.abort();
+                return input.len();
+            }
+            actions.call_again();
+            2
+        }
+
+        fn on_drained(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.send(b"x");
+            self.left -= 1;
+            if self.left > 0 {
+                actions.call_again();
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_reads_on_sees_input_though_it_always_has_more_to_send() {
+        let mut play = Rehearsal::<Talks>::new((), Now::default());
+        play.feed(b"gostop");
+        assert_eq!(play.closed(), Some(CloseCause::Aborted));
+        assert_eq!(play.take_output(), b"x");
+    }
+
     #[test]
     fn a_session_that_asks_to_be_called_again_sees_its_unused_input() {
         let mut play = Rehearsal::<NeverReads>::new((), Now::default());
