@@ -262,7 +262,10 @@ fn each_wrong_reload_says_what_is_wrong() {
     for (settings, expected) in [
         ("reply = 5\nthreads = 3", "the old settings stay: threads: fixed while the server runs"),
         ("reply = 5x", "the old settings stay: "),
-        ("reply = 5\nfoo = 1\nidle_timeout = \"x\"", "unknown key \"foo\"; "),
+        (
+            "reply = 5\nfoo = 1\nidle_timeout = \"x\"",
+            "unknown key \"foo\" at the top of the file; ",
+        ),
         (
             "dir = \"/no/such\"",
             "the old settings stay: the folder \"/no/such\" cannot be served: No such",
