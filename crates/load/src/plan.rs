@@ -525,9 +525,9 @@ impl Target {
 
 /// What is wrong with a URL that has no `://`.
 fn without_scheme(url: &str) -> String {
-    if url.starts_with("unix:") {
+    if let Some(path) = url.strip_prefix("unix:") {
         return format!(
-            "no scheme; the socket is named apart: expected http://localhost/ with --connect-to {url}"
+            "no scheme; the socket is named apart: expected http://localhost/ with --unix {path}"
         );
     }
     let after = |scheme: &str| url.strip_prefix(scheme)?.strip_prefix(':');
@@ -676,7 +676,7 @@ mod tests {
             ("http:127.0.0.1/a", "no slashes behind http:; expected http://127.0.0.1/a"),
             ("https:a.example", "no slashes behind https:; expected https://a.example"),
             ("//a.example/x", "no scheme; expected http://a.example/x or https://a.example/x"),
-            ("unix:/run/a.sock", "http://localhost/ with --connect-to unix:/run/a.sock"),
+            ("unix:/run/a.sock", "http://localhost/ with --unix /run/a.sock"),
             (
                 "http://[fe80::1]/",
                 "fe80::1 needs the interface of its link, such as [fe80::1%eth0]",
