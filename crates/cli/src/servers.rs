@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
+use pollux_server::config::settings::{ProxySettings, ServeSettings, ServerSettings};
 use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
-use pollux_server::settings::{ProxySettings, ServeSettings, ServerSettings};
 use pollux_server::stats::RELOADED;
-use pollux_server::system::{self, privileges};
 use pollux_server::{OwnProcess, Server, ServerError};
+use pollux_server::{privileges, system};
 use pollux_settings::{Flags, Given, Table};
 
 use crate::output::{self, Failure};

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pollux_engine::{Command, ListenAddress, Now, Rehearsal, Session};
-use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounters, backends_of};
+use pollux_server::config::ProxyConfig;
 use pollux_server::{FrontSession, HttpSession, Logs, ServerCounters, Shared};
+use pollux_server::{Passing, ProxyCounters, backends_of};
 use pollux_settings::Given;
 
 /// Requests in one batch: their answers fit the room of one call.

@@ -1,5 +1,5 @@
 //! What the sessions of one loop did, and how long their requests took, readable while they run. What only a proxy
-//! counts stands in `proxy/fault.rs`.
+//! counts stands in `fault.rs`.
 //!
 //! Only the loop's thread writes; the stats endpoints and the lab read. Connections, bytes and
 //! turns are counted by the loop itself (`pollux_engine::Counters`).

@@ -1,11 +1,11 @@
 //! Every interleaving of threads that share a pool of connections: no request waits beside a connection
 //! that is free, none is served by two, and no place is lost.
 //!
-//! Checks `src/proxy/pool.rs`, which is taken in as it stands, with numbers for connections. Run with
+//! Checks `src/backends/pool.rs`, which is taken in as it stands, with numbers for connections. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-server --test loom_pool --release`.
 #![cfg(loom)]
 
-#[path = "../src/proxy/pool.rs"]
+#[path = "../src/backends/pool.rs"]
 #[expect(dead_code, reason = "the proxy reads more of it")]
 pub mod pool;
 

@@ -16,8 +16,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Address, Counter, Driver, GroupError, ListenAddress, Mechanism};
+use pollux_server::Resolver;
 use pollux_server::config::LogLevel;
-use pollux_server::proxy::{ProxyConfig, Resolver};
+use pollux_server::config::ProxyConfig;
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
 use pollux_testing::{DEADLINE, skip, wait_until};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use pollux_http::FilePath;
 use pollux_settings::{Keys, Kind, Table, bytes, path, table, whole};
 
-use super::RULES_MAX;
+use crate::config::RULES_MAX;
 use crate::fields::FieldRule;
 
 /// Largest fixed reply.
@@ -242,7 +242,7 @@ const STATUSES: RangeInclusive<u16> = 200..=599;
 
 /// A rule, and the answers that it applies to.
 ///
-/// The table of settings reads them, `common_fields.rs` applies them. Which paths match is found out once
+/// The table of settings reads them, `head/common.rs` applies them. Which paths match is found out once
 /// for each request, as bits in the order of the rules; the status is known only when a head is begun.
 ///
 /// ```text

@@ -4,20 +4,28 @@
 //! nothing is opened here.
 
 pub(crate) mod answers;
+pub(crate) mod descriptors;
+pub(crate) mod proxy;
+pub(crate) mod sections;
+pub mod settings;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{Address, CpuList, Driver, GroupConfig, ListenAddress, ListenError, Listeners};
+use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, Listeners};
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::config::answers::AnswerRule;
+use crate::identity::{Identity, SocketOwner};
 pub(crate) use crate::system::ADDRESSES_MAX;
-use crate::system::{Identity, SocketOwner};
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
 pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule, request_rule};
+pub use proxy::{ProxyConfig, ProxyLimits};
+pub use sections::{
+    BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,
+};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -275,8 +283,12 @@ table! { keys, key, default;
 
 impl Loops {
     /// Such loops on this driver, within these limits.
-    pub(crate) fn group(&self, driver: Driver, limits: &pollux_engine::Limits) -> GroupConfig {
-        GroupConfig {
+    pub(crate) fn group(
+        &self,
+        driver: Driver,
+        limits: &pollux_engine::Limits,
+    ) -> pollux_engine::GroupConfig {
+        pollux_engine::GroupConfig {
             listen: Vec::new(),
             driver,
             threads: self.threads,
@@ -939,7 +951,7 @@ mod tests {
                 "quiet",
             ],
         ];
-        acts_alone_or_is_refused::<crate::proxy::ProxyConfig>(
+        acts_alone_or_is_refused::<ProxyConfig>(
             "[[server]]\naddress = \"127.0.0.1:9\"",
             &alone.concat(),
             &[

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use pollux_http::decimal;
 
-use super::{Event, Logs, Sink};
 use crate::ServerError;
 use crate::config::{LogFormat, LogTarget};
 use crate::counters::{ServerCounter, ServerCounters};
+use crate::log::{Event, Logs, Sink};
 
 /// A turn with no more lines than this is one of a quiet loop, which may sleep long after it.
 const LINES_FEW: u32 = 4;
@@ -397,9 +397,9 @@ mod tests {
     use proptest::prelude::*;
     use rustix::fs::FileType;
 
-    use super::super::BUFFER_BYTES_MAX;
     use super::*;
     use crate::error::in_words;
+    use crate::log::BUFFER_BYTES_MAX;
 
     const ENTRY: Entry<'_> = Entry {
         peer: "::1",
@@ -537,7 +537,7 @@ mod tests {
             AccessLog::open(&target, LogFormat::Common, Logs::default()).expect_err("as well");
         let ServerError::Log { cause, .. } = error else { panic!("{error}") };
         assert_eq!(cause.to_string(), expected);
-        let error = super::super::check("access", &target).expect_err("as well");
+        let error = crate::log::check("access", &target).expect_err("as well");
         assert!(in_words(&error).ends_with(&format!("cannot be opened: {expected}")), "{error}");
         std::fs::remove_file(&path).expect("removed");
         let _socket = std::os::unix::net::UnixListener::bind(&path).expect("bound");

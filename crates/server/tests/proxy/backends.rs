@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollux_engine::{Driver, ListenAddress};
-use pollux_server::proxy::{Balance, Check, Fault, Mode, ProxyConfig, ProxyCounter};
+use pollux_server::config::{Balance, Check, Mode, ProxyConfig};
 use pollux_server::stats::{servers, set_server};
+use pollux_server::{Fault, ProxyCounter};
 use serde_json::Value;
 
 use crate::{Backend, Client, Proxy, field, ok, on_every_driver, unreachable};

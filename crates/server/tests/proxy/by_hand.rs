@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
 use pollux_poller::Mechanism;
 use pollux_server::config::LogLevel;
-use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounter, ProxyCounters, backends_of};
+use pollux_server::config::ProxyConfig;
 use pollux_server::{FrontSession, Logs, ServerCounters, Shared};
+use pollux_server::{Passing, ProxyCounter, ProxyCounters, backends_of};
 use pollux_testing::DEADLINE;
 
 use crate::{Backend, GET, OK, on_every_driver};

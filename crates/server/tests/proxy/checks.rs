@@ -5,7 +5,8 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use pollux_server::proxy::{Check, FieldRule, ProxyConfig, ProxyCounter};
+use pollux_server::config::{Check, ProxyConfig};
+use pollux_server::{FieldRule, ProxyCounter};
 
 use crate::{Backend, OK, Proxy, field, on_every_driver};
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use pollux_engine::{Address, Driver, Listeners};
 use pollux_server::ServerCounter;
 use pollux_server::config::LogTarget;
-use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, Resolver, ServerTls};
+use pollux_server::config::{Check, Mode, ProxyConfig, ServerTls};
 use pollux_server::tls::Trust;
+use pollux_server::{Fault, ProxyCounter, Resolver};
 
 use crate::identity::{ClientStream, Identity, ServerStream, head, pattern};
 use crate::{Backend, Proxy, field, on_every_driver};

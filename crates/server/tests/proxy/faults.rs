@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use pollux_server::config::ProxyConfig;
 use pollux_server::config::{LogFormat, LogTarget};
-use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
+use pollux_server::{Fault, ProxyCounter};
 use pollux_testing::DEADLINE;
 
 use crate::{Backend, GET, OK, field, ok, on_every_driver, text, unreachable};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 
 use pollux_engine::Counter;
-use pollux_server::proxy::{Fault, ProxyCounter};
+use pollux_server::{Fault, ProxyCounter};
 use pollux_testing::wait_until;
 
 use crate::identity::pattern;

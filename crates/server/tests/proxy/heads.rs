@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pollux_http::{ProxyHeader, ProxyVersion};
-use pollux_server::proxy::{FieldRule, ProxyConfig, ProxyCounter};
+use pollux_server::config::ProxyConfig;
+use pollux_server::{FieldRule, ProxyCounter};
 
 use crate::{Backend, GET, OK, field, ok, on_every_driver};
 
@@ -319,7 +320,7 @@ fn an_https_target_is_for_connections_that_are_secured() {
         assert!(client.rest().starts_with("HTTP/1.1 421 "), "{driver}");
     });
     let believe = |config: &mut ProxyConfig| {
-        config.frontends[0].x_forwarded = pollux_server::proxy::Forwarding::Add;
+        config.frontends[0].x_forwarded = pollux_server::config::Forwarding::Add;
     };
     on_every_driver(&[backend.address], believe, |driver, proxy| {
         let mut client = proxy.client();

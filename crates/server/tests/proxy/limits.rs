@@ -1,7 +1,8 @@
 //! How large heads may be, in both directions: what nginx takes passes by default, and settings move
 //! each limit.
 
-use pollux_server::proxy::{Fault, ProxyConfig};
+use pollux_server::Fault;
+use pollux_server::config::ProxyConfig;
 
 use crate::{Backend, field, ok, on_every_driver};
 

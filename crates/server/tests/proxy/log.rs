@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use pollux_server::config::ProxyConfig;
 use pollux_server::config::{LogFormat, LogTarget};
-use pollux_server::proxy::ProxyConfig;
 
 use crate::{Backend, Proxy, field, ok, on_every_driver};
 

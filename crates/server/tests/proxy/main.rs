@@ -45,10 +45,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pollux_engine::{Address, Counter, Driver, GroupError, ListenAddress};
-use pollux_server::proxy::{
-    BackendCounts, Fault, PoolView, ProxyConfig, ProxyCounter, ProxyCounters, Resolver,
-};
+use pollux_server::config::ProxyConfig;
 use pollux_server::stats::LoopSource;
+use pollux_server::{BackendCounts, Fault, PoolView, ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
 use pollux_testing::DEADLINE;
 

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Address, Driver};
 use pollux_server::ServerError;
-use pollux_server::proxy::{Check, Fault, Mode, ProxyConfig, ProxyCounter, Resolver};
+use pollux_server::config::{Check, Mode, ProxyConfig};
 use pollux_server::stats::{metrics, servers, set_server};
+use pollux_server::{Fault, ProxyCounter, Resolver};
 
 use crate::{Backend, GET, Proxy, unreachable};
 

@@ -10,9 +10,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pollux_engine::{Counter, Driver, Listeners};
+use pollux_server::config::{Check, ProxyConfig};
 use pollux_server::config::{LogFormat, LogTarget};
-use pollux_server::proxy::{Check, Fault, ProxyConfig, ProxyCounter};
 use pollux_server::stats;
+use pollux_server::{Fault, ProxyCounter};
 use pollux_testing::DEADLINE;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 

@@ -9,7 +9,8 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use pollux_engine::{Counter, Driver};
-use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
+use pollux_server::config::ProxyConfig;
+use pollux_server::{Fault, ProxyCounter};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::{Backend, Client, Proxy, field, ok, on_every_driver};

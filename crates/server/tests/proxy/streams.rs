@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use pollux_engine::{Counter, Driver};
 use pollux_http::{ProxyHeader, ProxyVersion};
-use pollux_server::proxy::{Fault, Mode, ProxyConfig, ProxyCounter};
+use pollux_server::config::{Mode, ProxyConfig};
+use pollux_server::{Fault, ProxyCounter};
 
 use crate::identity::pattern;
 use crate::{Backend, Client, Proxy, on_every_driver, unreachable};

@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pollux_server::config::ProxyConfig;
 use pollux_server::config::{LogFormat, LogTarget};
-use pollux_server::proxy::{Fault, Party, ProxyConfig};
+use pollux_server::{Fault, Party};
 use serde_json::Value;
 
 use crate::{Backend, Client, GET, OK, field, on_every_driver, unreachable};

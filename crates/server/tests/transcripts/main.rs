@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use pollux_engine::ListenAddress;
 use pollux_server::Server;
+use pollux_server::config::ProxyConfig;
 use pollux_server::config::ServeConfig;
-use pollux_server::proxy::ProxyConfig;
 use pollux_settings::Given;
 use pollux_testing::{DEADLINE, wait_until};
 

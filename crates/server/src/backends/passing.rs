@@ -1,0 +1,233 @@
+//! The messages between the loops of a proxy: idle connections, permissions to open one, and notices
+//! about both.
+//!
+//! Each loop has an inbox; a loop that has a connection for a request of another loop sends it there and
+//! wakes that loop. One that cannot be delivered goes to the next request that waits.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use pollux_engine::{Inbox, Sender, SharedSocket};
+use pollux_poller::Waker;
+
+use crate::backends::Backend;
+use crate::backends::names::{Names, places_of};
+use crate::backends::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
+use crate::config::{BackendConfig, ProxyConfig};
+use crate::tls::SharedTls;
+
+/// Messages that wait for a loop: one for each request that waits, and few others.
+const MESSAGES_MAX: usize = 1 << 20;
+
+/// A connection that the loops of a proxy share.
+#[derive(Debug)]
+pub(crate) struct Pooled {
+    pub(crate) socket: Arc<SharedSocket>,
+    /// Its encryption, which only the holder of the socket touches.
+    pub(crate) tls: Option<SharedTls>,
+    /// For each loop one more than the number of its link, while it has one; written by that loop.
+    links: Box<[AtomicU32]>,
+}
+
+impl Pooled {
+    pub(crate) fn new(socket: Arc<SharedSocket>, tls: Option<SharedTls>, loops: u32) -> Arc<Self> {
+        let links = (0..loops).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { socket, tls, links })
+    }
+
+    /// The link that the loop has for it, if it has not let go of it.
+    pub(crate) fn link_of(&self, of: u32) -> Option<u32> {
+        self.links[of as usize].load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes the link that the loop, which calls this, has for it.
+    pub(crate) fn set_link(&self, of: u32, link: Option<u32>) {
+        self.links[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
+    }
+}
+
+impl Idle for Arc<Pooled> {
+    fn take(&self, by: u32) -> bool {
+        self.socket.take(by)
+    }
+
+    fn start_transfer(&self) -> bool {
+        self.socket.start_transfer()
+    }
+
+    fn owner(&self) -> u32 {
+        self.socket.owner()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+/// A message of one loop to another one.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The request that waited has this connection, which was sent off to its loop.
+    Connection(Ticket, usize, Arc<Pooled>),
+    /// The request that waited may open a connection.
+    MayOpen(Ticket, usize),
+    /// The request that waited for this backend has to go elsewhere: it is down.
+    MoveOn(Ticket, usize),
+    /// Close an idle connection to this backend: a request waits to open one in its stead.
+    GiveUp(usize),
+    /// The connection of this link was taken over; let go of it now.
+    LetGo(u32),
+    /// Names of backends have other addresses.
+    Moved,
+}
+
+/// The upstream connections of all loops of a proxy.
+#[derive(Debug)]
+pub struct Passing {
+    pub(crate) backends: Arc<[Backend]>,
+    pub(crate) pool: Pool<Arc<Pooled>>,
+    /// What looks up the names of backends, where they have any.
+    names: OnceLock<Arc<Names>>,
+    senders: Box<[OnceLock<Sender<Message, Waker>>]>,
+    /// Whether a loop that lost a connection is notified at once, instead of finding out by itself.
+    notifies_at_once: bool,
+}
+
+impl Passing {
+    /// For the loops of a proxy that is configured so, with the backends that it has.
+    #[must_use]
+    pub fn new(config: &ProxyConfig, backends: Arc<[Backend]>) -> Arc<Self> {
+        let loops = config.loops.threads as u32;
+        let most = |server: &BackendConfig| {
+            std::iter::repeat_n(server.connections_max, places_of(&server.address))
+        };
+        let open_max: Vec<_> = config.servers().flat_map(most).collect();
+        // A client has one request under way, so more connections than clients are never of use.
+        let clients_max = config.connections_max() as usize;
+        let limits = PoolLimits {
+            idle_max: config.limits.upstream_idle_max.unwrap_or(clients_max),
+            idle_total_max: config.limits.upstream_idle_total.unwrap_or(clients_max),
+            queue_max: config.limits.queue_max,
+        };
+        Arc::new(Self {
+            backends,
+            pool: Pool::new(loops, &open_max, limits),
+            names: OnceLock::new(),
+            senders: (0..loops).map(|_| OnceLock::new()).collect(),
+            notifies_at_once: config.lets_go_at_once,
+        })
+    }
+
+    /// These look up the names of backends.
+    pub(crate) fn set_names(&self, names: Arc<Names>) {
+        assert!(self.names.set(names).is_ok(), "a proxy is started once");
+    }
+
+    /// What looks up the names of backends, where they have any.
+    pub(crate) fn names(&self) -> Option<&Arc<Names>> {
+        self.names.get()
+    }
+
+    /// Has all loops look where backends are.
+    pub(crate) fn notify_moved(&self) {
+        for to in 0..self.loops() {
+            // One that has not begun looks then.
+            let _ = self.send(to, Message::Moved);
+        }
+    }
+
+    /// What can be read of the backend at this place.
+    #[must_use]
+    pub fn view(&self, backend: usize) -> PoolView {
+        self.pool.view(backend)
+    }
+
+    pub(crate) fn loops(&self) -> u32 {
+        self.senders.len() as u32
+    }
+
+    /// The inbox of the loop `of`, whose waits `waker` ends.
+    pub(crate) fn open(&self, of: u32, waker: &Waker) -> Inbox<Message> {
+        let (inbox, sender) = Inbox::new(MESSAGES_MAX, waker.clone());
+        let is_first = self.senders[of as usize].set(sender).is_ok();
+        assert!(is_first, "each loop has a number of its own");
+        inbox
+    }
+
+    fn send(&self, to: u32, message: Message) -> Result<(), Message> {
+        let Some(sender) = self.senders[to as usize].get() else { return Err(message) };
+        sender.send(message).map_err(pollux_engine::Undelivered::into_message)
+    }
+
+    /// Puts a connection that the calling loop `me` has reserved and put down into the pool. When a
+    /// request of the same loop has waited for it, it is given back.
+    pub(crate) fn put(
+        &self,
+        me: u32,
+        backend: usize,
+        mut connection: Arc<Pooled>,
+    ) -> Option<(Ticket, Arc<Pooled>)> {
+        loop {
+            let (ticket, taken) = self.pool.put(backend, connection)?;
+            if ticket.by == me {
+                return Some((ticket, taken));
+            }
+            match self.send(ticket.by, Message::Connection(ticket, backend, taken)) {
+                Err(Message::Connection(_, _, back)) => {
+                    // That loop has ended.
+                    back.socket.give_back(me);
+                    self.pool.reserve_anyway(backend);
+                    connection = back;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// A connection to the backend is closed, or was not opened. When a request of the loop
+    /// `me` may open one now, its ticket is given back.
+    pub(crate) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
+        loop {
+            let ticket = self.pool.closed(backend)?;
+            if ticket.by == me {
+                return Some(ticket);
+            }
+            if self.send(ticket.by, Message::MayOpen(ticket, backend)).is_ok() {
+                return None;
+            }
+        }
+    }
+
+    /// The backend is down: the loops of requests that wait for it are notified, but for those of the
+    /// loop `me`, whose tickets are given back.
+    pub(crate) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
+        let mut own = Vec::new();
+        for ticket in self.pool.evict(backend) {
+            if ticket.by == me {
+                own.push(ticket);
+            } else {
+                // A loop that is gone has no requests any more.
+                let _ = self.send(ticket.by, Message::MoveOn(ticket, backend));
+            }
+        }
+        own
+    }
+
+    /// Asks a loop to close an idle connection. A loop that has ended has closed them all.
+    pub(crate) fn ask(&self, keeper: u32, backend: usize) {
+        let _ = self.send(keeper, Message::GiveUp(backend));
+    }
+
+    /// The loop `me` has taken a connection over: those that had it are notified, if they are not to
+    /// find out by themselves.
+    pub(crate) fn took(&self, me: u32, connection: &Pooled) {
+        if !self.notifies_at_once {
+            return;
+        }
+        for other in (0..self.loops()).filter(|other| *other != me) {
+            if let Some(link) = connection.link_of(other) {
+                let _ = self.send(other, Message::LetGo(link));
+            }
+        }
+    }
+}

@@ -1,0 +1,614 @@
+//! Every setting of the proxy: flags, keys of the file, help and defaults, and what they are read as.
+//! The command line fills it; nothing is opened here.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pollux_engine::{Address, ListenAddress};
+use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
+
+use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
+use crate::config::sections;
+use crate::config::{
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
+    address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, rate, timeout,
+};
+use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode};
+
+/// The name of the group that has no section of its own.
+pub(crate) const GROUP_DEFAULT: &str = "default";
+/// Most backends.
+pub(crate) const BACKENDS_MAX: usize = 256;
+/// Most groups of backends.
+const GROUPS_MAX: usize = 64;
+/// Most idle upstream connections.
+const IDLE_MAX: u64 = 65_536;
+/// Most requests that wait for a connection to a backend.
+const QUEUE_MAX: u64 = 100_000;
+
+/// Limits without a meaning where every front end passes on bytes.
+const HTTP_LIMITS: [&str; 15] = [
+    "idle_timeout",
+    "first_byte_timeout",
+    "body_timeout",
+    "body_rate_min",
+    "request_timeout",
+    "upstream_idle_timeout",
+    "max_body",
+    "max_head",
+    "max_fields",
+    "max_target",
+    "upstream_idle_max",
+    "upstream_idle_total",
+    "queue_max",
+    "queue_timeout",
+    "half_close",
+];
+
+/// A proxy's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxyConfig {
+    /// Where clients come; at least one.
+    pub frontends: Vec<Frontend>,
+    /// Where requests go; at least one.
+    pub groups: Vec<GroupConfig>,
+    /// Who may connect to its unix sockets.
+    pub sockets: UnixSockets,
+    /// What runs it.
+    pub loops: Loops,
+    /// Whether a thread lets go of a connection that another one has taken over as soon as that is
+    /// known, instead of with its next update.
+    pub lets_go_at_once: bool,
+    /// Times and amounts.
+    pub limits: ProxyLimits,
+    /// How it is watched.
+    pub monitoring: Monitoring,
+}
+
+impl Table for ProxyConfig {
+    fn read(keys: &mut Keys<'_>) -> Self {
+        keys.heading("Addresses");
+        let (frontends, mut groups) = ways(keys);
+        let about = "Most connections to each server at once, for those that have no max_connections of \
+                     their own; requests beyond wait";
+        let most = keys.key("server_max_connections", about).otherwise("no limit");
+        let most = most.optional(&whole(1..=CONNECTIONS_MAX));
+        let is_tcp = keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Tcp);
+        if is_tcp {
+            sections::only_http(keys, "server_max_connections");
+        }
+        let servers = groups.iter_mut().flat_map(|group| &mut group.servers);
+        servers.for_each(|each| each.connections_max = each.connections_max.or(most));
+        if keys.is_right()
+            && let Some(wrong) = wrong(&frontends, &groups)
+        {
+            keys.refuse(wrong);
+        }
+        keys.heading("Unix sockets");
+        let sockets = UnixSockets::read(keys);
+        let loops = Loops::read(keys);
+        let about = "For measurements: deregister a connection as soon as another thread takes it over, instead of \
+                     with the next update";
+        let lets_go_at_once = keys.key("let_go_at_once", about).switch();
+        keys.heading("Limits");
+        let (limits, monitoring) = (ProxyLimits::read(keys), Monitoring::read(keys));
+        let listen: Vec<_> =
+            frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect();
+        note_overlap(keys, &listen, &monitoring);
+        note_unix_only(keys, &listen, &monitoring);
+        foreign_keys(keys);
+        elsewhere(
+            keys,
+            &[
+                ("upstream", "nginx's; servers are --backend ADDRESS, or [[server]] in a file"),
+                ("proxy_pass", "nginx's; servers are --backend ADDRESS, or [[server]] in a file"),
+                ("proxy_connect_timeout", "nginx's; the time for a connect is connect_timeout"),
+                ("proxy_read_timeout", "nginx's; the time for an answer is first_byte_timeout"),
+            ],
+        );
+        if keys.is_right() && frontends.iter().all(|front| front.tls.is_some()) {
+            no_effect(keys, "pipes_max", "has no effect where all clients speak TLS");
+        }
+        let mut servers = groups.iter().flat_map(|group| &group.servers);
+        if keys.is_right() && !servers.any(|it| matches!(it.address, Address::Name { .. })) {
+            no_effect(keys, "lookup_interval", "applies only to servers that are names of hosts");
+        }
+        if keys.is_right() && limits.queue_max == 0 {
+            no_effect(
+                keys,
+                "queue_timeout",
+                "has no effect beside queue_max = 0: no request waits",
+            );
+        }
+        if is_tcp {
+            HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
+        }
+        Self { frontends, groups, sockets, loops, lets_go_at_once, limits, monitoring }
+    }
+}
+
+/// Refuses a key that has no effect as the others are.
+fn no_effect(keys: &mut Keys<'_>, name: &str, why: &str) {
+    if keys.has(name) {
+        keys.note(name, why);
+    }
+}
+
+/// Front ends and the backends that they lead to: one of each by flags or at the top of the file, or
+/// as many as there are sections.
+fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
+    let listen = keys.key("listen", sections::LISTEN).default("127.0.0.1:8080");
+    let listen = listen.list(&address(), 1..=ADDRESSES_MAX);
+    let front = Frontend { listen, ..Frontend::read(keys) };
+    let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; each address of a host is a server; \
+                 repeatable";
+    let addresses =
+        keys.key("backend", about).only_flag().list(&sections::server_address(), 0..=BACKENDS_MAX);
+    let of_file = keys.tables("server", sections::SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
+    let has_servers = !of_file.is_empty();
+    let servers = addresses.into_iter().map(BackendConfig::at).chain(of_file).collect();
+    keys.heading("Backends");
+    let group = GroupConfig::of(keys, GROUP_DEFAULT.to_owned(), |_| servers);
+    let said = keys.first_given();
+    let before = keys.mistakes();
+    let about = "Servers that answer the same requests, where there are several such groups";
+    let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);
+    // None where those are wrong: which names they have is not known then.
+    let are_right = keys.mistakes() == before;
+    let names =
+        are_right.then(|| groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>());
+    let about = "Where clients come, and the backends that their requests go to";
+    let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, |keys| {
+        Frontend::of_section(keys, names.as_deref())
+    });
+    let twice = |at: &usize| groups[..*at].iter().any(|other| other.name == groups[*at].name);
+    match said {
+        _ if !keys.is_right() => {}
+        _ if groups.is_empty() && frontends.is_empty() => {
+            if group.servers.is_empty() {
+                keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
+            }
+            return (vec![front], vec![group]);
+        }
+        Some(name) => {
+            keys.note(
+                name,
+                "has no effect beside [[frontend]] and [[backend]]; expected it in them",
+            );
+        }
+        None if has_servers => {
+            keys.refuse("[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[backend]]");
+        }
+        None if groups.is_empty() || frontends.is_empty() => {
+            keys.refuse("expected [[frontend]] and [[backend]] sections, at least one of each");
+        }
+        None => {
+            if let Some(at) = (0..groups.len()).find(twice) {
+                let name = &groups[at].name;
+                keys.refuse(format!("two [[backend]] sections are called \"{name}\""));
+            }
+        }
+    }
+    (frontends, groups)
+}
+
+impl ProxyConfig {
+    /// A proxy from `listen` to `backends` with all defaults.
+    #[must_use]
+    pub fn new<A: Into<Address>>(listen: Vec<A>, backends: Vec<A>) -> Self {
+        let group = GroupConfig {
+            name: GROUP_DEFAULT.to_owned(),
+            servers: backends.into_iter().map(Into::into).map(BackendConfig::at).collect(),
+            balance: Default::default(),
+            health: Health::default(),
+            sends_header: None,
+            tls: None,
+        };
+        Self {
+            frontends: vec![Frontend {
+                listen: listen.into_iter().map(Into::into).collect(),
+                ..Frontend::default()
+            }],
+            groups: vec![group],
+            sockets: UnixSockets::default(),
+            loops: Loops::default(),
+            lets_go_at_once: false,
+            limits: ProxyLimits::default(),
+            monitoring: Monitoring::default(),
+        }
+    }
+
+    /// Every address, in the order of the front ends.
+    #[must_use]
+    pub fn listen(&self) -> Vec<Address> {
+        self.frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect()
+    }
+
+    /// Client connections that so many descriptors allow.
+    ///
+    /// Connections to backends are as many at most as those of clients: with a request, kept without one, or
+    /// for a check. One that threads share has a descriptor more, and a pipe has two.
+    pub(crate) fn connections_within(&self, descriptors: u64) -> u64 {
+        let left = beside_kept(descriptors) - 2 * self.pipes_within(descriptors);
+        left / if self.loops.threads > 1 { 3 } else { 2 }
+    }
+
+    /// Pipes that so many descriptors allow: they have half of what there is where a client of TCP mode may need two, else an
+    /// eighth, as bytes go through buffers where there is none.
+    fn pipes_within(&self, descriptors: u64) -> u64 {
+        if self.frontends.iter().all(|front| front.tls.is_some()) {
+            return 0;
+        }
+        let has_streams = self.frontends.iter().any(|front| front.mode == Mode::Tcp);
+        let most = beside_kept(descriptors) / if has_streams { 2 } else { 8 };
+        (self.limits.pipes_max as u64).min(most / 2)
+    }
+
+    /// Most pipes that are open at once.
+    pub(crate) fn pipes_max(&self) -> usize {
+        self.pipes_within(limit()) as usize
+    }
+
+    /// Most client connections: what was configured, else what the descriptor limit allows.
+    pub(crate) fn connections_max(&self) -> u32 {
+        let allowed = || self.connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
+        self.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
+    }
+
+    /// Every backend, in the order of the groups.
+    pub fn servers(&self) -> impl Iterator<Item = &BackendConfig> {
+        self.groups.iter().flat_map(|group| &group.servers)
+    }
+}
+
+/// What is left of so many descriptors for connections and pipes; a small limit is shared evenly with what is kept.
+fn beside_kept(descriptors: u64) -> u64 {
+    descriptors - KEPT.min(descriptors / 2)
+}
+
+table! { keys, key, default;
+    /// Times and amounts that clients and backends may take.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ProxyLimits {
+        /// Most client connections at once, and as many to backends
+        pub connections_max as "max_connections": Option<u32> = connections_max(key),
+        /// Time for a whole request head
+        pub header_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Time between two requests of a connection
+        pub idle_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Time between two lookups of the names of backends; a backend that fails makes one earlier
+        pub lookup_interval: Duration = key.default("5s").one(&timeout()),
+        /// Time for a connection to a backend to be established
+        pub connect_timeout: Duration = key.default("5s").one(&timeout()),
+        /// Time from a request that was sent whole, or from an interim answer (1xx), to the whole head of
+        /// its answer
+        pub first_byte_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Longest time without a byte in the middle of a body, in either direction
+        pub body_timeout: Duration = key.default("30s").one(&timeout()),
+        /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
+        /// with 0 every body that takes longer than --body-timeout does
+        pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
+        /// Time for a request and its answer together
+        pub request_timeout: Duration = key.default("1h").one(&timeout()),
+        /// Longest time without a byte in either direction after an upgrade (WebSocket)
+        pub tunnel_timeout: Duration = key.default("1h").one(&timeout()),
+        /// Time that a connection to a backend is kept without a request; shorter than the backend's
+        /// own
+        pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
+        /// Longest time in which a peer reads nothing of what was sent to it
+        pub write_timeout: Duration = key.default("60s").one(&timeout()),
+        /// Least rate per second at which a client reads its response; one that falls behind by more than
+        /// 64KiB plus this rate times --write-timeout is closed; 0 for no minimum
+        pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
+        /// Time that connections have to end after a first SIGTERM or SIGINT, and requests after a reload
+        pub drain_timeout: Duration = key.default("10s").one(&timeout()),
+        /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than eight
+        /// workers of earlier settings have some
+        pub tunnel_drain_timeout: Duration = key.default("1h").one(&timeout()),
+        /// Largest request body
+        pub body_bytes_max as "max_body": u64 = key.default("1GiB").one(&bytes(0..=BODY_BYTES_MAX)),
+        /// How large heads may be.
+        pub heads: HeadLimits = HeadLimits::read(keys),
+        /// Most connections to each backend that are kept without a request
+        pub upstream_idle_max: Option<usize> =
+            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
+        /// Most connections to all backends together that are kept without a request
+        pub upstream_idle_total: Option<usize> =
+            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
+        /// Most pipes that long bodies and the bytes of TCP mode go through in the kernel, one for each direction of a
+        /// connection while something is under way; others go through buffers, as all do with 0 and in TLS
+        pub pipes_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
+        /// Most requests that wait for a connection to each backend; others get 503
+        pub queue_max: usize = key.default("1024").one(&whole(0..=QUEUE_MAX)),
+        /// Time for a request to wait for a connection, then it gets 503
+        pub queue_timeout: Duration = key.default("5s").one(&timeout()),
+        /// What happens to a request whose client ends its side meanwhile
+        pub answers_half_closed as "half_close": bool = key.default("answer").one(&half_close()),
+    }
+}
+
+/// Whether the request of a client that ended its side is processed.
+fn half_close() -> Kind<bool> {
+    let answer = "the request is processed: the client may only have finished sending";
+    let drop = "the request is dropped, as nginx does";
+    one_of("way", [("answer", answer, true), ("drop", drop, false)])
+}
+
+/// What is wrong, if anything is.
+fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<String> {
+    for group in groups {
+        let addresses: Vec<_> = group.servers.iter().map(|server| &server.address).collect();
+        if let Some(twice) = repeated(&addresses) {
+            return Some(format!(
+                "two servers of \"{}\" have the address {twice}; expected each once, with a weight",
+                group.name
+            ));
+        }
+    }
+    // A group that is not there has been reported.
+    frontends.iter().find_map(|front| wrong_way(front, groups.get(front.group)?))
+}
+
+/// What is wrong with a front end that leads to this group.
+fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
+    let mut servers = group.servers.iter();
+    let is_round = |address| front.listen.iter().any(|listens| is_round(address, listens));
+    if let Some(server) = servers.clone().find(|server| is_round(&server.address)) {
+        return Some(format!(
+            "the server {} is where the proxy listens, so requests would come back to it; expected another \
+             address",
+            server.address
+        ));
+    }
+    let limited = servers.find(|server| server.connections_max.is_some())?;
+    (front.mode == Mode::Tcp).then(|| {
+        format!(
+            "the server {} has max_connections, which applies only to mode \"http\"; expected none, as \
+             \"tcp\" leads to it",
+            limited.address
+        )
+    })
+}
+
+fn repeated<'a>(addresses: &[&'a Address]) -> Option<&'a Address> {
+    let mut places = addresses.iter().enumerate();
+    places.find(|(place, each)| addresses[..*place].contains(each)).map(|(_, each)| *each)
+}
+
+/// Whether a connection to `to` comes to a socket that listens at `at`, as far as the addresses tell.
+pub(crate) fn reaches(to: SocketAddr, at: SocketAddr) -> bool {
+    if to.port() == 0 || to.port() != at.port() {
+        return false;
+    }
+    let is_here = to.ip().is_loopback() || to.ip().is_unspecified();
+    to.ip() == at.ip() || (at.ip().is_unspecified() && is_here)
+}
+
+/// Whether a connection to `address` comes to `listens`, as far as that is known before a lookup.
+fn is_round(address: &Address, listens: &Address) -> bool {
+    match (address, listens) {
+        (Address::Known(ListenAddress::Tcp(to)), Address::Known(ListenAddress::Tcp(at))) => {
+            reaches(*to, *at)
+        }
+        (Address::Name { port: 0, .. }, _) => false,
+        _ => address == listens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The table of the proxy's settings: its page, and mistakes with their places.
+
+    use pollux_settings::Given;
+
+    use super::*;
+    use crate::config::{Balance, Check, ServerTls};
+    use crate::tls::Trust;
+
+    fn read(text: &str) -> Result<ProxyConfig, String> {
+        Given::from_toml(text, "p").read().map_err(|mistakes| mistakes.to_string())
+    }
+
+    #[test]
+    fn the_page_in_docs_is_the_one_of_the_table() {
+        let page = pollux_settings::reference::<ProxyConfig>();
+        pollux_settings::kept("proxy-settings.md", "settings", &page).expect("that of the table");
+    }
+
+    #[test]
+    fn rules_for_fields_are_read_for_each_front_end_and_mistakes_have_their_position() {
+        let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
+                response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+        let config = read(text).expect("right");
+        let rules = &config.frontends[0].rules;
+        assert_eq!((rules.request.len(), rules.response.len()), (2, 1));
+        let wrong = "request_field = [\"set Content-Length: 1\", \"remove connection\"]\n\
+                 response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+        let message = read(wrong).expect_err("three mistakes");
+        assert_eq!(message.lines().count(), 3, "{message}");
+        let expectations = |line: &str| line.matches("expected").count();
+        assert!(message.lines().all(|line| expectations(line) == 1), "{message}");
+        assert!(
+            message.starts_with("p:1:18: ") && message.contains("Content-Length frames"),
+            "{message}"
+        );
+        let order = "\"drop\" is not an action; expected \"set NAME: VALUE\", ";
+        assert!(message.contains("p:2:18: ") && message.contains(order), "{message}");
+    }
+
+    #[test]
+    fn a_proxy_without_a_backend_is_a_mistake() {
+        let message = read("threads = 2").expect_err("no backend");
+        assert!(message.contains("backend"), "{message}");
+        let one = read("[[server]]\naddress = \"127.0.0.1:1\"").expect("right");
+        let addresses = one.servers().map(|server| server.address.clone()).collect();
+        assert_eq!(one, ProxyConfig::new(one.listen(), addresses));
+    }
+
+    #[test]
+    fn servers_of_a_file_have_weights_and_checks_have_a_path() {
+        let text = "balance = \"least\"\nhealth_check = \"http\"\nhealth_path = \"/up?x\"\n\
+                [[server]]\naddress = \"10.0.0.1:80\"\nweight = 3\n\
+                [[server]]\naddress = \"unix:/run/app.sock\"";
+        let config = read(text).expect("right");
+        let weights: Vec<_> = config.servers().map(|server| server.weight).collect();
+        let group = &config.groups[0];
+        assert_eq!((weights, group.balance), (vec![3, 1], Balance::Least));
+        assert_eq!(group.health.check, Check::Http("/up?x".to_owned()));
+        let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
+        let message = read(wrong).expect_err("three mistakes");
+        assert_eq!(message.lines().count(), 3, "{message}");
+    }
+
+    #[test]
+    fn tls_to_servers_is_believed_as_the_system_does_unless_something_else_is_said() {
+        let tls = |said: &str| {
+            let text = format!("{said}\n[[server]]\naddress = \"10.0.0.1:80\"");
+            read(&text).map(|config| config.groups[0].tls.clone())
+        };
+        let with = |name: Option<&str>, trust| {
+            Ok(Some(ServerTls { name: name.map(str::to_owned), trust }))
+        };
+        assert_eq!(tls(""), Ok(None));
+        assert_eq!(tls("tls = true"), with(None, Trust::System));
+        let named = "tls = true\nsni = \"app.example\"\nca = \"ca.pem\"";
+        assert_eq!(tls(named), with(Some("app.example"), Trust::File("ca.pem".into())));
+        assert_eq!(tls("tls = true\nverify = \"none\""), with(None, Trust::AnyCertificate));
+        for (said, expected) in [
+            ("sni = \"app.example\"", "p:1:7: sni: "),
+            ("tls = true\nsni = \"not a name\"", "p:2:7: sni"),
+            ("tls = true\nca = \"x\"\nverify = \"none\"", "p:2:6: ca: has no effect"),
+        ] {
+            let message = tls(said).expect_err(said);
+            assert!(message.contains(expected), "{message}");
+        }
+        let unix = "tls = true\n[[server]]\naddress = \"unix:/run/app.sock\"";
+        let message = read(unix).expect_err("no name");
+        assert!(
+            message.contains("unix:/run/app.sock has no name; expected one with sni"),
+            "{message}"
+        );
+    }
+
+    const SEVERAL: &str = "threads = 2\n\
+    [[frontend]]\nlisten = [\"127.0.0.1:80\", \"[::1]:80\"]\nbackend = \"app\"\n\
+    [[frontend]]\nlisten = \"unix:/run/p.sock\"\nbackend = \"files\"\n\
+    [[backend]]\nname = \"files\"\n[[backend.server]]\naddress = \"10.0.0.1:80\"\n\
+    [[backend]]\nname = \"app\"\nbalance = \"least\"\nhealth_check = \"tcp\"\n\
+    [[backend.server]]\naddress = \"10.0.0.2:80\"\nweight = 5\n\
+    [[backend.server]]\naddress = \"10.0.0.3:80\"\n";
+
+    #[test]
+    fn front_ends_lead_to_the_backends_that_they_name() {
+        let config = read(SEVERAL).expect("right");
+        let groups: Vec<_> = config.frontends.iter().map(|each| each.group).collect();
+        assert_eq!((groups, config.listen().len()), (vec![1, 0], 3));
+        assert_eq!(config.groups[1].balance, Balance::Least);
+        assert_eq!(config.groups[1].health.check, Check::Tcp);
+        assert_eq!(config.servers().map(|each| each.weight).collect::<Vec<_>>(), [1, 5, 1]);
+    }
+
+    #[test]
+    fn what_does_not_fit_between_sections_is_reported_with_its_position() {
+        for (text, expected) in [
+            (
+                SEVERAL.replace("backend = \"files\"", "backend = \"flies\""),
+                "p:7:11: backend: no [[backend]] is called \"flies\"; did you mean \"files\"?",
+            ),
+            (
+                SEVERAL.replace("backend = \"files\"\n", ""),
+                "p:5:1: [[frontend]] lacks the key \"backend\"",
+            ),
+            (format!("balance = \"least\"\n{SEVERAL}"), "p:1:11: balance: has no effect beside"),
+            (
+                format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\""),
+                "[[server]] is outside of [[backend]]; expected [[backend.server]]",
+            ),
+            (
+                "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"".to_owned(),
+                "p:3:11: backend: no [[backend]] is called \"x\"",
+            ),
+            (
+                SEVERAL.replace("\"files\"", "\"app\""),
+                "two [[backend]] sections are called \"app\"",
+            ),
+        ] {
+            let message = read(&text).expect_err(&text);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn settings_that_are_wrong_together_are_reported() {
+        let wrong = |text: &str| {
+            let read = Given::from_toml(text, "p.toml").read::<ProxyConfig>();
+            read.map(|_| ()).expect_err(text).to_string()
+        };
+        let to = |address: &str| format!("[[server]]\naddress = \"{address}\"\n");
+        let one = to("127.0.0.1:9");
+        for (text, part) in [
+            (format!("listen = [\":80\", \":80\"]\n{one}"), "[::]:80 is given twice; expected"),
+            (
+                format!("listen = [\"0.0.0.0:80\", \"127.0.0.1:80\"]\n{one}"),
+                "p.toml:1:10: listen: 0.0.0.0:80 takes connections to 127.0.0.1:80 as well",
+            ),
+            (
+                format!("listen = \":80\"\nstats = \"127.0.0.1:80\"\n{one}"),
+                "p.toml:2:9: stats: 127.0.0.1:80 takes the same connections as [::]:80 of listen",
+            ),
+            (
+                format!("stats = \"unix:/s\"\ncontrol = \"unix:/s\"\n{one}"),
+                "control: unix:/s is the address of stats as well; expected an address of its own",
+            ),
+            (format!("{one}{one}"), "two servers of \"default\" have the address 127.0.0.1:9"),
+            (format!("listen = \":9\"\n{one}"), "127.0.0.1:9 is where the proxy listens"),
+            (
+                format!("listen = \"unix:/a\"\n{}", to("unix:/a")),
+                "unix:/a is where the proxy listens",
+            ),
+            (
+                format!("mode = \"tcp\"\nserver_max_connections = 1\n{one}"),
+                "2:26: server_max_connections: applies only to mode \"http\"",
+            ),
+            (
+                format!("mode = \"tcp\"\n{one}max_connections = 1"),
+                "the server 127.0.0.1:9 has max_connections, which applies only to mode",
+            ),
+            (
+                format!("mode = \"tcp\"\nresponse_field = \"set X: y\"\n{one}"),
+                "2:18: response_field: applies only to mode",
+            ),
+            (
+                format!("mode = \"tcp\"\nmax_body = 3\n{one}"),
+                "2:12: max_body: applies only to mode",
+            ),
+            (format!("health_path = \"/\"\n{one}"), "health_path: applies only to health_check"),
+            (to("0.0.0.0:9"), "0.0.0.0:9 stands for every address of this machine"),
+            (to(":9"), ":9 stands for every address of this machine"),
+        ] {
+            let message = wrong(&text);
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        let right = format!("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"127.0.0.2:9\"]\n{one}");
+        Given::from_toml(&right, "p.toml").read::<ProxyConfig>().expect("right together");
+    }
+
+    #[test]
+    fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
+        for (text, limit, clients) in [
+            ("threads = 1", 20_000, 8_848),
+            ("threads = 1", 1_024, 336),
+            ("threads = 1", 30, 7),
+            ("threads = 4", 20_000, 5_898),
+            ("threads = 4\npipes_max = 0", 20_000, 6_581),
+            ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
+            // Pipes that would not fit leave half to connections.
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 65536", 20_000, 4_936),
+        ] {
+            let config =
+                read(&format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"")).expect("right");
+            assert_eq!(config.connections_within(limit), clients, "{text}");
+        }
+    }
+}

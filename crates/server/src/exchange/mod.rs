@@ -1,0 +1,30 @@
+//! What answers requests later, by backends: one request under way with its answer, and the side of the backend.
+//!
+//! ```text
+//!  client ──► HttpSession ──► Exchange: request channel  ──► Upstream ──► backend
+//!         ◄──             ◄──           response channel ◄──          ◄──
+//! ```
+//!
+//! A client and an upstream connection are two sessions of one loop. They never touch each other:
+//! what goes from one to the other lies in the [`Exchange`](table::Exchange) that both know by its number, and a side
+//! that adds to it wakes the other one. Each head and its framing is written anew from what was
+//! understood; none is passed through.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `table`, `channel` | the exchanges and upstream connections of a loop; the bytes of one direction, and of both of a stream |
+//! | `assign` | how a request comes to an upstream connection |
+//! | `upstream` | the side of a backend; that of a client is in `front`, as of any request |
+//! | `stream`, `check` | a side of TCP mode; checks of backends |
+//! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
+//! | `shared` | what one loop has of backends, and of what is under way to them |
+
+mod assign;
+pub(crate) mod channel;
+pub(crate) mod check;
+mod pipes;
+pub(crate) mod shared;
+mod splicing;
+pub(crate) mod stream;
+pub(crate) mod table;
+pub(crate) mod upstream;

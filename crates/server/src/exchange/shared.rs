@@ -1,0 +1,515 @@
+//! What one loop has of backends and of what is under way to them, and what changes for both sides at once.
+//!
+//! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_engine::{Actions, Command, ConnectTo, ConnectionId, ListenAddress, Moment, Now};
+use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
+
+use crate::backends::groups::{FrontendTable, Group, Secrets, why};
+use crate::backends::passing::Passing;
+use crate::backends::{Backend, HealthChange, Schedule, Target};
+use crate::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
+use crate::counters::{ServerCounter, ServerCounters};
+use crate::exchange::assign::Exchanger;
+use crate::exchange::channel::Pairs;
+use crate::exchange::pipes::Pipes;
+use crate::exchange::table::{Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose};
+use crate::fault::{Fault, Party, ProxyCounter, ProxyCounters};
+use crate::head::cache::Repeats;
+use crate::log::{Event, Logs};
+use crate::tls::SharedTls;
+
+/// Upstream connections that one request may have, one after the other.
+const TRIES_MAX: u32 = 3;
+
+/// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    pub(crate) backends: Arc<[Backend]>,
+    /// Where they are, as this loop knows it.
+    pub(crate) targets: Box<[Option<Arc<Target>>]>,
+    pub(crate) are_there: Box<[bool]>,
+    pub(crate) groups: Box<[Group]>,
+    pub(crate) frontends: FrontendTable,
+    /// Of the one loop that looks at backends.
+    schedule: Option<Schedule>,
+    pub(crate) limits: ProxyLimits,
+    /// Of answers.
+    pub(crate) answer_limits: pollux_http::Limits,
+    pub(crate) date: DateCache,
+    pub(crate) now: Now,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) repeats: Repeats,
+    pub(crate) links: Links,
+    pub(crate) logs: Logs,
+    pub(crate) counters: Arc<ServerCounters>,
+    pub(crate) proxied: Arc<ProxyCounters>,
+    pub(crate) is_draining: bool,
+    /// By when requests have to end, once the loop drains.
+    pub(crate) drain_end: Moment,
+    pub(crate) commands: VecDeque<Command<Outgoing>>,
+    pub(crate) exchanger: Exchanger,
+    pub(crate) pairs: Pairs,
+    pub(crate) pipes: Pipes,
+}
+
+impl Upstreams {
+    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
+    /// of what it was in the configuration; what passes between loops, and counters are kept by the caller too. The first loop looks at
+    /// the backends.
+    pub(crate) fn new(
+        index: usize,
+        config: &ProxyConfig,
+        addresses: &[(ListenAddress, usize)],
+        passing: Arc<Passing>,
+        counters: Arc<ServerCounters>,
+        proxied: Arc<ProxyCounters>,
+        logs: &Logs,
+    ) -> Self {
+        let is_checked =
+            |backend: &Backend| config.groups[backend.group].health.check != Check::None;
+        let backends = Arc::clone(&passing.backends);
+        let has_checks = index == 0 && backends.iter().any(is_checked);
+        let is_checked = |backend: &Backend| backend.is_there() && is_checked(backend);
+        let checked: Vec<bool> = backends.iter().map(is_checked).collect();
+        Self {
+            groups: Group::all(config, index as u64 + 1),
+            frontends: FrontendTable::new(config, addresses),
+            schedule: has_checks.then(|| Schedule::new(&checked)),
+            links: Links::new(backends.len()),
+            targets: backends.iter().map(Backend::target).collect(),
+            are_there: backends.iter().map(Backend::is_there).collect(),
+            backends,
+            limits: config.limits.clone(),
+            // An answer is passed on piece by piece, however long it is.
+            answer_limits: config.limits.heads.with_body(u64::MAX),
+            date: DateCache::new(0),
+            now: Now::default(),
+            exchanges: Exchanges::default(),
+            repeats: Repeats::default(),
+            logs: logs.clone(),
+            counters,
+            proxied,
+            is_draining: false,
+            drain_end: Moment::NEVER,
+            pairs: Pairs::default(),
+            pipes: Pipes::new(config.pipes_max(), config.loops.threads),
+            commands: VecDeque::new(),
+            exchanger: Exchanger::new(index as u32, passing),
+        }
+    }
+
+    /// Requests under way, and upstream connections.
+    pub(crate) fn open(&self) -> (usize, usize) {
+        (self.exchanges.open() + self.pairs.open(), self.links.open())
+    }
+
+    /// Upstream connections without a request, to the backend at this place.
+    pub(crate) fn idle(&self, backend: usize) -> usize {
+        self.exchanger.idle(backend)
+    }
+
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        if now.unix_s != self.now.unix_s {
+            self.date.at(now.unix_s);
+        }
+        self.now = now;
+    }
+
+    pub(crate) fn end_turn(&mut self) {
+        self.release();
+    }
+
+    pub(crate) fn next_command(&mut self) -> Option<Command<Outgoing>> {
+        self.read_messages();
+        self.commands.pop_front().or_else(|| self.next_check())
+    }
+
+    /// When the next check is due.
+    pub(crate) fn next_command_at(&self) -> Moment {
+        match &self.schedule {
+            Some(schedule) if !self.is_draining => schedule.next(),
+            _ => Moment::NEVER,
+        }
+    }
+
+    /// The loop drains: its sessions are called, one after the other.
+    pub(crate) fn drain(&mut self) {
+        if !std::mem::replace(&mut self.is_draining, true) {
+            self.drain_end = self.deadline(self.limits.drain_timeout);
+        }
+    }
+
+    fn next_check(&mut self) -> Option<Command<Outgoing>> {
+        let now = self.now.at;
+        // Before the first turn the time is not known.
+        let can_check = !self.is_draining && now != Moment::default();
+        let schedule = self.schedule.as_mut().filter(|_| can_check)?;
+        let backend = schedule.take(now)?;
+        self.proxied.count(ProxyCounter::Checks);
+        let to = self.to(backend);
+        let check_timeout = self.group_of(backend).check_timeout;
+        let tls = self.tls_to(backend, Mode::Http);
+        let session = Outgoing { purpose: Purpose::Check(backend), tls };
+        let deadline = now + check_timeout;
+        Some(Command::Connect { to, session, deadline })
+    }
+
+    /// A check has ended; none says that it was not a check of the backend.
+    pub(crate) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
+        if !self.backends[backend].is_there() {
+            return;
+        }
+        let now = self.now.at;
+        let interval = self.group_of(backend).check_interval;
+        if let Some(schedule) = &mut self.schedule {
+            schedule.again(backend, now + interval);
+        }
+        let state = &self.backends[backend];
+        let change = match verdict {
+            Some(true) => state.passed_check(now),
+            Some(false) => state.failed(now),
+            None => None,
+        };
+        if verdict == Some(false) {
+            self.may_have_moved(backend);
+        }
+        self.report_health_change(backend, change);
+    }
+
+    /// A backend has begun to answer a request.
+    pub(crate) fn backend_answered(&mut self, backend: usize) {
+        let change = self.backends[backend].answered(self.now.at);
+        self.report_health_change(backend, change);
+    }
+
+    pub(crate) fn backend_failed(&mut self, backend: usize) {
+        self.proxied.backends()[backend].failed.add(1);
+        self.may_have_moved(backend);
+        let change = self.backends[backend].failed(self.now.at);
+        self.report_health_change(backend, change);
+    }
+
+    /// The backend failed: where it has a name, that is looked up earlier.
+    #[cold]
+    fn may_have_moved(&self, backend: usize) {
+        if let Some(names) = self.exchanger.names() {
+            names.hurry(backend);
+        }
+    }
+
+    /// Looks where backends are. A backend that is gone gets nothing more: what is idle ends, what waits goes elsewhere,
+    /// and what is under way comes to its end.
+    #[cold]
+    pub(crate) fn moved(&mut self) {
+        for backend in 0..self.backends.len() {
+            // In this order: one that is there has its address.
+            let is_there = self.backends[backend].is_there();
+            let target = self.backends[backend].target();
+            let address = |of: &Option<Arc<Target>>| of.as_ref().map(Arc::as_ptr);
+            let is_new = address(&target) != address(&self.targets[backend]);
+            let was_there = std::mem::replace(&mut self.are_there[backend], is_there);
+            self.targets[backend] = target;
+            if was_there && (is_new || !is_there) {
+                self.drop_idle(backend);
+                self.reassign_all(backend);
+            }
+            let is_checked = self.group_of(backend).check != Check::None;
+            if let Some(schedule) = self.schedule.as_mut().filter(|_| is_checked) {
+                match is_there {
+                    true if is_new || !was_there => schedule.again(backend, self.now.at),
+                    true => {}
+                    false => schedule.never(backend),
+                }
+            }
+        }
+    }
+
+    /// Where a connection to the backend goes.
+    pub(crate) fn to(&self, backend: usize) -> ConnectTo {
+        self.targets[backend].as_ref().expect("only a backend with an address is chosen").to.clone()
+    }
+
+    /// What the backend is called.
+    pub(crate) fn name(&self, backend: usize) -> &str {
+        self.targets[backend].as_ref().map_or("", |target| &target.name)
+    }
+
+    /// How many backends of the group are there.
+    pub(crate) fn members_there(&self, group: usize) -> usize {
+        let members = self.groups[group].members.clone();
+        members.filter(|member| self.are_there[*member]).count()
+    }
+
+    /// Reports that a backend came up or went down; requests that wait for one that is down go
+    /// elsewhere.
+    fn report_health_change(&mut self, backend: usize, change: Option<HealthChange>) {
+        let Some(change) = change else { return };
+        if change == HealthChange::Down {
+            self.reassign_all(backend);
+        }
+        let name = self.name(backend);
+        let text = || match change {
+            HealthChange::Down => format!("the backend {name} is down: it gets no more requests"),
+            HealthChange::Up => format!("the backend {name} is up again"),
+        };
+        self.logs.errors.report(Event::BackendHealth, self.now.unix_s, text);
+    }
+
+    /// The exchange of this number.
+    pub(crate) fn exchange(&mut self, at: u32) -> &mut Exchange {
+        self.exchanges.get_mut(at)
+    }
+
+    /// With what clients and backends speak TLS with.
+    pub(crate) fn secure(&mut self, secrets: Secrets) {
+        self.frontends.secure(secrets.clients);
+        for (group, servers) in self.groups.iter_mut().zip(secrets.servers) {
+            group.tls = servers;
+        }
+    }
+
+    /// The encryption of a new connection to the backend, where it has any; for what goes through it.
+    pub(crate) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
+        let group = self.group_of(backend);
+        Some(group.tls.as_ref()?.connection(self.backends[backend].server, mode))
+    }
+
+    /// The front end of a connection that was just accepted.
+    pub(crate) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
+        let place = self.frontends.of(actions);
+        (place, self.frontends.get(place))
+    }
+
+    /// Says on a new connection to a backend whose it is, where the group wants that.
+    pub(crate) fn announce(&self, group: usize, header: ProxyHeader, actions: &mut Actions<'_>) {
+        if let Some(version) = self.groups[group].sends_header {
+            let mut bytes = Vec::new();
+            header.write(version, &mut bytes);
+            actions.send(&bytes);
+        }
+    }
+
+    /// Counts a client of TCP mode whose TLS is none, or none that both sides can speak. One that ended the
+    /// connection in the handshake, without an error, may only have looked whether the port is open.
+    #[cold]
+    pub(crate) fn refuse_tls(&self, client: &str, wrong: Option<&pollux_tls::Error>) {
+        let Some(wrong) = wrong else { return };
+        self.counters.add(ServerCounter::TlsFailed, 1);
+        let text = || match wrong {
+            pollux_tls::Error::InvalidMessage(_) => {
+                format!("{client} does not speak TLS, which this address expects")
+            }
+            wrong => format!("{client}: {wrong}"),
+        };
+        self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
+    }
+
+    /// Counts a connection that says nothing of whose it is.
+    #[cold]
+    pub(crate) fn refuse_header(&self, actions: &Actions<'_>, wrong: &NoProxyHeader) {
+        self.proxied.count(ProxyCounter::HeadersRefused);
+        let text = || format!("{}: {wrong}", client_name(actions, None));
+        self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
+    }
+
+    /// The group of the backend at this place.
+    pub(crate) fn group_of(&self, backend: usize) -> &Group {
+        &self.groups[self.backends[backend].group]
+    }
+
+    /// How backends of the group at this place are chosen.
+    pub(crate) fn balance(&self, group: usize) -> Balance {
+        self.groups[group].balancer.how()
+    }
+
+    /// Has the upstream connection of the exchange look at it, if it is connected.
+    pub(crate) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
+        let Some(link) = self.exchanges.get_mut(at).link else { return };
+        let link = self.links.get_mut(link);
+        if let Some(id) = link.id
+            && !std::mem::replace(&mut link.is_woken, true)
+        {
+            actions.wake(id);
+        }
+    }
+
+    /// Has the client look at the exchange.
+    pub(crate) fn wake_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+        let exchange = self.exchanges.get_mut(at);
+        if !std::mem::replace(&mut exchange.is_client_woken, true) {
+            actions.wake(exchange.client);
+        }
+    }
+
+    /// Parts the exchange and its upstream connection. Returns the connection.
+    pub(crate) fn part(&mut self, at: u32) -> Option<u32> {
+        let link = self.exchanges.get_mut(at).link.take()?;
+        let parted = self.links.get_mut(link);
+        parted.exchange = None;
+        self.proxied.backends()[parted.backend].ended.add(1);
+        Some(link)
+    }
+
+    /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
+    /// for the bytes that still come belong to no request.
+    pub(crate) fn take_back(&mut self, at: u32) {
+        let Some(link) = self.part(at) else { return };
+        let link = self.links.get_mut(link);
+        // One that is being opened has seen nothing and can serve another request.
+        if let Some(id) = link.id {
+            link.is_cut = true;
+            self.commands.push_back(Command::Wake(id));
+        }
+    }
+
+    /// The upstream connection of the exchange has failed and was parted from it. Another one gets
+    /// it where that is safe, else the client gets an error.
+    pub(crate) fn upstream_failed(&mut self, at: u32, fault: Fault) {
+        let exchange = self.exchanges.get_mut(at);
+        // An idle connection that was closed says nothing of its backend.
+        let is_its_fault =
+            fault.party() == Party::Upstream && !(fault == Fault::Closed && exchange.is_reused);
+        if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
+            self.backend_failed(backend);
+        }
+        if self.may_try_again(at, fault) {
+            if is_its_fault && fault == Fault::Closed {
+                // The client sees nothing of it.
+                self.report_fault(at, fault);
+            }
+            self.proxied.count(ProxyCounter::Retries);
+            self.assign(at);
+            self.wake_all(at);
+            return;
+        }
+        let exchange = self.exchanges.get_mut(at);
+        exchange.fault = Some(fault);
+        exchange.is_client_woken = true;
+        let client = exchange.client;
+        self.commands.push_back(Command::Wake(client));
+    }
+
+    /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
+    /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
+    /// A backend that has failed does not get it again: it may be what made the backend fail.
+    fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
+        let exchange = self.exchanges.get(at);
+        let was_idle = fault == Fault::Closed && exchange.is_reused;
+        let failed = exchange.backend.filter(|_| !was_idle);
+        if failed.is_some_and(|it| !self.has_another(exchange.group, &exchange.tried, it)) {
+            return false;
+        }
+        let exchange = self.exchanges.get_mut(at);
+        let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
+        if exchange.has_answer || exchange.interims > 0 || exchange.tries >= tries_max {
+            return false;
+        }
+        let has_left = exchange.request.has_begun_to_leave();
+        let is_safe = match fault {
+            // Another backend may be there.
+            Fault::ConnectFailed | Fault::ConnectTimeout => true,
+            Fault::TlsFailed => !has_left,
+            Fault::Closed => !has_left || exchange.is_idempotent,
+            _ => false,
+        };
+        is_safe && exchange.request.rewind()
+    }
+
+    /// Has the client continue with the body of its request, if that was too much before.
+    pub(crate) fn wake_paused_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+        if self.exchanges.get_mut(at).is_client_paused {
+            self.wake_client(at, actions);
+        }
+    }
+
+    /// The upstream connection of a tunnel has ended: the client gets what came, and its own end.
+    pub(crate) fn tunnel_ended(&mut self, at: u32) {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.is_client_woken = true;
+        let client = exchange.client;
+        self.commands.push_back(Command::Wake(client));
+    }
+
+    /// Reports why a backend could not be reached.
+    #[cold]
+    pub(crate) fn report_connect(&self, backend: usize, error: &io::Error) {
+        let name = self.name(backend);
+        let text = || format!("no connection to the backend {name}: {error}");
+        self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
+    }
+
+    /// Reports why TLS with a backend failed; without an error, that it ended the connection in the
+    /// handshake.
+    #[cold]
+    pub(crate) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
+        let name = self.name(backend);
+        let text = || format!("TLS with the backend {name} failed: {}", why(error));
+        self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
+    }
+
+    /// Reports why the bytes of a backend are not an answer.
+    #[cold]
+    pub(crate) fn report_answer(&self, backend: usize, why: &str) {
+        let name = self.name(backend);
+        let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
+        self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
+    }
+
+    /// Reports what was wrong with a backend.
+    #[cold]
+    pub(crate) fn report_fault(&self, at: u32, fault: Fault) {
+        let exchange = self.exchanges.get(at);
+        let Some(backend) = exchange.backend else { return };
+        let name = self.name(backend);
+        let text = || format!("the backend {name}: {}", fault.about());
+        self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
+    }
+
+    /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
+    /// ended is on its way to its end.
+    pub(crate) fn quiet_end(&self, at: u32) -> Moment {
+        let is_open_tunnel = self.exchanges.get(at).is_open_tunnel();
+        let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
+        self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
+    }
+
+    /// The deadline `after` from now.
+    pub(crate) fn deadline(&self, after: Duration) -> Moment {
+        self.now.at + after
+    }
+
+    /// Ends the exchange; its upstream connection loses it.
+    pub(crate) fn end(&mut self, at: u32) {
+        self.leave_queue(at);
+        self.take_back(at);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.drop_piped(&mut self.pipes);
+        exchange.response.drop_piped(&mut self.pipes);
+        self.exchanges.end(at);
+    }
+
+    pub(crate) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
+        let began = self.now.at;
+        let at = self.exchanges.begin(client, began);
+        self.exchanges.get_mut(at).group = group;
+        at
+    }
+}
+
+/// A client of bytes as the error log names it: by the head that said whose connection it is, else by its address.
+pub(crate) fn client_name(actions: &Actions<'_>, header: Option<&ProxyHeader>) -> Box<str> {
+    let said = header.and_then(|header| match header {
+        ProxyHeader::Of { source, .. } => Some(source.ip()),
+        _ => None,
+    });
+    match said.or_else(|| actions.peer().map(|peer| peer.ip())) {
+        Some(ip) => ip.to_canonical().to_string().into(),
+        None => "a client of a unix socket".into(),
+    }
+}

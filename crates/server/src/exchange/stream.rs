@@ -1,0 +1,447 @@
+//! TCP mode: bytes both ways between a client and a backend, as they come.
+//!
+//! ```text
+//!  client ── on_bytes ──► channel ── send ──► backend        a channel that is full pauses its source
+//!         ◄── send ── channel ◄── on_bytes ──
+//! ```
+//!
+//! An end on one side is passed on when what came before it has left, and the other direction
+//! continues. A connection that is cut cuts the other one, so that it does not pass for an end. Both are two
+//! sessions of one loop that find each other by the number of their pair.
+
+use std::io;
+
+use pollux_engine::{Actions, CloseCause, Command, ListenAddress, Moment};
+use pollux_http::ProxyHeader;
+
+use crate::backends::groups::hash;
+use crate::config::Mode;
+use crate::exchange::channel::{ChannelEnd, Pair};
+use crate::exchange::shared::{Upstreams, client_name};
+use crate::exchange::table::{OFFERS_MAX, Outgoing, Purpose};
+use crate::fault::{Fault, Party, ProxyCounter};
+use crate::log::{AccessLog, Entry, Proxied};
+
+/// One side of a pair as a session.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// None until whose connection it is was said.
+    pair: Option<u32>,
+    side: ChannelEnd,
+    group: usize,
+    /// Whose it is, where a proxy in front said so.
+    header: Option<ProxyHeader>,
+    /// It is encrypted.
+    is_secure: bool,
+    fault: Option<Fault>,
+}
+
+impl Stream {
+    /// A client's connection to a front end that leads to this group.
+    pub(crate) fn accepted(
+        shared: &Upstreams,
+        actions: &mut Actions<'_>,
+        group: usize,
+        is_secure: bool,
+    ) -> Self {
+        actions.set_deadline(shared.deadline(shared.limits.header_timeout));
+        Self { pair: None, side: ChannelEnd::Client, group, header: None, is_secure, fault: None }
+    }
+
+    /// What runs on the connection to the backend of this pair.
+    pub(crate) fn to_backend(pair: u32) -> Self {
+        let (side, header, is_secure) = (ChannelEnd::Backend, None, false);
+        Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
+    }
+
+    /// Whose connection it is, where a proxy in front says so.
+    pub(crate) fn belongs_to(&mut self, header: ProxyHeader) {
+        self.header = Some(header);
+    }
+
+    /// Says to the backend whose connection it is, where it wants that.
+    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        if let Some(at) = self.pair {
+            let pair = shared.pairs.get_mut(at);
+            let (group, header) = (pair.group, pair.header);
+            shared.announce(group, header, actions);
+        }
+    }
+
+    /// The connection can be used.
+    pub(crate) fn opened(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        match self.side {
+            ChannelEnd::Client => self.begin(shared, actions),
+            ChannelEnd::Backend => self.connected(shared, actions),
+        }
+    }
+
+    /// Finds a backend for the client.
+    fn begin(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let header = match self.header {
+            Some(header @ ProxyHeader::Of { .. }) => header,
+            _ => header_of(actions),
+        };
+        let now = shared.now.at;
+        let is_encrypted = self.is_secure || shared.groups[self.group].tls.is_some();
+        let is_spliced = !is_encrypted && shared.pipes.is_on();
+        if is_spliced {
+            actions.leave_input();
+        }
+        // Neither direction waits for the other one.
+        actions.read_on();
+        let client = actions.id();
+        let at = shared.pairs.begin(Pair::new(client, self.group, header, is_spliced, now));
+        self.pair = Some(at);
+        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
+        connect(shared, at);
+    }
+
+    fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let now = shared.now.at;
+        let pair = shared.pairs.get_mut(at);
+        pair.ids[ChannelEnd::Backend as usize] = Some(actions.id());
+        if pair.ids[ChannelEnd::Client as usize].is_none() {
+            return actions.abort();
+        }
+        pair.connected = Some(now);
+        actions.read_on();
+        if pair.is_spliced {
+            actions.leave_input();
+        }
+        let backend = pair.backend;
+        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
+        shared.backend_answered(backend);
+        self.send(shared, actions);
+    }
+
+    pub(crate) fn connect_failed(&mut self, shared: &mut Upstreams, error: &io::Error) {
+        let Some(at) = self.pair else { return };
+        self.fault.get_or_insert(Fault::of_connect(error));
+        let backend = shared.pairs.get_mut(at).backend;
+        shared.report_connect(backend, error);
+    }
+
+    pub(crate) fn on_bytes(
+        &mut self,
+        shared: &mut Upstreams,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let Some(at) = self.pair else { return 0 };
+        let now = shared.now.at;
+        let pair = shared.pairs.get_mut(at);
+        pair.active = now;
+        if self.side == ChannelEnd::Backend {
+            pair.first_byte.get_or_insert(now);
+        }
+        let channel = &mut pair.channels[self.side as usize];
+        let used = channel.take_raw(input);
+        if channel.is_full() {
+            pair.is_paused[self.side as usize] = true;
+            actions.pause_input();
+            shared.proxied.count(ProxyCounter::Pauses);
+        }
+        if shared.pairs.get_mut(at).is_spliced && shared.pipes.has_one() {
+            // There was none before.
+            actions.leave_input();
+        }
+        shared.wake_side(at, self.side.other(), actions);
+        used
+    }
+
+    /// Takes what is in the socket into a pipe, unless there is one already: a pipe that is not empty does not tell whether it
+    /// is full.
+    pub(crate) fn on_readable(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let own = self.side as usize;
+        let pair = shared.pairs.get_mut(at);
+        if pair.channels[own].is_full() {
+            pair.is_paused[own] = true;
+            return actions.pause_input();
+        }
+        let Some((pipe, bytes)) = shared.splice_in(u64::MAX, actions) else { return };
+        let now = shared.now.at;
+        let pair = shared.pairs.get_mut(at);
+        pair.active = now;
+        if self.side == ChannelEnd::Backend {
+            pair.first_byte.get_or_insert(now);
+        }
+        pair.channels[own].take_piped(pipe, bytes);
+        pair.is_paused[own] = true;
+        actions.pause_input();
+        shared.wake_side(at, self.side.other(), actions);
+    }
+
+    pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return actions.close() };
+        shared.pairs.get_mut(at).channels[self.side as usize].is_whole = true;
+        shared.wake_side(at, self.side.other(), actions);
+        self.send(shared, actions);
+    }
+
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.side == ChannelEnd::Client
+    }
+
+    /// The end of the connection without one of its encryption: an attacker on the path may have ended it.
+    pub(crate) fn on_cut(&mut self, actions: &mut Actions<'_>) {
+        let fault = if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
+        self.fault.get_or_insert(fault);
+        actions.abort();
+    }
+
+    pub(crate) fn tls_failed(
+        &mut self,
+        shared: &mut Upstreams,
+        actions: &Actions<'_>,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        match (self.side, self.pair) {
+            (ChannelEnd::Client, _) => {
+                shared.refuse_tls(&client_name(actions, self.header.as_ref()), error);
+            }
+            (ChannelEnd::Backend, Some(at)) => self.backend_tls_failed(shared, at, error),
+            (ChannelEnd::Backend, None) => {}
+        }
+    }
+
+    /// The encryption with the backend of the pair at `at` did not come about.
+    fn backend_tls_failed(
+        &mut self,
+        shared: &mut Upstreams,
+        at: u32,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        self.fault.get_or_insert(Fault::TlsFailed);
+        let backend = shared.pairs.get_mut(at).backend;
+        shared.report_tls(backend, error);
+    }
+
+    pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let other = self.side.other();
+        let pair = shared.pairs.get_mut(at);
+        let channel = &mut pair.channels[other as usize];
+        if channel.has_left(&mut shared.pipes) {
+            shared.wake_side(at, other, actions);
+        }
+        self.send(shared, actions);
+    }
+
+    pub(crate) fn on_wake(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let pair = shared.pairs.get_mut(at);
+        let own = self.side as usize;
+        pair.is_woken[own] = false;
+        if pair.fault.is_some() {
+            return actions.reset();
+        }
+        if pair.is_paused[own] && !pair.channels[own].is_full() {
+            pair.is_paused[own] = false;
+            actions.resume_input();
+        }
+        self.send(shared, actions);
+    }
+
+    pub(crate) fn on_deadline(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return actions.close() };
+        let timeout = shared.limits.tunnel_timeout;
+        let now = shared.now.at;
+        let pair = shared.pairs.get_mut(at);
+        let is_connecting = self.side == ChannelEnd::Backend && pair.connected.is_none();
+        if !is_connecting && pair.active + timeout > now {
+            return actions.set_deadline(pair.active + timeout);
+        }
+        self.fault =
+            Some(if is_connecting { Fault::ConnectTimeout } else { Fault::RequestTimeout });
+        actions.abort();
+    }
+
+    /// There was no room for its connection.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.fault == Some(Fault::UpstreamsFull)
+    }
+
+    pub(crate) fn closed(
+        mut self,
+        shared: &mut Upstreams,
+        log: Option<&mut AccessLog>,
+        cause: CloseCause,
+    ) {
+        let Some(at) = self.pair else { return };
+        self.fault = self.fault.or_else(|| Fault::of_end(cause));
+        let own = self.side as usize;
+        let pair = shared.pairs.get_mut(at);
+        pair.sides -= 1;
+        pair.ids[own] = None;
+        let has_client = pair.ids[ChannelEnd::Client as usize].is_some();
+        let is_unconnected = self.side == ChannelEnd::Backend && pair.connected.is_none();
+        if is_unconnected && has_client && self.fault.is_none() {
+            // The connection came about, but not its encryption.
+            self.backend_tls_failed(shared, at, None);
+        }
+        if self.side == ChannelEnd::Backend {
+            let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
+            shared.proxied.backends()[backend].ended.add(1);
+            if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
+                shared.backend_failed(backend);
+            }
+        }
+        let pair = shared.pairs.get_mut(at);
+        let group = pair.group;
+        let has_another = pair.tries < OFFERS_MAX && {
+            let (tried, backend) = (pair.tried, pair.backend);
+            shared.has_another(group, &tried, backend)
+        };
+        let pair = shared.pairs.get_mut(at);
+        if is_unconnected
+            && has_client
+            && has_another
+            && self.fault.is_none_or(|fault| fault.party() != Party::Proxy)
+        {
+            shared.proxied.count(ProxyCounter::Retries);
+            return connect(shared, at);
+        }
+        let has_ended = pair.channels.iter().all(|channel| channel.is_whole);
+        if !has_ended {
+            let other =
+                if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
+            pair.fault.get_or_insert(self.fault.unwrap_or(other));
+        }
+        if let Some(id) = pair.ids[self.side.other() as usize] {
+            shared.commands.push_back(Command::Wake(id));
+        }
+        record(shared, log, at);
+        let pair = shared.pairs.get_mut(at);
+        if pair.sides == 0 {
+            pair.channels.iter_mut().for_each(|channel| channel.drop_piped(&mut shared.pipes));
+            shared.pairs.end(at);
+        }
+    }
+
+    /// Sends on what the other side has said; passes its end on, and closes when both have ended.
+    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let (own, other) = (self.side as usize, self.side.other());
+        let pair = shared.pairs.get_mut(at);
+        let channel = &mut pair.channels[other as usize];
+        if channel.is_leaving {
+            return;
+        }
+        let sent_bytes = channel.send(actions);
+        if sent_bytes > 0 {
+            channel.is_leaving = true;
+            actions.call_again();
+            return;
+        }
+        if pair.is_done(other) && !std::mem::replace(&mut pair.has_ended_output[own], true) {
+            actions.end_output();
+        }
+        if pair.has_ended_output[own] && pair.is_done(self.side) {
+            actions.close();
+        } else if pair.has_ended_output[own] && pair.channels[own].is_whole {
+            // The other side closes when it has sent the rest.
+            shared.wake_side(at, other, actions);
+        }
+    }
+}
+
+/// Begins a connection to the backend whose turn it is.
+fn connect(shared: &mut Upstreams, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get_mut(at);
+    if pair.tries > 0 {
+        pair.tried.add(pair.backend);
+    }
+    let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
+    let chosen = shared.choose(group, &tried, key);
+    let Some(backend) = chosen else {
+        let why_none = shared.why_none(group);
+        let pair = shared.pairs.get_mut(at);
+        pair.fault.get_or_insert(why_none);
+        if let Some(client) = pair.ids[ChannelEnd::Client as usize] {
+            shared.commands.push_back(Command::Wake(client));
+        }
+        return;
+    };
+    let pair = shared.pairs.get_mut(at);
+    (pair.backend, pair.sides) = (backend, pair.sides + 1);
+    pair.tries += 1;
+    shared.proxied.backends()[backend].begun.add(1);
+    shared.proxied.count(ProxyCounter::Connects);
+    let to = shared.to(backend);
+    let deadline = now + shared.limits.connect_timeout;
+    let (purpose, tls) = (Purpose::Stream(at), shared.tls_to(backend, Mode::Tcp));
+    let session = Outgoing { purpose, tls };
+    shared.commands.push_back(Command::Connect { to, session, deadline });
+}
+
+/// A line of the log, and the fault, once.
+fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get_mut(at);
+    if std::mem::replace(&mut pair.is_recorded, true) {
+        return;
+    }
+    let fault = pair.fault;
+    let bytes = pair.channels[ChannelEnd::Backend as usize].body_bytes;
+    if let Some(fault) = fault {
+        shared.proxied.count_fault(fault);
+    }
+    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
+    let pair = shared.pairs.get_mut(at);
+    let Some(log) = log else { return };
+    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
+    let proxied = Proxied {
+        backend: shared
+            .targets
+            .get(pair.backend)
+            .and_then(Option::as_ref)
+            .map_or("", |target| target.name.as_str()),
+        queued: since(Some(pair.began)),
+        connected: since(pair.connected),
+        first_byte: since(pair.first_byte),
+        total: Some(now - pair.began),
+        tries: pair.tries as u32,
+        end: fault.map_or("ok", Fault::name),
+        state: None,
+        is_retry_safe: None,
+    };
+    let entry = Entry {
+        peer: &pair.peer,
+        method: "",
+        target: b"",
+        version: "",
+        status: 0,
+        body_bytes: bytes,
+        referer: b"",
+        agent: b"",
+        cut: None,
+        proxied: Some(proxied),
+    };
+    log.add(&entry, &shared.counters);
+}
+
+impl Upstreams {
+    /// Has a side of the pair look at it, if it is there.
+    fn wake_side(&mut self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
+        let pair = self.pairs.get_mut(at);
+        let is_there = side == ChannelEnd::Client || pair.connected.is_some();
+        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
+            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
+        {
+            actions.wake(id);
+        }
+    }
+}
+
+/// Whose connection it is when no proxy in front says so.
+pub(crate) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
+    let destination = match actions.local() {
+        Some(ListenAddress::Tcp(destination)) => Some(destination),
+        _ => None,
+    };
+    ProxyHeader::of(actions.peer(), destination)
+}

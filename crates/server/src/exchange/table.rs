@@ -1,0 +1,440 @@
+//! One request with its answer, as both sides know it, and the upstream connections of a loop.
+//!
+//! ```text
+//!  Client begins it ─► an upstream connection has it ─► answer begins ─► answer whole ─► Client ends it
+//!                          │  ▲ a second try, when safe      │
+//!                          └──┘                              └─► upgrade: a tunnel until either side ends
+//! ```
+//!
+//! The client's session owns it: it is there from a sound request head to the end of its answer,
+//! and gone when the client is. The upstream connection that has it is known by its link; both
+//! directions of that knowledge change together, in [`Upstreams`](crate::exchange::shared::Upstreams), so neither ever
+//! names one that is gone.
+
+use std::sync::Arc;
+
+use pollux_engine::{ConnectionId, Moment};
+use pollux_http::{ProxyHeader, RequestKind};
+
+use crate::backends::passing::Pooled;
+use crate::backends::pool::Ticket;
+use crate::body_clock::BodyClock;
+use crate::exchange::channel::{Channel, ChannelEnd};
+use crate::fault::Fault;
+use crate::tls::SharedTls;
+
+/// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
+/// time.
+pub(crate) const OFFERS_MAX: usize = 8;
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) client: ConnectionId,
+    /// The client was woken and has not come yet.
+    pub(crate) is_client_woken: bool,
+    /// The client is paused until the backend takes more of the request.
+    pub(crate) is_client_paused: bool,
+    /// The upstream connection that has it.
+    pub(crate) link: Option<u32>,
+    /// Its place in the queue for one.
+    pub(crate) ticket: Option<Ticket>,
+    /// It waits no more, which the client's session does not know yet.
+    pub(crate) was_queued: bool,
+    /// Whether that one was idle before.
+    pub(crate) is_reused: bool,
+    /// The group of backends that may have it.
+    pub(crate) group: usize,
+    /// Whose it is, where a PROXY head says so in front of the connection.
+    pub(crate) header: ProxyHeader,
+    /// The backend that had it last.
+    pub(crate) backend: Option<usize>,
+    /// Those before, which failed.
+    pub(crate) tried: Tried,
+    /// The place of the front end that it came by.
+    pub(crate) front: usize,
+    /// What a backend is chosen by, where that counts.
+    pub(crate) key: u64,
+    /// Upstream connections that had it.
+    pub(crate) tries: u32,
+    pub(crate) kind: RequestKind,
+    /// Sent twice it does no more than once (RFC 9110 9.2.2).
+    pub(crate) is_idempotent: bool,
+    /// The client speaks HTTP/1.`minor`.
+    pub(crate) minor: u8,
+    /// No request may follow on the client's connection.
+    pub(crate) is_last: bool,
+    /// It asks for a WebSocket.
+    pub(crate) wants_upgrade: bool,
+    /// The head of the answer is on its way.
+    pub(crate) has_answer: bool,
+    /// Some of it was given on: there is no other answer any more.
+    pub(crate) has_answered: bool,
+    /// Interim answers so far.
+    pub(crate) interims: u32,
+    pub(crate) is_tunnel: bool,
+    /// Neither side is encrypted: bytes of bodies may stay in the kernel.
+    pub(crate) may_splice: bool,
+    pub(crate) fault: Option<Fault>,
+    /// By when more of the request's body has to come.
+    pub(crate) body_clock: BodyClock,
+    pub(crate) request: Channel,
+    pub(crate) response: Channel,
+    pub(crate) status: u16,
+    pub(crate) times: Times,
+    /// The request's method and target for the log; empty without one.
+    pub(crate) line: Vec<u8>,
+}
+
+/// Backends that failed a request, or a stream, which goes to others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried {
+    places: [u32; OFFERS_MAX],
+    len: usize,
+}
+
+impl Tried {
+    /// This one failed too. Beyond as many as may be tried none is noted.
+    pub(crate) fn add(&mut self, backend: usize) {
+        if let Some(place) = self.places.get_mut(self.len) {
+            *place = u32::try_from(backend).expect("settings bound backends");
+            self.len += 1;
+        }
+    }
+
+    /// Whether it failed.
+    pub(crate) fn has(&self, backend: usize) -> bool {
+        self.places[..self.len].iter().any(|place| *place as usize == backend)
+    }
+}
+
+/// When what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) began: Moment,
+    /// It came to wait for a connection first.
+    pub(crate) queued: Option<Moment>,
+    /// A connect was begun for it, or an idle connection was found.
+    pub(crate) assigned: Option<Moment>,
+    pub(crate) connected: Option<Moment>,
+    /// The head of the answer proper was there.
+    pub(crate) first_byte: Option<Moment>,
+}
+
+impl Exchange {
+    fn new(client: ConnectionId) -> Self {
+        Self {
+            client,
+            is_client_woken: false,
+            is_client_paused: false,
+            link: None,
+            ticket: None,
+            was_queued: false,
+            is_reused: false,
+            group: 0,
+            header: ProxyHeader::Own,
+            backend: None,
+            tried: Tried::default(),
+            front: 0,
+            key: 0,
+            tries: 0,
+            kind: RequestKind::Other,
+            is_idempotent: false,
+            minor: 1,
+            is_last: false,
+            wants_upgrade: false,
+            has_answer: false,
+            has_answered: false,
+            interims: 0,
+            is_tunnel: false,
+            may_splice: false,
+            fault: None,
+            body_clock: BodyClock::default(),
+            request: Channel::default(),
+            response: Channel::default(),
+            status: 0,
+            times: Times::default(),
+            line: Vec::new(),
+        }
+    }
+
+    /// What this side sends.
+    pub(crate) fn sent_by(&self, side: ChannelEnd) -> &Channel {
+        match side {
+            ChannelEnd::Client => &self.request,
+            ChannelEnd::Backend => &self.response,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
+        match side {
+            ChannelEnd::Client => &mut self.request,
+            ChannelEnd::Backend => &mut self.response,
+        }
+    }
+
+    /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
+    pub(crate) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
+        let channel = self.sent_by(side);
+        let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer);
+        let may_splice = self.may_splice && has_body && !self.is_tunnel;
+        channel.spliceable().filter(|_| may_splice)
+    }
+
+    /// Whether it is a tunnel that both sides may still use.
+    pub(crate) fn is_open_tunnel(&self) -> bool {
+        self.is_tunnel && !self.request.is_whole && !self.response.is_whole
+    }
+
+    /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
+    /// twice is as good as once (RFC 9110 9.2.2).
+    pub(crate) fn is_retry_safe(&self) -> bool {
+        self.is_idempotent || !self.request.has_begun_to_leave()
+    }
+
+    /// How far it came, for the log.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.is_tunnel {
+            "tunnel"
+        } else if self.has_answer {
+            "answer"
+        } else if self.ticket.is_some() || self.times.assigned.is_none() {
+            "queue"
+        } else if self.times.connected.is_none() {
+            "connect"
+        } else if self.request.is_done() {
+            "wait"
+        } else {
+            "request"
+        }
+    }
+
+    /// As new, but for the room of its channels.
+    fn reset(&mut self) {
+        self.request.reset();
+        self.response.reset();
+        self.line.clear();
+        (self.link, self.backend, self.fault) = (None, None, None);
+        self.tried = Tried::default();
+        self.was_queued = false;
+        (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
+        (self.has_answer, self.has_answered) = (false, false);
+        (self.is_tunnel, self.is_client_paused) = (false, false);
+        (self.tries, self.interims, self.status) = (0, 0, 0);
+        self.times = Times::default();
+    }
+}
+
+/// The exchanges of one loop, by number. The one that was freed last is used next: its memory is
+/// warm.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    all: Vec<Exchange>,
+    free: Vec<u32>,
+}
+
+impl Exchanges {
+    /// Begins one.
+    pub(crate) fn begin(&mut self, client: ConnectionId, began: Moment) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Exchange::new(client));
+            self.all.len() as u32 - 1
+        });
+        let exchange = &mut self.all[at as usize];
+        (exchange.client, exchange.times.began) = (client, began);
+        exchange.body_clock = BodyClock::started(began);
+        at
+    }
+
+    /// Makes the number free; nothing names it any more.
+    pub(crate) fn end(&mut self, at: u32) {
+        let exchange = &mut self.all[at as usize];
+        debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
+        debug_assert!(exchange.ticket.is_none(), "it still waits for one");
+        exchange.reset();
+        self.free.push(at);
+    }
+
+    /// Drops what is kept for the next exchanges.
+    pub(crate) fn release_memory(&mut self) {
+        for at in &self.free {
+            let exchange = &mut self.all[*at as usize];
+            exchange.request.release_memory();
+            exchange.response.release_memory();
+            exchange.line = Vec::new();
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Exchange {
+        &mut self.all[at as usize]
+    }
+
+    pub(crate) fn get(&self, at: u32) -> &Exchange {
+        &self.all[at as usize]
+    }
+
+    /// How many are under way.
+    pub(crate) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
+
+/// One upstream connection.
+///
+/// ```text
+///  Connecting ── connected ──► Busy ── answer whole ──► Idle ── next request ──► Busy
+///       └────────── closed ──────┴──────── closed ────────┴──► gone
+///
+///  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
+/// ```
+///
+/// One that another loop has taken keeps its link until this loop lets go of its descriptor.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) backend: usize,
+    /// None until it is connected.
+    pub(crate) id: Option<ConnectionId>,
+    /// The request that it has.
+    pub(crate) exchange: Option<u32>,
+    /// It was woken and has not been called yet.
+    pub(crate) is_woken: bool,
+    /// Its request was taken away in the middle: nothing that comes belongs to another one.
+    pub(crate) is_cut: bool,
+    pub(crate) idle: Idle,
+    /// Its encryption, until other loops may take it.
+    pub(crate) tls: Option<SharedTls>,
+    /// What other loops may take it by.
+    pub(crate) pooled: Option<Arc<Pooled>>,
+}
+
+/// Where an upstream connection without a request is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Idle {
+    /// It is not idle, or another loop has it.
+    No,
+    /// With this loop.
+    Here,
+    /// In the pool of all loops.
+    Shelved,
+}
+
+/// What a connection to a backend is opened for, with its encryption: the session on it is made of this.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) purpose: Purpose,
+    pub(crate) tls: Option<SharedTls>,
+}
+
+/// What a connection to a backend is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Requests, by the link of this number.
+    Requests(u32),
+    /// A check of the backend at this index.
+    Check(usize),
+    /// The stream of this pair.
+    Stream(u32),
+}
+
+/// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
+#[derive(Debug)]
+pub(crate) struct Links {
+    all: Vec<Link>,
+    free: Vec<u32>,
+    /// The one that was used last is taken first: the others may be closed in peace.
+    here: Vec<Vec<u32>>,
+}
+
+impl Links {
+    pub(crate) fn new(backends: usize) -> Self {
+        Self { all: Vec::new(), free: Vec::new(), here: vec![Vec::new(); backends] }
+    }
+
+    /// A connection that is about to be there.
+    pub(crate) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
+        let (id, idle, tls, pooled) = (None, Idle::No, None, None);
+        let link =
+            Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
+        match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = link;
+                at
+            }
+            None => {
+                self.all.push(link);
+                self.all.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Link {
+        &mut self.all[at as usize]
+    }
+
+    pub(crate) fn get(&self, at: u32) -> &Link {
+        &self.all[at as usize]
+    }
+
+    /// Whether this loop keeps an idle connection to `backend`.
+    pub(crate) fn has_here(&self, backend: usize) -> bool {
+        !self.here[backend].is_empty()
+    }
+
+    /// Takes an idle connection to `backend` that this loop keeps.
+    pub(crate) fn take_here(&mut self, backend: usize) -> Option<u32> {
+        let at = self.here[backend].pop()?;
+        self.all[at as usize].idle = Idle::No;
+        Some(at)
+    }
+
+    /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
+    pub(crate) fn take_oldest_here(&mut self) -> Option<u32> {
+        let here = self.here.iter_mut().max_by_key(|here| here.len())?;
+        if here.is_empty() {
+            return None;
+        }
+        let at = here.remove(0);
+        self.all[at as usize].idle = Idle::No;
+        Some(at)
+    }
+
+    /// Keeps a connection that has no request.
+    pub(crate) fn keep_here(&mut self, at: u32) {
+        let link = &mut self.all[at as usize];
+        link.idle = Idle::Here;
+        self.here[link.backend].push(at);
+    }
+
+    /// Keeps it here no more; false when it was not.
+    pub(crate) fn remove_idle_local(&mut self, at: u32) -> bool {
+        let link = &mut self.all[at as usize];
+        if link.idle != Idle::Here {
+            return false;
+        }
+        link.idle = Idle::No;
+        let here = &mut self.here[link.backend];
+        let place = here.iter().rposition(|each| *each == at);
+        here.remove(place.expect("what is idle here is on the list"));
+        true
+    }
+
+    /// Forgets a connection that is gone, and was taken out of the idle ones.
+    pub(crate) fn end(&mut self, at: u32) {
+        debug_assert!(!self.free.contains(&at), "a link ends once");
+        let link = &mut self.all[at as usize];
+        (link.tls, link.pooled) = (None, None);
+        self.free.push(at);
+    }
+
+    /// The session of a link, if that is in the pool, or was taken from there.
+    pub(crate) fn id_of_shelved(&self, at: u32) -> Option<ConnectionId> {
+        let link = self.all.get(at as usize)?;
+        link.id.filter(|_| link.idle == Idle::Shelved)
+    }
+
+    /// Connections that are open or being opened.
+    pub(crate) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}

@@ -1,0 +1,837 @@
+//! One HTTP connection of a client, plain or in TLS: requests in, answers out, deadlines kept.
+//!
+//! ```text
+//!            first byte            whole head, no body
+//!   Fresh ──────────────► Head ◄──────────────────────────┐
+//!     │                    │ ▲ first byte                  │
+//!     │ whole head         │ └──────────────── Idle ◄──────┤ all sent
+//!     ▼                    ▼                    │          │
+//!   [answer] ◄──────── [whole head] ◄───────────┘          │
+//!     │ │ └── has a body: Body ── whole body ──► [answer]   │
+//!     │ ├──── output beyond the room: Unsent, File ───────────┤
+//!     │ └──── answered by a backend: Later ─────────────────┤
+//!     └─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What answers is the handler's matter: it does so at once, or has an exchange with a backend do it later. A request
+//! that comes before the answer to the one before it is gone waits unread then. `asking` and `answering` have what a
+//! client and its exchange do with each other.
+//!
+//! | deadline | in | what happens |
+//! |---|---|---|
+//! | header timeout, from the accept | Fresh | closed silently |
+//! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
+//! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
+//! | body timeout and rate | Later, while the request's body comes | 408, or cut |
+//! | queue timeout, request timeout | Later | 504, or cut |
+//! | drain timeout | Later, but for tunnels, once the loop drains | cut |
+//! | idle timeout | Idle | closed silently |
+//! | write timeout, rate | all | kept by the loop |
+//!
+//! Each request has one line in the log, at its end, with what was sent then.
+//!
+//! After a refusal nothing that follows is parsed. The last answer of a connection that still
+//! has input is followed by a lingering close.
+
+mod answering;
+mod asking;
+
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
+use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
+use pollux_tls::Error;
+
+use crate::body_clock::BodyTime;
+use crate::counters::ServerCounter;
+use crate::fault::Fault;
+use crate::front::request::{
+    Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
+};
+use crate::front::shared::{Shared, respond};
+use crate::handlers::Handler;
+use crate::handlers::answer;
+use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
+use crate::head::explanation;
+use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
+use crate::tls::{PlaintextSession, Tls};
+
+/// How long a drained server waits for the first request of a connection, and a proxy for the next one: one that was
+/// on its way has arrived by then.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// The server's side of one connection.
+#[derive(Debug)]
+pub struct HttpSession {
+    phase: Phase,
+    /// Who the client is, once that is needed.
+    peer: Option<Box<Peer>>,
+    /// The place of the front end that it came by: a proxy may have several.
+    front: u16,
+    /// The answer that is under way or was sent is the last one.
+    is_last: bool,
+    is_draining: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Accepted; nothing has arrived.
+    Fresh,
+    /// Between two requests.
+    Idle,
+    /// Part of a head has arrived.
+    Head,
+    /// A request body is being read.
+    Body(Box<Body>),
+    /// Part of an answer waits for room.
+    Unsent(Box<Unsent>),
+    /// A file leaves.
+    File,
+    /// The request has an exchange, of this number, which answers it.
+    Later(u32),
+}
+
+/// A client.
+#[derive(Debug)]
+struct Peer {
+    /// Its address without the port; empty on a unix socket.
+    address: Box<str>,
+    /// What a proxy in front said of it.
+    header: Option<ProxyHeader>,
+    /// The answer that is under way, where there is a log.
+    record: Option<Box<Record>>,
+    /// What of it was lost when the connection ended.
+    lost_bytes: u64,
+}
+
+/// A request whose answer has not left.
+#[derive(Debug)]
+struct Record {
+    head: Box<[u8]>,
+    status: u16,
+    /// Of the whole body.
+    body_bytes: u64,
+}
+
+impl Session for HttpSession {
+    type Shared = Shared;
+
+    fn begin_turn(shared: &mut Shared, now: Now) {
+        shared.begin_turn(now);
+    }
+
+    fn end_turn(shared: &mut Shared) {
+        shared.end_turn();
+    }
+
+    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
+        Self::of_front(shared, actions, 0)
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        if let Phase::Later(at) = self.phase {
+            return self.on_more(shared, actions, at, input);
+        }
+        let mut used = 0;
+        let room = actions.room();
+        let mut stopwatch = shared.is_timing.then(Instant::now);
+        while used < input.len() && !self.is_last && !self.is_sending() {
+            if actions.room() < shared.room_bytes_min {
+                actions.call_again();
+                break;
+            }
+            if let Phase::Body(_) = self.phase {
+                used += self.on_body(shared, actions, &input[used..]);
+                continue;
+            }
+            if matches!(shared.handler, Handler::Proxy)
+                && let Some(head_bytes) = self.ask_again(shared, actions, &input[used..])
+            {
+                used += head_bytes;
+                break;
+            }
+            match Request::parse(&input[used..], &shared.head_limits) {
+                Parsed::Complete(request, head_bytes) => {
+                    let head = &input[used..used + head_bytes];
+                    used += head_bytes;
+                    self.on_request(shared, actions, &request, head, used == input.len());
+                    // The verdict depends on the bytes alone: a burst of equal heads is read once.
+                    while self.takes_another(shared, actions) && input[used..].starts_with(head) {
+                        lap(&mut stopwatch, shared);
+                        used += head_bytes;
+                        self.on_request(shared, actions, &request, head, used == input.len());
+                    }
+                    lap(&mut stopwatch, shared);
+                }
+                // A client that ends a body with an empty line too many has not begun to ask: the
+                // deadline of the rest stays, unless an answer has just started one.
+                Parsed::Incomplete if is_blank(&input[used..]) => match used {
+                    0 => return 0,
+                    _ => break,
+                },
+                Parsed::Incomplete => {
+                    if matches!(self.phase, Phase::Idle) {
+                        actions.set_deadline(shared.now.at + shared.limits.header_timeout);
+                    }
+                    self.phase = Phase::Head;
+                    return used;
+                }
+                Parsed::Rejected(rejection) => {
+                    let is_head = is_head(&input[used..]);
+                    self.report_refusal(shared, actions, rejection, is_tls(&input[used..]));
+                    let head = refused_head(&input[used..], &shared.head_limits);
+                    self.refuse(shared, actions, rejection, head, is_head);
+                }
+            }
+        }
+        if let Phase::Later(at) = self.phase {
+            return used + self.on_more(shared, actions, at, &input[used..]);
+        }
+        if let Phase::Body(body) = &mut self.phase
+            && actions.room() < room
+        {
+            // While that waits the client is not read from.
+            body.clock.set_standing(true, shared.now.at);
+            actions.call_again();
+        }
+        self.settle(shared, actions, used == input.len());
+        used
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match &self.phase {
+            Phase::Fresh | Phase::Idle => actions.close(),
+            Phase::Head => {
+                shared.counters.add(ServerCounter::Incomplete, 1);
+                actions.close();
+            }
+            Phase::Body(body) => {
+                shared.counters.add(ServerCounter::Incomplete, 1);
+                if body.has_answer_begun() { actions.abort() } else { actions.close() }
+            }
+            // What was asked for is still sent to a peer that only stopped talking.
+            Phase::Unsent(_) | Phase::File => self.is_last = true,
+            Phase::Later(at) => self.asker_ended(shared, actions, *at),
+        }
+    }
+
+    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self.phase {
+            Phase::Later(at) => self.splice(shared, actions, at),
+            // It does not leave its input in the socket.
+            _ => actions.take_input(),
+        }
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let is_all_sent = match &mut self.phase {
+            Phase::Unsent(unsent) => match unsent.send(actions) {
+                Ok(is_all_sent) => is_all_sent,
+                // Its length was announced: the client must not take what there is for all.
+                Err(errno) => {
+                    shared.report_cut(errno);
+                    let left_bytes = unsent.left_bytes();
+                    self.log_sent(shared, left_bytes, Some(Cut::FileFailed));
+                    self.is_last = true;
+                    return actions.abort();
+                }
+            },
+            Phase::File => true,
+            Phase::Body(body) => {
+                body.clock.set_standing(false, shared.now.at);
+                return actions.set_deadline(body_deadline(shared, body));
+            }
+            Phase::Later(at) => {
+                let at = *at;
+                return self.answer_left(shared, actions, at);
+            }
+            Phase::Fresh | Phase::Idle | Phase::Head => return,
+        };
+        if !is_all_sent {
+            return actions.call_again();
+        }
+        self.phase = Phase::Idle;
+        self.log_sent(shared, 0, None);
+        // Whether input was left unused is not known here, so the careful end it is.
+        self.settle(shared, actions, false);
+    }
+
+    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if let Phase::Later(at) = self.phase {
+            self.exchange_moved(shared, actions, at);
+        }
+    }
+
+    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let count = |counter| shared.counters.add(counter, 1);
+        match &self.phase {
+            Phase::Fresh => count(ServerCounter::TimeoutsSilent),
+            Phase::Idle => count(ServerCounter::TimeoutsIdle),
+            Phase::Head => count(ServerCounter::TimeoutsHeader),
+            Phase::Body(_) => count(ServerCounter::TimeoutsBody),
+            Phase::Unsent(_) | Phase::File => return,
+            Phase::Later(at) => return self.later_too_long(shared, actions, *at),
+        }
+        match &mut self.phase {
+            Phase::Body(body) if body.has_answer_begun() => {
+                body.cut = Some(Cut::ClientTimeout);
+                actions.abort();
+            }
+            Phase::Head | Phase::Body(_) => self.time_out(shared, actions),
+            _ => actions.close(),
+        }
+    }
+
+    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.is_draining = true;
+        match self.phase {
+            Phase::Idle if shared.upstreams.is_none() => actions.close(),
+            Phase::Fresh | Phase::Idle => {
+                let grace = shared.now.at + DRAIN_GRACE;
+                actions.set_deadline(actions.deadline().min(grace));
+            }
+            Phase::Unsent(_) | Phase::File => self.is_last = true,
+            Phase::Head => {
+                if let Some(upstreams) = &shared.upstreams {
+                    actions.set_deadline(actions.deadline().min(upstreams.drain_end));
+                }
+            }
+            Phase::Body(_) => {}
+            Phase::Later(at) => {
+                shared.upstreams().exchange(at).is_last = true;
+                self.set_later_deadline(shared, actions, at);
+            }
+        }
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        if let Some(peer) = &mut self.peer {
+            peer.lost_bytes = bytes;
+        }
+    }
+
+    /// The line of a request that did not come to its end.
+    fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
+        if let Phase::Later(at) = self.phase {
+            return self.asker_closed(shared, at, cause);
+        }
+        if shared.log.is_none() {
+            return;
+        }
+        let lost_bytes = self.peer.as_ref().map_or(0, |peer| peer.lost_bytes);
+        let cut = Some(Cut::of_close(cause));
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Body(body) => {
+                let (status, sent_bytes) = match body.has_answer_begun() {
+                    true => (Status::OK.code(), body.received_bytes.saturating_sub(lost_bytes)),
+                    false => (CLIENT_GONE, 0),
+                };
+                self.log(shared, &body.head, status, sent_bytes, body.cut.or(cut));
+            }
+            Phase::Unsent(unsent) => self.log_sent(shared, unsent.left_bytes() + lost_bytes, cut),
+            Phase::File => self.log_sent(shared, lost_bytes, cut),
+            Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
+        }
+    }
+}
+
+impl HttpSession {
+    /// One that was accepted by the front end at this place.
+    pub(crate) fn of_front(shared: &Shared, actions: &mut Actions<'_>, front: u16) -> Self {
+        actions.set_deadline(actions.now().at + shared.limits.header_timeout);
+        Self { phase: Phase::Fresh, peer: None, front, is_last: false, is_draining: false }
+    }
+
+    /// Whose connection it is, where a proxy in front says so.
+    pub(crate) fn belongs_to(&mut self, header: ProxyHeader) {
+        if let ProxyHeader::Of { source, .. } = header {
+            let address = source.ip().to_canonical().to_string().into();
+            let peer = Peer { address, header: Some(header), record: None, lost_bytes: 0 };
+            self.peer = Some(Box::new(peer));
+        }
+    }
+
+    fn is_sending(&self) -> bool {
+        matches!(self.phase, Phase::Unsent(_) | Phase::File | Phase::Later(_))
+    }
+
+    /// Whether a request that follows at once can be answered in this call.
+    #[inline]
+    fn takes_another(&self, shared: &Shared, actions: &Actions<'_>) -> bool {
+        let is_between = matches!(self.phase, Phase::Idle) && !self.is_last;
+        is_between && actions.room() >= shared.room_bytes_min
+    }
+
+    #[inline]
+    fn on_request(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        is_body_still_to_come: bool,
+    ) {
+        shared.counters.count_request(request.method);
+        if matches!(shared.handler, Handler::Proxy) {
+            return self.ask(shared, actions, request, head);
+        }
+        if request.target.is_https() && shared.tls.is_none() {
+            let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
+            self.report_refusal(shared, actions, refused, false);
+            self.refuse(shared, actions, refused, head, is_head);
+            return actions.linger();
+        }
+        if request.framing.has_body() {
+            if shared.handler.allows(request.method) {
+                self.begin_body(shared, actions, request, head, is_body_still_to_come);
+            } else {
+                // The body is left unread, so nothing can follow.
+                self.answer(shared, actions, request, head, true);
+                actions.linger();
+            }
+            return;
+        }
+        self.answer(shared, actions, request, head, !request.keep_alive);
+    }
+
+    /// Answers a request whose body, if it has one, is through.
+    #[inline]
+    fn answer(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        wants_close: bool,
+    ) {
+        let is_last = wants_close || self.is_draining;
+        let persistence = Persistence::of(request.version_minor, is_last);
+        let asked = shared.common.asked(request);
+        let context = Context { persistence, is_head: request.method == Method::Head, asked };
+        let answered = respond(shared, actions, request, context);
+        self.answered(shared, actions, head, answered, is_last);
+    }
+
+    /// Books an answer, and stays with it while not all of it was sent.
+    #[inline]
+    fn answered(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        head: &[u8],
+        answered: Answered,
+        is_last: bool,
+    ) {
+        shared.counters.count_answer(answered.status);
+        if shared.log.is_some() {
+            self.note(shared, actions, head, &answered);
+        }
+        self.is_last = is_last;
+        self.phase = match answered.left {
+            Left::Nothing => Phase::Idle,
+            Left::End => {
+                self.is_last = true;
+                Phase::Idle
+            }
+            Left::Unsent(unsent) => Phase::Unsent(unsent),
+            Left::File => Phase::File,
+        };
+        if self.is_sending() {
+            // The loop judges how fast output leaves.
+            actions.set_deadline(Moment::NEVER);
+            actions.call_again();
+        }
+    }
+
+    fn begin_body(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        is_still_to_come: bool,
+    ) {
+        shared.counters.add(ServerCounter::Bodies, 1);
+        if shared.log.is_some() {
+            // It may end without an answer, when nobody can be asked any more.
+            self.peer(actions);
+        }
+        if request.expects_continue && is_still_to_come {
+            shared.counters.add(ServerCounter::Continues, 1);
+            actions.send(CONTINUE);
+        }
+        let mut body = Body::new(head, request.framing, &shared.head_limits, shared.now.at);
+        let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
+        if matches!(shared.handler, Handler::Echo) && has_answer_body {
+            let is_last = !request.keep_alive || self.is_draining;
+            body = body.echoed(request, is_last, shared.common.asked(request));
+        }
+        self.phase = Phase::Body(Box::new(body));
+    }
+
+    /// Reads a body as far as input and room go; says how much input was used.
+    fn on_body(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        let Phase::Body(mut body) = std::mem::replace(&mut self.phase, Phase::Idle) else {
+            unreachable!("only called while a body is read");
+        };
+        let before = body.received_bytes;
+        body.clock.on_bytes(shared.now.at);
+        let read = body.read(actions, &shared.common, input);
+        shared.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
+        match read {
+            Ok((used, Progress::NeedsMore)) => {
+                self.phase = Phase::Body(body);
+                used
+            }
+            Ok((used, Progress::IsDone)) => {
+                self.body_done(shared, actions, &body);
+                used
+            }
+            Err(_) if body.has_answer_begun() => {
+                body.cut = Some(Cut::BadRequest);
+                self.phase = Phase::Body(body);
+                actions.abort();
+                self.is_last = true;
+                input.len()
+            }
+            Err(rejection) => {
+                self.report_refusal(shared, actions, rejection, false);
+                self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
+                0
+            }
+        }
+    }
+
+    fn body_done(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, body: &Body) {
+        if let Some(echo) = &body.echo {
+            let answered = Answered::whole(Status::OK, body.received_bytes);
+            let is_last = echo.is_last || self.is_draining;
+            return self.answered(shared, actions, &body.head, answered, is_last);
+        }
+        match Request::parse(&body.head, &shared.head_limits) {
+            Parsed::Complete(request, _) => {
+                self.answer(shared, actions, &request, &body.head, !request.keep_alive);
+            }
+            _ => unreachable!("the same bytes were a head before"),
+        }
+    }
+
+    /// Answers what cannot be served; nothing behind it is read. The log gets what there is of its head.
+    #[cold]
+    fn refuse(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        rejection: Rejection,
+        head: &[u8],
+        is_head: bool,
+    ) {
+        shared.counters.count_refusal(rejection.status);
+        let answered =
+            answer::refusal(actions, &shared.common, rejection, &shared.head_limits, is_head);
+        self.answered(shared, actions, head, answered, true);
+    }
+
+    /// Answers a request that did not come in time.
+    #[cold]
+    fn time_out(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let status = Status::REQUEST_TIMEOUT;
+        shared.counters.count_refusal(status);
+        // Without a body: part of a head may be the start of one to HEAD.
+        let asked = shared.common.unasked();
+        let context = Context { persistence: Persistence::Close, is_head: false, asked };
+        let answered = answer::empty(actions, &shared.common, context, status, |_| {});
+        let head = match &mut self.phase {
+            Phase::Body(body) => std::mem::take(&mut body.head),
+            _ => Box::default(),
+        };
+        self.answered(shared, actions, &head, answered, true);
+        actions.linger();
+    }
+
+    /// What follows a call: the end, or the deadline of the phase.
+    #[inline]
+    fn settle(&mut self, shared: &Shared, actions: &mut Actions<'_>, is_input_used_up: bool) {
+        match &self.phase {
+            Phase::Idle if self.is_last && is_input_used_up => actions.close(),
+            Phase::Idle if self.is_last => actions.linger(),
+            Phase::Idle => actions.set_deadline(shared.idle_deadline),
+            Phase::Body(body) => actions.set_deadline(body_deadline(shared, body)),
+            Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File | Phase::Later(_) => {}
+        }
+    }
+
+    /// Who the client is: a system call where that was not asked for before.
+    fn peer(&mut self, actions: &Actions<'_>) -> &mut Peer {
+        self.peer.get_or_insert_with(|| {
+            let address = address_text(actions);
+            Box::new(Peer { address, header: None, record: None, lost_bytes: 0 })
+        })
+    }
+
+    /// The address of the client, if it was asked for.
+    fn address(&self) -> &str {
+        self.peer.as_ref().map_or("", |peer| &peer.address)
+    }
+
+    /// Logs an answer, or keeps what there is to log of one that is under way.
+    #[cold]
+    fn note(
+        &mut self,
+        shared: &mut Shared,
+        actions: &Actions<'_>,
+        head: &[u8],
+        answered: &Answered,
+    ) {
+        let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
+        let peer = self.peer(actions);
+        match answered.left {
+            Left::Nothing | Left::End => self.log(shared, head, status, body_bytes, None),
+            Left::Unsent(_) | Left::File => {
+                peer.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
+            }
+        }
+    }
+
+    /// Logs the answer that was under way, of which this was not sent.
+    #[inline]
+    fn log_sent(&mut self, shared: &mut Shared, left_bytes: u64, cut: Option<Cut>) {
+        if let Some(peer) = &mut self.peer
+            && let Some(record) = peer.record.take()
+        {
+            let Record { head, status, body_bytes } = *record;
+            self.log(shared, &head, status, body_bytes.saturating_sub(left_bytes), cut);
+        }
+    }
+
+    #[cold]
+    fn log(
+        &self,
+        shared: &mut Shared,
+        head: &[u8],
+        status: u16,
+        body_bytes: u64,
+        cut: Option<Cut>,
+    ) {
+        let Some(log) = &mut shared.log else { return };
+        let RequestLine { method, target, version } = request_line(head);
+        let (peer, cut) = (self.address(), cut.map(Cut::name));
+        // A line has the columns of all others.
+        let proxied = shared.upstreams.is_some().then(|| answered_by_proxy(status));
+        let (referer, agent) = match log.names_agents() {
+            true => (field(head, "referer"), field(head, "user-agent")),
+            false => (&b""[..], &b""[..]),
+        };
+        let entry = Entry {
+            peer,
+            method,
+            target,
+            version,
+            status,
+            body_bytes,
+            referer,
+            agent,
+            cut,
+            proxied,
+        };
+        log.add(&entry, &shared.counters);
+    }
+}
+
+impl HttpSession {
+    /// Reports what was wrong with a client's bytes.
+    #[cold]
+    fn report_refusal(
+        &self,
+        shared: &Shared,
+        actions: &Actions<'_>,
+        rejection: Rejection,
+        is_tls: bool,
+    ) {
+        let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
+        if is_tls {
+            let program = if shared.upstreams.is_some() { "proxy" } else { "server" };
+            errors.report(Event::TlsSpoken, now_s, || {
+                let client = self.name(actions);
+                format!(
+                    "{client} speaks TLS, which this {program} does not: use http://, or give it --cert and --key"
+                )
+            });
+        } else {
+            errors.report(Event::RequestRefused, now_s, || {
+                let why = explanation(&rejection, &shared.head_limits);
+                format!("{}: {}: {why}", self.name(actions), rejection.status)
+            });
+        }
+    }
+
+    /// The client as the error log names it.
+    fn name(&self, actions: &Actions<'_>) -> Box<str> {
+        let address = match &self.peer {
+            Some(peer) => peer.address.clone(),
+            None => address_text(actions),
+        };
+        if address.is_empty() { "a client of a unix socket".into() } else { address }
+    }
+}
+
+/// What the log of a proxy says of an answer of its own.
+fn answered_by_proxy(status: u16) -> Proxied<'static> {
+    let end = match status {
+        200..400 => "ok",
+        408 => Fault::ClientTimeout.name(),
+        _ => Fault::BadRequest(Status::of(status)).name(),
+    };
+    Proxied {
+        backend: "",
+        queued: None,
+        connected: None,
+        first_byte: None,
+        total: None,
+        tries: 0,
+        end,
+        state: None,
+        is_retry_safe: None,
+    }
+}
+
+/// The address of the peer without its port; empty on a unix socket.
+fn address_text(actions: &Actions<'_>) -> Box<str> {
+    let address = actions.peer().map(|peer| peer.ip().to_canonical());
+    address.map_or_else(String::new, |address| address.to_string()).into()
+}
+
+/// Counts the time since the last request, or since the call began, where times are counted.
+#[inline]
+fn lap(stopwatch: &mut Option<Instant>, shared: &Shared) {
+    if let Some(began) = stopwatch {
+        let now = Instant::now();
+        let nanoseconds = u64::try_from((now - *began).as_nanos()).unwrap_or(u64::MAX);
+        shared.counters.times().record(nanoseconds);
+        *began = now;
+    }
+}
+
+/// By when more of a body has to come.
+fn body_deadline(shared: &Shared, body: &Body) -> Moment {
+    let limits = &shared.limits;
+    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+    body.clock.deadline(body.received_bytes, BodyTime { timeout, rate_min_bytes })
+}
+
+#[cfg(test)]
+mod tests;
+
+/// The server's side of one connection in TLS.
+///
+/// | deadline | in | what happens |
+/// |---|---|---|
+/// | header timeout, from the accept | the handshake | closed silently |
+/// | what is left of it | then | as that of the first request |
+///
+/// Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
+/// it ends, so that a truncation on the network path costs at most what was not asked for yet.
+#[derive(Debug)]
+pub(crate) struct EncryptedSession {
+    http: HttpSession,
+    tls: Tls,
+}
+
+impl Session for EncryptedSession {
+    type Shared = Shared;
+
+    fn begin_turn(shared: &mut Shared, now: Now) {
+        shared.begin_turn(now);
+    }
+
+    fn end_turn(shared: &mut Shared) {
+        shared.end_turn();
+    }
+
+    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
+        let http = HttpSession::accepted(shared, actions);
+        let config = shared.tls.as_ref().expect("loops that speak TLS have a certificate");
+        Self { http, tls: Tls::accepted(config) }
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        self.tls.on_bytes(&mut self.http, shared, actions, input)
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.tls.on_end(&mut self.http, shared, actions);
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.tls.on_drained(&mut self.http, shared, actions);
+    }
+
+    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.tls.is_in_handshake() {
+            shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
+            return actions.close();
+        }
+        self.tls.call(&mut self.http, shared, actions, HttpSession::on_deadline);
+    }
+
+    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.tls.call(&mut self.http, shared, actions, HttpSession::on_drain);
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        // In records: a little more than there was of the answer.
+        self.http.output_lost(bytes);
+    }
+
+    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+        self.http.closed(shared, cause);
+    }
+}
+
+impl PlaintextSession for HttpSession {
+    type Shared = Shared;
+
+    fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
+        &mut shared.plain_room
+    }
+
+    fn opened(&mut self, shared: &mut Shared, _: &mut Actions<'_>, is_resumed: bool) {
+        shared.counters.count_handshake(is_resumed);
+    }
+
+    #[cold]
+    fn tls_failed(&mut self, shared: &mut Shared, actions: &Actions<'_>, error: Option<&Error>) {
+        // A client that ends the connection in its handshake, as checks of ports do, asks for nothing.
+        let Some(error) = error else { return };
+        shared.counters.add(ServerCounter::TlsFailed, 1);
+        shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, || {
+            let client = self.name(actions);
+            match error {
+                Error::InvalidMessage(_) => {
+                    format!("{client} does not speak TLS, which this server does: use https://")
+                }
+                error => format!("{client}: {error}"),
+            }
+        });
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        Session::on_bytes(self, shared, actions, input)
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        Session::on_end(self, shared, actions);
+    }
+
+    fn answers_http(&self) -> bool {
+        true
+    }
+
+    fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        Session::on_end(self, shared, actions);
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        Session::on_drained(self, shared, actions);
+    }
+}

@@ -1,0 +1,423 @@
+//! What all HTTP sessions of one loop share, of a server as of a proxy (the answer, the limits, the date, the log,
+//! the backends), which answer a request gets, and how a reload replaces it.
+//!
+//! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pollux_engine::{Actions, ListenAddress, Moment, Now};
+use pollux_http::{HeadWriter, Method, Request, Status};
+use pollux_tls::ServerConfig;
+use rustix::io::Errno;
+
+use crate::ServerError;
+use crate::backends::groups::Secrets;
+use crate::backends::passing::Passing;
+use crate::config::{Answer, Limits, LogFormat, ServeConfig};
+use crate::config::{ProxyConfig, ProxyLimits};
+use crate::counters::{ServerCounter, ServerCounters};
+use crate::exchange::shared::Upstreams;
+use crate::fault::ProxyCounters;
+use crate::handlers::answer;
+use crate::handlers::answer::{Answered, Context, FixedReply, Left, Persistence};
+use crate::handlers::files::Site;
+use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
+use crate::head::common::Common;
+use crate::log::{AccessLog, Event, Logs};
+
+/// What the HTTP sessions of one loop share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) handler: Handler,
+    pub(crate) limits: Limits,
+    pub(crate) head_limits: pollux_http::Limits,
+    pub(crate) common: Common,
+    pub(crate) now: Now,
+    /// When a connection that is idle from now on has been idle too long.
+    pub(crate) idle_deadline: Moment,
+    /// Room without which no request is looked at.
+    pub(crate) room_bytes_min: usize,
+    pub(crate) log: Option<AccessLog>,
+    /// Of new settings with the log of those before: the form of its lines from then on. The file stays open.
+    kept_log: Option<LogFormat>,
+    pub(crate) logs: Logs,
+    pub(crate) counters: Arc<ServerCounters>,
+    /// Whether the time of each request is counted.
+    pub(crate) is_timing: bool,
+    /// What connections speak TLS with, where they do.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// Room for what is sent before it is encrypted; empty until it is needed.
+    pub(crate) plain_room: Vec<u8>,
+    /// Where new settings come from, of a loop that can have some.
+    inbox: Option<Inbox>,
+    /// The backends of a proxy, with what is under way to them.
+    pub(crate) upstreams: Option<Box<Upstreams>>,
+}
+
+impl Shared {
+    /// What one loop of a server configured so needs; the counters are kept by the caller too.
+    ///
+    /// # Errors
+    /// When the folder or the log cannot be opened.
+    pub fn new(
+        config: &ServeConfig,
+        counters: Arc<ServerCounters>,
+        logs: &Logs,
+    ) -> Result<Self, ServerError> {
+        let common = Common::new(&config.extras)?;
+        let handler = match &config.answer {
+            Answer::Reply { len_bytes, is_split } => {
+                Handler::Reply(FixedReply::new(*len_bytes, *is_split, &common))
+            }
+            Answer::Echo => Handler::Echo,
+            Answer::Files(files) => {
+                let target_bytes_max = config.limits.heads.target_bytes_max;
+                Handler::Files(Site::open(files, logs, &counters, target_bytes_max)?)
+            }
+        };
+        let open =
+            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
+        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
+        let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
+        shared.room_bytes_min = shared.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
+        shared.common = common;
+        shared.logs = logs.clone();
+        shared.is_timing = config.is_timing_requests;
+        Ok(shared)
+    }
+
+    /// What the loop of the metrics endpoint needs: the same sessions with another answer.
+    #[must_use]
+    pub fn for_status(pages: Box<dyn Pages>) -> Self {
+        let limits = Limits { body_bytes_max: 0, ..Limits::default() };
+        Self::assemble(Handler::Status(pages), limits, None, Arc::default())
+    }
+
+    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
+    /// of what it was in the configuration; what passes between loops, and counters are kept by the caller too.
+    /// The first loop looks at the backends.
+    ///
+    /// # Errors
+    /// When the log cannot be opened.
+    pub fn for_proxy(
+        index: usize,
+        config: &ProxyConfig,
+        addresses: &[(ListenAddress, usize)],
+        passing: Arc<Passing>,
+        counters: Arc<ServerCounters>,
+        proxied: Arc<ProxyCounters>,
+        logs: &Logs,
+    ) -> Result<Self, ServerError> {
+        let open =
+            |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
+        let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
+        let mut shared = Self::assemble(
+            Handler::Proxy,
+            limits_of_clients(&config.limits),
+            log,
+            Arc::clone(&counters),
+        );
+        shared.logs = logs.clone();
+        let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
+        shared.upstreams = Some(Box::new(upstreams));
+        Ok(shared)
+    }
+
+    /// With what clients and backends of a proxy speak TLS with.
+    pub(crate) fn secured(mut self, secrets: Secrets) -> Self {
+        self.upstreams().secure(secrets);
+        self
+    }
+
+    /// Requests of a proxy under way, and its upstream connections.
+    #[must_use]
+    pub fn open(&self) -> (usize, usize) {
+        self.upstreams.as_ref().map_or((0, 0), |upstreams| upstreams.open())
+    }
+
+    /// Upstream connections without a request, to the backend at this place.
+    #[must_use]
+    pub fn idle(&self, backend: usize) -> usize {
+        self.upstreams.as_ref().map_or(0, |upstreams| upstreams.idle(backend))
+    }
+
+    /// The backends of a proxy.
+    #[inline]
+    pub(crate) fn upstreams(&mut self) -> &mut Upstreams {
+        self.upstreams.as_mut().expect("a proxy has backends")
+    }
+
+    /// With what connections speak TLS with.
+    #[must_use]
+    pub fn encrypted(mut self, tls: Arc<ServerConfig>) -> Self {
+        if let Handler::Files(site) = &mut self.handler {
+            site.read_all();
+        }
+        self.tls = Some(tls);
+        self
+    }
+
+    /// With settings that may change.
+    pub(crate) fn reloadable(mut self, inbox: Inbox) -> Self {
+        self.inbox = Some(inbox);
+        self
+    }
+
+    /// With the log of the settings before, whose lines have this form from now on.
+    pub(crate) fn keeping_log(mut self, format: LogFormat) -> Self {
+        self.kept_log = Some(format);
+        self
+    }
+
+    /// Answers by other settings from now on; what counts and what is under way stays.
+    #[cold]
+    fn succeed(&mut self, mut new: Self) {
+        std::mem::swap(&mut self.handler, &mut new.handler);
+        std::mem::swap(&mut self.common, &mut new.common);
+        std::mem::swap(&mut self.limits, &mut new.limits);
+        match (new.kept_log, &mut self.log) {
+            (Some(format), Some(log)) => log.set_format(format),
+            // The old log goes with its last lines.
+            _ => std::mem::swap(&mut self.log, &mut new.log),
+        }
+        (self.head_limits, self.room_bytes_min) = (new.head_limits, new.room_bytes_min);
+        self.is_timing = new.is_timing;
+        self.set_date();
+    }
+
+    fn set_date(&mut self) {
+        self.common.date.at(self.now.unix_s);
+        if let Handler::Reply(reply) = &mut self.handler {
+            reply.set_date(&self.common.date);
+        }
+    }
+
+    /// Reports that the rest of a file could not be read, whose length was announced.
+    #[cold]
+    pub(crate) fn report_cut(&self, errno: Errno) {
+        self.logs.errors.report(Event::FileFailed, self.now.unix_s, || {
+            let why = std::io::Error::from(errno);
+            format!("the rest of a file could not be read, so its connection was cut: {why}")
+        });
+    }
+
+    fn assemble(
+        handler: Handler,
+        limits: Limits,
+        log: Option<AccessLog>,
+        counters: Arc<ServerCounters>,
+    ) -> Self {
+        let head_limits = limits.heads.with_body(limits.body_bytes_max);
+        let room_bytes_min = handler.room_bytes_min();
+        let (now, idle_deadline) = (Now::default(), Moment::NEVER);
+        Self {
+            handler,
+            limits,
+            head_limits,
+            common: Common::default(),
+            now,
+            idle_deadline,
+            room_bytes_min,
+            log,
+            kept_log: None,
+            logs: Logs::default(),
+            counters,
+            is_timing: false,
+            tls: None,
+            plain_room: Vec::new(),
+            inbox: None,
+            upstreams: None,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<ServerCounters> {
+        &self.counters
+    }
+
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        let is_another_second = now.unix_s != self.now.unix_s;
+        self.now = now;
+        if is_another_second {
+            self.set_date();
+        }
+        if let Some(new) = self.inbox.as_mut().and_then(Inbox::take) {
+            self.succeed(new);
+        }
+        self.idle_deadline = now.at + self.limits.idle_timeout;
+        if let Some(upstreams) = &mut self.upstreams {
+            upstreams.begin_turn(now);
+        }
+        if let Some(log) = &mut self.log {
+            log.begin_turn(now.unix_s, &self.counters);
+        }
+    }
+
+    pub(crate) fn end_turn(&mut self) {
+        if let Some(upstreams) = &mut self.upstreams {
+            upstreams.end_turn();
+        }
+        if let Some(log) = &mut self.log {
+            log.end_turn(&self.counters);
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// The last lines of the log.
+    fn drop(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush(&self.counters);
+        }
+    }
+}
+
+/// What the limits of a proxy say of its clients.
+fn limits_of_clients(limits: &ProxyLimits) -> Limits {
+    Limits {
+        connections_max: limits.connections_max,
+        header_timeout: limits.header_timeout,
+        body_timeout: limits.body_timeout,
+        body_rate_min_bytes: limits.body_rate_min_bytes,
+        idle_timeout: limits.idle_timeout,
+        write_timeout: limits.write_timeout,
+        drain_timeout: limits.drain_timeout,
+        body_bytes_max: limits.body_bytes_max,
+        heads: limits.heads.clone(),
+        ..Limits::default()
+    }
+}
+
+/// What the loops take over, each its own.
+#[derive(Debug, Default)]
+pub(crate) struct Replacements {
+    generation: AtomicU64,
+    of_loops: Mutex<Vec<Option<Shared>>>,
+}
+
+impl Replacements {
+    /// One for each loop, which takes it at its next turn.
+    pub(crate) fn offer(&self, replacements: Vec<Shared>) {
+        let mut of_loops = self.of_loops.lock().expect("nothing panics under this lock");
+        *of_loops = replacements.into_iter().map(Some).collect();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Where one loop finds its replacement.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    replacements: Arc<Replacements>,
+    index: usize,
+    seen: u64,
+}
+
+impl Inbox {
+    pub(crate) fn new(replacements: &Arc<Replacements>, index: usize) -> Self {
+        Self { replacements: Arc::clone(replacements), index, seen: 0 }
+    }
+
+    /// The replacement, once, when there is one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Shared> {
+        let generation = self.replacements.generation.load(Ordering::Acquire);
+        if generation == self.seen {
+            return None;
+        }
+        self.seen = generation;
+        let mut replacements =
+            self.replacements.of_loops.lock().expect("nothing panics under this lock");
+        replacements.get_mut(self.index)?.take()
+    }
+}
+
+/// Sends the answer to a sound request.
+#[inline]
+pub(crate) fn respond(
+    shared: &mut Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    context: Context,
+) -> Answered {
+    if !shared.handler.allows(request.method) || request.method == Method::Options {
+        return respond_without_handler(shared, actions, request, context);
+    }
+    match &mut shared.handler {
+        Handler::Reply(reply) => {
+            let left = reply.send(actions, &shared.common, context);
+            let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
+            let left = left.map_or(Left::Nothing, Left::Unsent);
+            Answered { status: Status::OK, body_bytes, left }
+        }
+        Handler::Status(pages) => {
+            let page = pages.page(request.target.path());
+            respond_with_page(shared, actions, context, page)
+        }
+        Handler::Proxy => unreachable!("the session has a backend answer"),
+        Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
+        Handler::Files(site) => {
+            let answered = site.answer(actions, &shared.common, shared.now, request, context);
+            if matches!(answered.left, Left::File) {
+                shared.counters.add(ServerCounter::FilesSent, 1);
+            }
+            if answered.status == Status::UNAVAILABLE {
+                shared.counters.add(ServerCounter::FilesRefused, 1);
+            }
+            answered
+        }
+    }
+}
+
+/// The pages of the metrics endpoint.
+#[cold]
+fn respond_with_page(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    context: Context,
+    page: Option<(&'static str, String)>,
+) -> Answered {
+    match page {
+        Some((format, page)) => answer::document(actions, &shared.common, context, format, page),
+        None => answer::page(actions, &shared.common, context, Status::NOT_FOUND, |_| {}),
+    }
+}
+
+/// OPTIONS, and methods that are not for this server.
+#[cold]
+fn respond_without_handler(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    context: Context,
+) -> Answered {
+    let allow = shared.handler.allow();
+    let add_allow = |head: &mut HeadWriter<'_>| {
+        head.field("Allow", allow);
+    };
+    let status = match request.method {
+        Method::Options if context.asked.is_from_another_origin() => {
+            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, |head| {
+                add_allow(head);
+                head.field("Access-Control-Allow-Methods", b"GET, HEAD");
+                head.field("Access-Control-Allow-Headers", b"*");
+                head.field("Access-Control-Max-Age", b"86400");
+            });
+        }
+        Method::Options => {
+            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, add_allow);
+        }
+        Method::Other(_) => Status::NOT_IMPLEMENTED,
+        _ => Status::METHOD_NOT_ALLOWED,
+    };
+    shared.counters.count_refusal(status);
+    if request.method == Method::Connect {
+        // The bytes behind it may be meant for the tunnel, made to look like a request.
+        let context = Context { persistence: Persistence::Close, ..context };
+        let page = answer::page(actions, &shared.common, context, status, add_allow);
+        actions.linger();
+        return Answered { left: Left::End, ..page };
+    }
+    answer::page(actions, &shared.common, context, status, add_allow)
+}

@@ -1,0 +1,203 @@
+//! The last head in each direction, and what was written of it: clients and backends under load send
+//! the same head over and over, and to compare costs a fraction of reading and writing.
+//!
+//! A head is remembered with everything else that decided what was made of it, and is used only when
+//! all of that is the same again; so what leaves is what would have been written. Only requests
+//! without a body and without a wish of their own are remembered.
+
+use pollux_http::{RequestKind, ResponseFacts};
+
+use crate::head::proxied::BodyFraming;
+
+/// Longer heads are read each time: they cost more in copying.
+const HEAD_BYTES_MAX: usize = 2048;
+
+/// The last heads of one loop.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    /// Taken while it is looked at.
+    pub(crate) request: Option<Box<LastRequest>>,
+    response: LastResponse,
+}
+
+/// What else decides what is made of a request head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RequestKey<'a> {
+    /// The front end.
+    pub(crate) front: usize,
+    pub(crate) is_secure: bool,
+    /// The client's address.
+    pub(crate) peer: &'a str,
+}
+
+/// A request head that was passed on.
+#[derive(Debug, Default)]
+pub(crate) struct LastRequest {
+    head: Vec<u8>,
+    front: usize,
+    is_secure: bool,
+    peer: String,
+    /// The head that was written.
+    pub(crate) written: Vec<u8>,
+    /// Its line in the log.
+    pub(crate) line: Vec<u8>,
+    pub(crate) facts: RequestFacts,
+}
+
+/// What is known of a request beside its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestFacts {
+    /// The place of its method among those that are counted.
+    pub(crate) method: usize,
+    pub(crate) kind: RequestKind,
+    pub(crate) is_idempotent: bool,
+    pub(crate) minor: u8,
+    pub(crate) keep_alive: bool,
+    /// What a backend is chosen by.
+    pub(crate) key: u64,
+}
+
+impl LastRequest {
+    /// Whether this head stands in front of `input` and comes from one like that.
+    pub(crate) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
+        !self.head.is_empty()
+            && input.starts_with(&self.head)
+            && by == RequestKey { front: self.front, is_secure: self.is_secure, peer: &self.peer }
+    }
+
+    /// Bytes of the head.
+    pub(crate) fn len(&self) -> usize {
+        self.head.len()
+    }
+
+    /// Remembers `head`.
+    pub(crate) fn note(
+        &mut self,
+        head: &[u8],
+        by: RequestKey<'_>,
+        written: &[u8],
+        line: &[u8],
+        facts: RequestFacts,
+    ) {
+        self.head.clear();
+        if head.len() > HEAD_BYTES_MAX || written.len() > HEAD_BYTES_MAX {
+            return;
+        }
+        self.head.extend_from_slice(head);
+        (self.front, self.is_secure, self.facts) = (by.front, by.is_secure, facts);
+        by.peer.clone_into(&mut self.peer);
+        self.written.clear();
+        self.written.extend_from_slice(written);
+        self.line.clear();
+        self.line.extend_from_slice(line);
+    }
+}
+
+/// What else decides what is made of the head of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AnswerKey {
+    pub(crate) front: usize,
+    pub(crate) kind: RequestKind,
+    pub(crate) minor: u8,
+    pub(crate) is_last: bool,
+    /// An answer that has no Date gets that of this second.
+    pub(crate) unix_s: u64,
+}
+
+/// The head of an answer that was passed on.
+#[derive(Debug, Default)]
+struct LastResponse {
+    head: Vec<u8>,
+    by: AnswerKey,
+    written: Vec<u8>,
+    meaning: Option<(ResponseFacts, BodyFraming)>,
+}
+
+impl Repeats {
+    /// Writes what is made of the head in front of `input` behind what is in `out`, if it is the last
+    /// one again; says what it means.
+    pub(crate) fn answer(
+        &self,
+        input: &[u8],
+        by: AnswerKey,
+        out: &mut Vec<u8>,
+    ) -> Option<(ResponseFacts, BodyFraming)> {
+        let last = &self.response;
+        let meaning = last.meaning?;
+        if last.by != by || !input.starts_with(&last.head) {
+            return None;
+        }
+        out.extend_from_slice(&last.written);
+        Some(meaning)
+    }
+
+    /// Remembers the head of a final answer, of which `written` was made.
+    pub(crate) fn note_answer(
+        &mut self,
+        head: &[u8],
+        by: AnswerKey,
+        written: &[u8],
+        meaning: (ResponseFacts, BodyFraming),
+    ) {
+        let last = &mut self.response;
+        last.meaning = None;
+        if head.len() > HEAD_BYTES_MAX || written.len() > HEAD_BYTES_MAX {
+            return;
+        }
+        last.head.clear();
+        last.head.extend_from_slice(head);
+        last.written.clear();
+        last.written.extend_from_slice(written);
+        (last.by, last.meaning) = (by, Some(meaning));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const BY: RequestKey<'_> = RequestKey { front: 1, is_secure: false, peer: "192.0.2.1" };
+
+    #[test]
+    fn a_request_is_the_last_one_again_only_from_the_same_client_by_the_same_front_end() {
+        let mut last = LastRequest::default();
+        assert!(!last.is(HEAD, BY), "nothing came before");
+        last.note(HEAD, BY, b"written", b"line", RequestFacts::default());
+        assert!(last.is(HEAD, BY) && last.is(&[HEAD, b"more"].concat(), BY));
+        assert!(!last.is(&HEAD[..HEAD.len() - 1], BY), "not whole");
+        assert!(!last.is(b"GET / HTTP/1.1\r\nHost: y\r\n\r\n", BY));
+        assert!(!last.is(HEAD, RequestKey { peer: "192.0.2.2", ..BY }));
+        assert!(!last.is(HEAD, RequestKey { front: 0, ..BY }));
+        assert!(!last.is(HEAD, RequestKey { is_secure: true, ..BY }));
+        last.note(&[b'x'; HEAD_BYTES_MAX + 1], BY, b"", b"", RequestFacts::default());
+        assert!(!last.is(HEAD, BY) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], BY), "too long");
+    }
+
+    #[test]
+    fn an_answer_is_the_last_one_again_only_for_the_same_kind_of_request_in_the_same_second() {
+        let input = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+        let limits = pollux_http::Limits::default();
+        let response = pollux_http::Response::parse(input, &limits, RequestKind::Other);
+        let facts = response.expect("sound").expect("whole").facts;
+        let framing = BodyFraming { frame: crate::head::Frame::Plain, is_last: false };
+        let by = AnswerKey { minor: 1, unix_s: 7, ..AnswerKey::default() };
+        let mut repeats = Repeats::default();
+        let mut out = b"before ".to_vec();
+        assert_eq!(repeats.answer(input, by, &mut out), None);
+        repeats.note_answer(input, by, b"written", (facts, framing));
+        assert_eq!(repeats.answer(input, by, &mut out), Some((facts, framing)));
+        assert_eq!(out, b"before written");
+        for other in [
+            AnswerKey { front: 1, ..by },
+            AnswerKey { kind: RequestKind::Head, ..by },
+            AnswerKey { minor: 0, ..by },
+            AnswerKey { is_last: true, ..by },
+            AnswerKey { unix_s: 8, ..by },
+        ] {
+            assert_eq!(repeats.answer(input, other, &mut out), None, "{other:?}");
+        }
+        assert_eq!(repeats.answer(&input[1..], by, &mut out), None);
+        assert_eq!(out, b"before written");
+    }
+}

@@ -1,0 +1,36 @@
+//! Heads of messages, written anew, without a connection.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `common` | what all answers of pollux's own have in common; media types |
+//! | `proxied` | heads of requests and answers that a proxy passes on, by the rules of `fields.rs` |
+//! | `cache` | the last of those, which may come again |
+
+pub(crate) mod cache;
+pub(crate) mod common;
+pub(crate) mod proxied;
+
+use pollux_http::{LimitName, Limits, Rejection};
+
+/// How body bytes are framed on their way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Frame {
+    /// As they are: a known length, the end of the connection, or no HTTP at all.
+    #[default]
+    Plain,
+    /// In chunks.
+    Chunks,
+}
+
+/// Why bytes were refused, with the limit that they exceed as the settings call it.
+pub(crate) fn explanation(refused: &Rejection, limits: &Limits) -> String {
+    let Rejection { reason, rfc, .. } = refused;
+    let Some(limit) = refused.limit else { return format!("{reason} ({rfc})") };
+    let (setting, most, unit) = match limit {
+        LimitName::Head => ("max_head", limits.head_bytes as u64, " bytes"),
+        LimitName::Target => ("max_target", limits.target_bytes as u64, " bytes"),
+        LimitName::Fields => ("max_fields", limits.fields as u64, ""),
+        LimitName::Body => ("max_body", limits.body_bytes, " bytes"),
+    };
+    format!("{reason}, {setting} = {most}{unit} ({rfc})")
+}

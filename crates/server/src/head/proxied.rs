@@ -1,0 +1,570 @@
+//! Heads, written anew by the rules of `fields.rs`: a request's for the backend, an answer's for the client.
+//!
+//! Both sides of an exchange call it with a head that was found sound. What frames a request, where it goes and
+//! which client asked is written by the proxy. How an answer ends is as well: a length where one is known,
+//! chunks for clients that know them, else the end of the connection. All other fields follow in order, one
+//! line each.
+
+use pollux_http::{
+    DateCache, Form, Framing, Method, Request, RequestKind, Response, ResponseBody, Status,
+};
+
+use crate::config::Forwarding;
+use crate::fields;
+use crate::fields::{FieldRule, Kind, Named};
+use crate::head::Frame;
+
+/// What the head is written by, beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestContext<'a> {
+    /// The client's address without its port; empty on a unix socket.
+    pub(crate) peer: &'a str,
+    /// What Host says: the authority that the request is for, or the backend.
+    pub(crate) host: &'a str,
+    /// Whether the client speaks TLS.
+    pub(crate) is_secure: bool,
+    pub(crate) x_forwarded: Forwarding,
+    pub(crate) forwarded: Forwarding,
+    /// What is done to other fields.
+    pub(crate) rules: &'a [FieldRule],
+    /// What is left of Max-Forwards, where it counts.
+    pub(crate) max_forwards: Option<u64>,
+}
+
+/// Writes the head of a request behind what is in `out`; says whether it asks to continue with the WebSocket
+/// protocol.
+pub(crate) fn write_request(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+) -> bool {
+    write_request_line(out, request);
+    let host = fields::host_of(context.rules).unwrap_or(context.host);
+    fields::write(out, "Host", host.as_bytes());
+    let fields_start = out.len();
+    let seen = write_request_fields(out, request, context, None).unwrap_or_else(|| {
+        // Rare: some of those that were written have to go.
+        out.truncate(fields_start);
+        let named = Named::of(request.fields);
+        write_request_fields(out, request, context, Some(&named)).unwrap_or_default()
+    });
+    if let Some(left) = context.max_forwards {
+        out.extend_from_slice(b"Max-Forwards: ");
+        fields::write_number(out, left);
+        out.extend_from_slice(b"\r\n");
+    }
+    fields::write_added(out, context.rules);
+    if context.x_forwarded.writes() {
+        write_x_forwarded(out, request, context, seen);
+    }
+    if context.forwarded.writes() {
+        write_forwarded(out, request, context, seen);
+    }
+    out.extend_from_slice(if request.version_minor == 0 {
+        b"Via: 1.0 pollux\r\n"
+    } else {
+        b"Via: 1.1 pollux\r\n"
+    });
+    let upgrade = seen.upgrade && wants_upgrade(request);
+    if upgrade {
+        out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n");
+    }
+    write_framing(out, request);
+    out.extend_from_slice(b"\r\n");
+    upgrade
+}
+
+#[derive(Clone, Copy, Default)]
+struct SeenInRequest {
+    forwarded_for: bool,
+    forwarded_other: bool,
+    forwarded: bool,
+    upgrade: bool,
+}
+
+fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>) {
+    out.extend_from_slice(request.method.name().as_bytes());
+    out.push(b' ');
+    let target = request.target.path_and_query().unwrap_or_default();
+    match request.target.form() {
+        // OPTIONS of a whole server, asked through a proxy (RFC 9112 3.2.4).
+        Form::Absolute if request.method == Method::Options && target.is_empty() => out.push(b'*'),
+        Form::Asterisk => out.push(b'*'),
+        _ => {
+            if target.first() != Some(&b'/') {
+                out.push(b'/');
+            }
+            out.extend_from_slice(target);
+        }
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// Writes the fields that are passed on. None when Connection names some of them and `named` was not
+/// given.
+fn write_request_fields(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+    named: Option<&Named>,
+) -> Option<SeenInRequest> {
+    let mut seen = SeenInRequest::default();
+    for field in request.fields {
+        let kind = match fields::kind(field.name) {
+            Kind::ForwardedFor | Kind::ForwardedOther
+                if context.x_forwarded == Forwarding::Keep =>
+            {
+                Kind::EndToEnd
+            }
+            Kind::Forwarded if context.forwarded == Forwarding::Keep => Kind::EndToEnd,
+            Kind::ClaimsClient if context.x_forwarded.believes() => Kind::EndToEnd,
+            kind => kind,
+        };
+        match kind {
+            Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
+            Kind::EndToEnd | Kind::Date if named.is_some_and(|named| named.has(field.name)) => {}
+            Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
+            Kind::Connection if named.is_none() && fields::names_others(field.value) => {
+                return None;
+            }
+            Kind::ForwardedFor => seen.forwarded_for = true,
+            Kind::ForwardedOther => seen.forwarded_other = true,
+            Kind::Forwarded => seen.forwarded = true,
+            Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
+            // It counts for two methods only; for others it is passed on (RFC 9110 7.6.2).
+            Kind::MaxForwards if context.max_forwards.is_none() => {
+                fields::write(out, field.name, field.value);
+            }
+            _ => {}
+        }
+    }
+    Some(seen)
+}
+
+/// WebSocket is the one protocol that connections are handed over to; h2c would carry requests
+/// past the proxy.
+fn is_websocket(value: &[u8]) -> bool {
+    fields::options(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+fn wants_upgrade(request: &Request<'_>) -> bool {
+    let says_so = request
+        .fields
+        .all("connection")
+        .any(|value| fields::options(value).any(|option| option.eq_ignore_ascii_case(b"upgrade")));
+    says_so && request.version_minor > 0 && !request.framing.has_body()
+}
+
+fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
+    match request.framing {
+        Framing::None => {}
+        Framing::Length(len) => {
+            out.extend_from_slice(b"Content-Length: ");
+            fields::write_number(out, len);
+            out.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    if request.expects_continue {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+}
+
+fn scheme(context: &RequestContext<'_>) -> &'static str {
+    if context.is_secure { "https" } else { "http" }
+}
+
+/// Writes the values of the fields of this name, each with a comma behind it.
+fn write_said(out: &mut Vec<u8>, request: &Request<'_>, name: &str) {
+    for value in request.fields.all(name).filter(|value| !value.is_empty()) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+}
+
+fn write_x_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+    seen: SeenInRequest,
+) {
+    let adds = context.x_forwarded == Forwarding::Add;
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if seen.forwarded_for && adds {
+        write_said(out, request, "x-forwarded-for");
+    }
+    let peer = if context.peer.is_empty() { "unknown" } else { context.peer };
+    out.extend_from_slice(peer.as_bytes());
+    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
+    // There is one of each: that of the first proxy holds.
+    let said = |name| request.fields.first(name).filter(|_| seen.forwarded_other && adds);
+    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+    out.extend_from_slice(said("x-forwarded-proto").unwrap_or(scheme.as_bytes()));
+    out.extend_from_slice(b"\r\n");
+    // A request of HTTP/1.0 may name no host.
+    let host = said("x-forwarded-host").unwrap_or(host.as_bytes());
+    if !host.is_empty() {
+        fields::write(out, "X-Forwarded-Host", host);
+    }
+}
+
+fn write_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    context: &RequestContext<'_>,
+    seen: SeenInRequest,
+) {
+    out.extend_from_slice(b"Forwarded: ");
+    if seen.forwarded && context.forwarded == Forwarding::Add {
+        write_said(out, request, "forwarded");
+    }
+    // An IPv6 address has colons, so it stands in brackets and quotes (RFC 7239 6).
+    let (open, close) = match context.peer {
+        "" => ("for=unknown", ""),
+        peer if peer.contains(':') => ("for=\"[", "]\""),
+        _ => ("for=", ""),
+    };
+    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
+    let parts = [open, context.peer, close, ";proto=", scheme];
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    // A request of HTTP/1.0 may name no host.
+    if !host.is_empty() {
+        [";host=\"", host, "\""].iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What the head is written by, beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerContext<'a> {
+    pub(crate) kind: RequestKind,
+    /// The client speaks HTTP/1.`minor`.
+    pub(crate) minor: u8,
+    /// No request may follow on the client's connection.
+    pub(crate) is_last: bool,
+    pub(crate) date: &'a DateCache,
+    /// What is done to fields.
+    pub(crate) rules: &'a [FieldRule],
+}
+
+/// How the answer continues behind its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BodyFraming {
+    pub(crate) frame: Frame,
+    /// The client's connection ends with it.
+    pub(crate) is_last: bool,
+}
+
+/// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
+/// chunks: it was not asked for, and the client could not tell. Nothing is written then.
+pub(crate) fn write_answer(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    context: &AnswerContext<'_>,
+) -> Option<BodyFraming> {
+    let facts = &response.facts;
+    let before = out.len();
+    write_status_line(out, response);
+    let fields_start = out.len();
+    let written = write_answer_fields(out, response, context.rules, None).or_else(|| {
+        // Rare: some of those that were written have to go.
+        out.truncate(fields_start);
+        write_answer_fields(out, response, context.rules, Some(&Named::of(response.fields)))
+    });
+    let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
+    if has_coding && facts.body != ResponseBody::None {
+        out.truncate(before);
+        return None;
+    }
+    fields::write_added(out, context.rules);
+    if !has_date {
+        fields::write(out, "Date", context.date.text());
+    }
+    let mut framing = BodyFraming { frame: Frame::Plain, is_last: context.is_last };
+    match facts.body {
+        // What GET would have had, or has (RFC 9110 8.6).
+        ResponseBody::None => {
+            let is_number =
+                |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
+            let is_allowed = allows_length(context.kind, facts.status.code());
+            if let Some(len) = length.filter(is_number)
+                && is_allowed
+                && !is_ambiguous
+            {
+                fields::write(out, "Content-Length", len);
+            }
+        }
+        ResponseBody::Length(len) => {
+            out.extend_from_slice(b"Content-Length: ");
+            fields::write_number(out, len);
+            out.extend_from_slice(b"\r\n");
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose if context.minor > 0 => {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            framing.frame = Frame::Chunks;
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose => framing.is_last = true,
+    }
+    if framing.is_last {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if context.minor == 0 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(framing)
+}
+
+#[derive(Clone, Copy, Default)]
+struct SeenInAnswer<'b> {
+    has_date: bool,
+    length: Option<&'b [u8]>,
+    /// A coding beside chunked.
+    has_coding: bool,
+    /// The length is not that of GET: a coding goes before it, or two differ (RFC 9112 6.3).
+    is_ambiguous: bool,
+}
+
+/// Writes the fields that are passed on. None when Connection names some of them and `named` was not
+/// given.
+fn write_answer_fields<'b>(
+    out: &mut Vec<u8>,
+    response: &Response<'b>,
+    rules: &[FieldRule],
+    named: Option<&Named>,
+) -> Option<SeenInAnswer<'b>> {
+    let mut seen = SeenInAnswer::default();
+    for field in response.fields {
+        match fields::kind(field.name) {
+            Kind::EndToEnd | Kind::ClaimsClient if fields::drops(rules, field.name) => {}
+            Kind::Connection if named.is_none() && fields::names_others(field.value) => {
+                return None;
+            }
+            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
+            Kind::Coding => {
+                seen.is_ambiguous = true;
+                seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked");
+            }
+            Kind::Length => {
+                let before = seen.length.replace(field.value);
+                seen.is_ambiguous |= before.is_some_and(|before| before != field.value);
+            }
+            kind => {
+                seen.has_date |= kind == Kind::Date;
+                if !named.is_some_and(|named| named.has(field.name)) {
+                    fields::write(out, field.name, field.value);
+                }
+            }
+        }
+    }
+    Some(seen)
+}
+
+/// Writes the head of an interim answer.
+pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
+    write_status_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of the answer that makes the connection a WebSocket; false when it is not what
+/// was asked for.
+pub(crate) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
+    let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
+    if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return false;
+    }
+    write_status_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    true
+}
+
+fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
+    let named = Named::of(response.fields);
+    for field in response.fields {
+        let kind = fields::kind(field.name);
+        let is_passed = matches!(kind, Kind::EndToEnd | Kind::ClaimsClient | Kind::Date);
+        if is_passed && !named.has(field.name) {
+            fields::write(out, field.name, field.value);
+        }
+    }
+}
+
+fn write_status_line(out: &mut Vec<u8>, response: &Response<'_>) {
+    if response.facts.status == Status::OK && response.reason == b"OK" {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    fields::write_number(out, response.facts.status.code().into());
+    out.push(b' ');
+    out.extend_from_slice(response.reason);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn allows_length(kind: RequestKind, status: u16) -> bool {
+    status == 304 || (kind == RequestKind::Head && status >= 200 && status != 204)
+}
+
+/// Whether sent twice it does no more than once (RFC 9110 9.2.2).
+pub(crate) fn is_idempotent(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete | Method::Trace
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_http::{Limits, Parsed};
+
+    use super::*;
+
+    const CONTEXT: RequestContext<'_> = RequestContext {
+        peer: "192.0.2.1",
+        host: "backend",
+        is_secure: false,
+        x_forwarded: Forwarding::Remove,
+        forwarded: Forwarding::Remove,
+        rules: &[],
+        max_forwards: None,
+    };
+
+    fn written(head: &str, context: &RequestContext<'_>) -> String {
+        let Parsed::Complete(request, _) = Request::parse(head.as_bytes(), &Limits::default())
+        else {
+            panic!("not sound: {head}")
+        };
+        let mut out = Vec::new();
+        let host = request.host().unwrap_or(context.host);
+        write_request(&mut out, &request, &RequestContext { host, ..*context });
+        let text = String::from_utf8(out).expect("ASCII");
+        text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
+    }
+
+    #[test]
+    fn fields_of_the_connection_end_here_and_others_are_passed_on() {
+        let head = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept:  y \r\nConnection: close, X-Foo\r\n\
+                    X-Foo: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Connection: a\r\nUpgrade: h2c\r\n\
+                    X-Bar: 2\r\nTransfer_Encoding: chunked\r\nContent_Length: 3\r\n\r\n";
+        let expected = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: y\r\nX-Bar: 2\r\n";
+        assert_eq!(written(head, &CONTEXT), expected);
+    }
+
+    #[test]
+    fn what_a_connection_field_names_can_hide_nothing_that_the_proxy_says() {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\
+                    Connection: Host, Content-Length, X-Forwarded-For\r\n\r\n";
+        let text = written(head, &RequestContext { x_forwarded: Forwarding::Replace, ..CONTEXT });
+        assert!(text.contains("Host: x\r\n") && text.contains("Content-Length: 2\r\n"), "{text}");
+        assert!(text.contains("X-Forwarded-For: 192.0.2.1\r\n"), "{text}");
+    }
+
+    #[test]
+    fn the_authority_of_an_absolute_target_is_the_host() {
+        let head = "GET http://a:81?q HTTP/1.1\r\nHost: other\r\n\r\n";
+        assert_eq!(written(head, &CONTEXT), "GET /?q HTTP/1.1\r\nHost: a:81\r\n");
+        let head = "OPTIONS http://a HTTP/1.1\r\nHost: other\r\n\r\n";
+        assert_eq!(written(head, &CONTEXT), "OPTIONS * HTTP/1.1\r\nHost: a\r\n");
+        let old = written("GET / HTTP/1.0\r\n\r\n", &CONTEXT);
+        assert_eq!(old, "GET / HTTP/1.1\r\nHost: backend\r\nVia: 1.0 pollux\r\n\r\n");
+    }
+
+    #[test]
+    fn each_kind_of_forwarded_field_has_a_setting_of_its_own() {
+        use Forwarding::{Add, Keep, Remove, Replace};
+        let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\n\
+                    X-Forwarded-Proto: https\r\nForwarded: for=8\r\nX_Forwarded_For: 9\r\n\r\n";
+        let message = |x_forwarded, forwarded| {
+            let text = written(head, &RequestContext { x_forwarded, forwarded, ..CONTEXT });
+            text.strip_prefix("GET / HTTP/1.1\r\nHost: x\r\n").expect("its line").to_owned()
+        };
+        let x = [
+            (
+                Replace,
+                "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: x\r\n",
+            ),
+            (
+                Add,
+                "X-Forwarded-For: 6.6.6.6, 7, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\
+                 X-Forwarded-Host: x\r\n",
+            ),
+            (
+                Keep,
+                "X-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\nX-Forwarded-Proto: https\r\n",
+            ),
+            (Remove, ""),
+        ];
+        let standard = [
+            (Replace, "Forwarded: for=192.0.2.1;proto=http;host=\"x\"\r\n"),
+            (Add, "Forwarded: for=8, for=192.0.2.1;proto=http;host=\"x\"\r\n"),
+            (Keep, "Forwarded: for=8\r\n"),
+            (Remove, ""),
+        ];
+        for (way, expected) in x {
+            assert_eq!(message(way, Remove), expected, "{way:?}");
+        }
+        for (way, expected) in standard {
+            assert_eq!(message(Remove, way), expected, "{way:?}");
+        }
+        let both = message(Replace, Add);
+        assert!(both.starts_with(x[0].1) && both.ends_with(standard[1].1), "{both}");
+        let context = RequestContext { x_forwarded: Replace, forwarded: Replace, ..CONTEXT };
+        let old = written("GET / HTTP/1.0\r\n\r\n", &context);
+        assert!(
+            old.contains("\r\nX-Forwarded-Proto: http\r\nForwarded: for=192.0.2.1;proto=http\r\n")
+        );
+        let context = RequestContext { peer: "2001:db8::1", forwarded: Replace, ..CONTEXT };
+        assert!(written(head, &context).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
+    }
+
+    #[test]
+    fn no_other_field_by_which_a_client_claims_to_be_somebody_passes_unless_clients_are_believed() {
+        let claims = "X-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Client-IP: 6.6.6.6\r\n\
+                      X-Cluster-Client-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Ssl: on\r\n\
+                      X-Forwarded-Prefix: /a\r\nX-Forwarded-Scheme: https\r\nx-forwarded-server: s\r\n\
+                      X-Forwarded-Protocol: https\r\nFront-End-Https: on\r\nX-Url-Scheme: https\r\n\
+                      X-Scheme: https\r\nX-Forwarded-Client-Cert: c\r\nX-Original-URL: /admin\r\n\
+                      X-Rewrite-URL: /admin\r\nProxy: http://6.6.6.6\r\n";
+        let head =
+            format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X_Real_IP: 7\r\nX-Real: 1\r\n\r\n");
+        let of = |x_forwarded| written(&head, &RequestContext { x_forwarded, ..CONTEXT });
+        let passed = format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X-Real: 1\r\n");
+        assert_eq!(of(Forwarding::Keep), passed);
+        assert!(of(Forwarding::Add).starts_with(&passed));
+        assert_eq!(of(Forwarding::Remove), "GET / HTTP/1.1\r\nHost: x\r\nX-Real: 1\r\n");
+        let replaced = of(Forwarding::Replace);
+        assert!(
+            replaced.starts_with("GET / HTTP/1.1\r\nHost: x\r\nX-Real: 1\r\nX-Forwarded-For"),
+            "{replaced}"
+        );
+    }
+
+    #[test]
+    fn a_websocket_is_asked_for_and_no_other_protocol() {
+        let head = |upgrade: &str, more: &str| {
+            format!(
+                "GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: {upgrade}\r\n\
+                 {more}\r\n"
+            )
+        };
+        let asked = written(&head("WebSocket", "Sec-WebSocket-Key: k\r\n"), &CONTEXT);
+        assert!(asked.contains("Connection: upgrade\r\nUpgrade: websocket\r\n"), "{asked}");
+        for (upgrade, more) in [("h2c", ""), ("websocket", "Content-Length: 1\r\n")] {
+            let text = written(&head(upgrade, more), &CONTEXT);
+            assert!(!text.contains("pgrade"), "{text}");
+        }
+    }
+
+    #[test]
+    fn framing_is_written_anew() {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \tCHUNKED\r\n\
+                    Expect: 100-Continue\r\nTrailer: X-A\r\n\r\n";
+        let text = written(head, &CONTEXT);
+        assert!(text.ends_with(
+            "Via: 1.1 pollux\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        ));
+        assert!(!text.contains("Trailer"), "{text}");
+        let text = written("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0007\r\n\r\n", &CONTEXT);
+        assert!(text.ends_with("Content-Length: 7\r\n\r\n"), "{text}");
+    }
+}

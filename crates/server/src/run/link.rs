@@ -1,0 +1,552 @@
+//! The link between a master and a worker: its frames, the worker's end ([`WorkerProcess`]), and the worker as
+//! its master has it ([`Worker`]).
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use pollux_engine::Signals;
+use pollux_poller::Waker;
+use pollux_sys::process;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::backends;
+use crate::backends::names::Resolver;
+use crate::config::ProxyConfig;
+use crate::error::in_words;
+use crate::run::sockets::{ProxySockets, left_open};
+use crate::run::stats::{Overview, Reloads, RetiredCounts, metrics};
+use crate::{Server, ServerError};
+
+/// A worker or a master that reads nothing for so long hangs, or is gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest text: the counters of a worker with many loops.
+const TEXT_BYTES_MAX: usize = 8 << 20;
+const HEAD_BYTES: usize = 5;
+
+/// What a frame is about.
+///
+/// The messages of a master and its workers: frames over a stream.
+///
+/// ```text
+///  ┌──────┬───────────────┬─────────┐
+///  │ kind │ length, 4, BE │ text    │
+///  └──────┴───────────────┴─────────┘
+/// ```
+///
+/// Both ends are the same program, so a frame that makes no sense is the end of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Worker: it takes connections; the text is its banner.
+    Ready = 1,
+    /// Worker: it could not start; the text says why.
+    Failed,
+    /// Worker: what it counted so far.
+    Counts,
+    /// Worker: a client of its control socket asked for a reload; the text is how many were asked for so far.
+    Reload,
+    /// Master: another worker takes the connections, end with the open ones.
+    Drain,
+    /// Master: open the logs again.
+    Reopen,
+    /// Master: what workers counted that have ended, or end.
+    RetiredCounts,
+    /// Master: how reloads went, and how many of those that this worker asked for are answered.
+    Reloads,
+    /// Worker: the states of backends, beside the settings. Master: those that the worker got at its
+    /// start, and those at the moment when it began to serve.
+    BackendStates,
+    /// Master: end with the open connections, within the drain timeout; the text says why.
+    End,
+}
+
+impl Kind {
+    const ALL: [Self; 10] = [
+        Self::Ready,
+        Self::Failed,
+        Self::Counts,
+        Self::Reload,
+        Self::Drain,
+        Self::Reopen,
+        Self::RetiredCounts,
+        Self::Reloads,
+        Self::BackendStates,
+        Self::End,
+    ];
+}
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+impl Frame {
+    pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// As it goes over the stream.
+    ///
+    /// # Panics
+    /// When the text has more than 8 MiB.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        assert!(self.text.len() <= TEXT_BYTES_MAX, "a frame is bounded");
+        let mut bytes = vec![self.kind as u8];
+        bytes.extend_from_slice(&(self.text.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(self.text.as_bytes());
+        bytes
+    }
+}
+
+/// The stream is not one of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Garbled;
+
+/// Frames that come in pieces.
+#[derive(Debug, Default)]
+struct Frames {
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    pub(crate) fn feed(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// The next whole frame.
+    ///
+    /// # Errors
+    /// Nothing that follows can be read.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, Garbled> {
+        let Some((head, rest)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[0]).ok_or(Garbled)?;
+        let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if len > TEXT_BYTES_MAX {
+            return Err(Garbled);
+        }
+        let Some(text) = rest.get(..len) else { return Ok(None) };
+        let text = String::from_utf8(text.to_vec()).map_err(|_| Garbled)?;
+        self.bytes.drain(..HEAD_BYTES + len);
+        Ok(Some(Frame { kind, text }))
+    }
+}
+
+/// Where a master names what it left its worker.
+const VARIABLE: &str = "POLLUX_PROXY_WORKER";
+/// Stands between the states of backends and the file with the settings.
+pub(crate) const STATES_END: char = '\0';
+
+/// What a master left its worker.
+///
+/// ```text
+///  master ── environment: numbers of descriptors ──► worker: takes them
+///         ◄──────────── link: a stream of frames ───────────►
+/// ```
+///
+/// A thread reads the link and wakes the one that waits for signals. The end of the link is the
+/// end of the master: the worker drains then, whatever killed it.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    link: UnixStream,
+    file: Option<(String, String)>,
+    /// The states of backends at the worker before.
+    states: String,
+    sockets: ProxySockets,
+}
+
+/// A message of the master.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Drain,
+    /// Why.
+    End(String),
+    Reopen,
+    RetiredCounts(String),
+    Reloads(Reloads),
+    /// The states of backends at the worker before: those that this one got at its start, and those
+    /// when it began to serve.
+    BackendStates {
+        before: String,
+        now: String,
+    },
+    /// The master is gone.
+    Gone,
+}
+
+/// The worker's end of the link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: UnixStream,
+    orders: Receiver<Order>,
+    /// The states of backends that were sent last.
+    states: String,
+    is_broken: bool,
+}
+
+impl WorkerProcess {
+    /// What was left to this process; none where it was not started by a master.
+    ///
+    /// # Errors
+    /// What was named is not there.
+    pub fn find() -> io::Result<Option<Self>> {
+        let Ok(text) = std::env::var(VARIABLE) else { return Ok(None) };
+        let wrong = || io::Error::other(format!("{VARIABLE}={text}"));
+        let mut words = text.splitn(3, ' ');
+        let mut number = || {
+            let number = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
+            process::take_inherited(number)
+        };
+        let link = UnixStream::from(number()?);
+        let mut settings = File::from(number()?);
+        let sockets = ProxySockets::inherited(words.next().ok_or_else(wrong)?)?;
+        let mut text = String::new();
+        settings.rewind()?;
+        settings.read_to_string(&mut text)?;
+        let (states, file) = text.split_once(STATES_END).ok_or_else(wrong)?;
+        let file = file.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
+        link.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        Ok(Some(Self { link, file, states: states.to_owned(), sockets }))
+    }
+
+    /// The name and the text of the file with the settings, as the master read it.
+    #[must_use]
+    pub fn file(&self) -> Option<(&str, &str)> {
+        self.file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// Reports to the master why the worker could not start.
+    pub fn failed(mut self, why: &str) {
+        // Without a master nothing reads it.
+        let _ = self.link.write_all(&Frame::new(Kind::Failed, why).bytes());
+    }
+
+    /// Starts the worker's loops and runs them until the master, or a signal, ends them.
+    ///
+    /// # Errors
+    /// As [`Server::start_proxy`] and [`Server::run`]. The master was notified.
+    pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
+        let master = Some((signals.waker(), self.states.as_str()));
+        let server =
+            match Server::start_proxy_on(config, &self.sockets, Resolver::default(), master) {
+                Ok(server) => server,
+                Err(error) => {
+                    self.failed(&in_words(&error));
+                    return Err(error);
+                }
+            };
+        let Self { link, sockets, .. } = self;
+        // From here on the loops alone have them, and close them when they drain: a connection after that
+        // is refused, or goes to the next process that listens there.
+        drop(sockets);
+        let mut link = Link::open(link, signals.waker());
+        link.send(Kind::Ready, server.banner().join("\n"));
+        server.run_under(signals, Some(&mut link))
+    }
+}
+
+impl Link {
+    fn open(stream: UnixStream, waker: Waker) -> Self {
+        let (sender, orders) = channel();
+        let reading = stream.try_clone();
+        let is_broken = reading.is_err();
+        if let Ok(reading) = reading {
+            std::thread::spawn(move || read(reading, &sender, &waker));
+        }
+        Self { stream, orders, states: String::new(), is_broken }
+    }
+
+    /// The messages of the master since the last call.
+    pub(crate) fn orders(&self) -> Vec<Order> {
+        self.orders.try_iter().collect()
+    }
+
+    /// Sends the master the counters, and that a reload is wanted.
+    pub(crate) fn report(&mut self, overview: &Overview) {
+        self.ask(overview);
+        self.send(Kind::Counts, RetiredCounts::of_page(&metrics(overview)).page());
+    }
+
+    /// Sends the states of backends, if they are new, and then a wish for a reload: in this order, as the
+    /// new worker needs the orders that came before it.
+    pub(crate) fn ask(&mut self, overview: &Overview) {
+        let mut states = backends::states(&overview.backends);
+        let names = overview.passing.as_ref().and_then(|passing| passing.names());
+        states.extend(names.map(|names| names.lines()));
+        if states != self.states {
+            self.send(Kind::BackendStates, states.as_str());
+            self.states = states;
+        }
+        if let Some(number) = overview.supervised.takes_reload() {
+            self.send(Kind::Reload, number.to_string());
+        }
+    }
+
+    fn send(&mut self, kind: Kind, text: impl Into<String>) {
+        // Behind a frame that was cut nothing can be read: the reader sees the end instead.
+        if !self.is_broken && self.stream.write_all(&Frame::new(kind, text).bytes()).is_err() {
+            self.is_broken = true;
+            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Passes messages on until the stream ends.
+fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
+    let mut frames = Frames::default();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let len = match stream.read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Ok(len) if len > 0 => len,
+            _ => break,
+        };
+        frames.feed(&piece[..len]);
+        loop {
+            let order = match frames.next() {
+                Ok(None) => break,
+                Ok(Some(Frame { kind, text })) => match kind {
+                    Kind::Drain => Order::Drain,
+                    Kind::End => Order::End(text),
+                    Kind::Reopen => Order::Reopen,
+                    Kind::RetiredCounts => Order::RetiredCounts(text),
+                    Kind::Reloads => Order::Reloads(reloads(&text)),
+                    Kind::BackendStates => states_in(&text),
+                    Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
+                },
+                Err(Garbled) => return gone(orders, waker),
+            };
+            let _ = orders.send(order);
+            waker.wake();
+        }
+    }
+    gone(orders, waker);
+}
+
+/// The reloads of a frame: how many of this worker's are answered, how many were done and failed, and
+/// why the last one failed.
+fn reloads(text: &str) -> Reloads {
+    let mut lines = text.splitn(3, '\n');
+    let mut line = || lines.next().unwrap_or_default().to_owned();
+    Reloads { answered: line().parse().unwrap_or_default(), counts: line(), why: line() }
+}
+
+/// The states of backends in a frame.
+fn states_in(text: &str) -> Order {
+    let (before, now) = text.split_once(STATES_END).unwrap_or_default();
+    Order::BackendStates { before: before.to_owned(), now: now.to_owned() }
+}
+
+fn gone(orders: &Sender<Order>, waker: &Waker) {
+    let _ = orders.send(Order::Gone);
+    waker.wake();
+}
+
+/// The name of workers in lists of processes.
+const NAME: &str = "pollux-proxy-worker";
+/// What a worker is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WorkerState {
+    /// It has until then to take connections.
+    Starting(Instant),
+    /// It takes connections.
+    Serving,
+    /// It ends with the connections that it has, until then.
+    Draining(Instant),
+    /// It was killed.
+    Killed,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    link: UnixStream,
+    frames: Frames,
+    /// Nothing more comes from it.
+    is_closed: bool,
+    pub(crate) state: WorkerState,
+    pub(crate) started: Instant,
+    /// Reloads that were asked for through it so far.
+    pub(crate) asked: u64,
+    /// Those of them that are answered when the reload under way is.
+    pub(crate) promised: u64,
+    /// How backends stood when it was started.
+    pub(crate) states: String,
+    /// What it counted, as a page.
+    pub(crate) counts: String,
+    /// Why it could not start.
+    pub(crate) failure: Option<String>,
+}
+
+/// One whose end is farther away than this is looked at as seldom as one that serves.
+const SOON: Duration = Duration::from_secs(2);
+
+impl Worker {
+    /// Whether no time of it comes soon.
+    pub(crate) fn is_settled(&self) -> bool {
+        match self.state {
+            WorkerState::Serving => true,
+            WorkerState::Draining(by) => by > Instant::now() + SOON,
+            WorkerState::Starting(_) | WorkerState::Killed => false,
+        }
+    }
+
+    /// Starts this program once more, with the arguments of the same command line, these sockets and
+    /// the text of the settings, behind the states of the backends at the worker before. Only a process
+    /// of one thread may do so: descriptors are open for every child meanwhile.
+    ///
+    /// # Errors
+    /// No descriptor or no process is left.
+    pub(crate) fn start(
+        sockets: &ProxySockets,
+        (states, settings): (&str, &str),
+        arguments: &[OsString],
+        by: Instant,
+    ) -> io::Result<Self> {
+        let (link, theirs) = UnixStream::pair()?;
+        let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
+        write!(file, "{states}{STATES_END}{settings}")?;
+        file.rewind()?;
+        let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
+        let (copies, text) = sockets.for_child()?;
+        let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
+        let mut command = Command::new("/proc/self/exe");
+        // A signal of the terminal is for the master.
+        command.arg0(NAME).args(arguments).env(VARIABLE, left).process_group(0);
+        let child = command.stdin(Stdio::null()).spawn();
+        drop((copies, theirs, file));
+        let child = child?;
+        link.set_nonblocking(true)?;
+        Ok(Self {
+            child,
+            asked: 0,
+            promised: 0,
+            link,
+            frames: Frames::default(),
+            is_closed: false,
+            state: WorkerState::Starting(by),
+            started: Instant::now(),
+            states: states.to_owned(),
+            counts: String::new(),
+            failure: None,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable when the worker has said something, or is gone; none once it is.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_closed).then(|| self.link.as_fd())
+    }
+
+    /// Sends it a frame. A worker that does not read is killed when its time is over.
+    pub(crate) fn send(&mut self, kind: Kind, text: &str) {
+        let bytes = Frame::new(kind, text).bytes();
+        let set = |is_on| self.link.set_nonblocking(is_on);
+        let sent = set(false)
+            .and_then(|()| self.link.set_write_timeout(Some(WRITE_TIMEOUT)))
+            .and_then(|()| (&self.link).write_all(&bytes))
+            .and_then(|()| set(true));
+        if sent.is_err() {
+            self.is_closed = true;
+        }
+    }
+
+    /// What it has said since the last call.
+    pub(crate) fn receive(&mut self) -> Vec<Frame> {
+        let mut received = Vec::new();
+        let mut piece = [0; 64 * 1024];
+        while !self.is_closed {
+            match self.link.read(&mut piece) {
+                Ok(0) => self.is_closed = true,
+                Ok(len) => self.frames.feed(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.is_closed = true,
+            }
+            loop {
+                match self.frames.next() {
+                    Ok(Some(frame)) => received.push(frame),
+                    Ok(None) => break,
+                    Err(Garbled) => {
+                        self.is_closed = true;
+                        break;
+                    }
+                }
+            }
+        }
+        received
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        self.state = WorkerState::Killed;
+        // It may have ended by itself.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Worker {
+    /// A master that gives up leaves no child behind.
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_the_same_however_they_are_cut() {
+        let sent: Vec<Frame> = Kind::ALL
+            .into_iter()
+            .zip(["", "a", "two\nlines", "µ", "", "", "x y", "", "z"])
+            .map(|(kind, text)| Frame::new(kind, text))
+            .collect();
+        let bytes: Vec<u8> = sent.iter().flat_map(Frame::bytes).collect();
+        for size in 1..=bytes.len() {
+            let (mut frames, mut found) = (Frames::default(), Vec::new());
+            for piece in bytes.chunks(size) {
+                frames.feed(piece);
+                while let Some(frame) = frames.next().expect("sound") {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, sent, "pieces of {size}");
+            assert!(frames.bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_a_frame_are_refused_at_once() {
+        for bytes in
+            [&[0, 0, 0, 0, 0][..], &[99, 0, 0, 0, 0], &[1, 0xff, 0, 0, 0], &[1, 0, 0, 0, 1, 0xff]]
+        {
+            let mut frames = Frames::default();
+            frames.feed(bytes);
+            assert_eq!(frames.next(), Err(Garbled), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The parts of the start of a server, and the start of a proxy: endpoints, loops, the rights that it keeps, and why
+//! an address could not be listened on, in words of the settings.
+
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pollux_engine::{
+    Address, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners,
+    Sockets,
+};
+use pollux_poller::{Mechanism, Waker};
+use pollux_sys::descriptors::in_words;
+use pollux_tls::ServerConfig;
+use rustix::io::Errno;
+
+use crate::backends::backends_of;
+use crate::backends::names::Names;
+use crate::backends::names::Resolver;
+use crate::backends::passing::Passing;
+use crate::backends::restore_states;
+use crate::config::ProxyConfig;
+use crate::config::descriptors::{connections_max, limit};
+use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
+use crate::fault::ProxyCounters;
+use crate::front::h1::EncryptedSession;
+use crate::front::shared::{Inbox, Replacements};
+use crate::identity::{Identity, SocketOwner};
+use crate::log::{ErrorWriter, Event, unix_s};
+use crate::run::privileges;
+use crate::run::privileges::Privileged;
+use crate::run::report::{proxy_banner, proxy_facts};
+use crate::run::sockets::{ProxySockets, open_all};
+use crate::run::stats::Overview;
+use crate::run::{Parts, Reporter, SERVER, SocketPaths, holders};
+use crate::{FrontSession, HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
+
+/// What an error of the group `part`, whose address the flag sets, is to the user.
+pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
+    match cause {
+        GroupError::Listen(cause) => explained_open(part, flag, cause),
+        cause => ServerError::Group { part, cause },
+    }
+}
+
+/// What it is that an address of `part`, which the flag sets, could not be opened.
+pub(crate) fn explained_open(
+    part: &'static str,
+    flag: &'static str,
+    cause: ListenError,
+) -> ServerError {
+    let (address, cause) = match cause {
+        ListenError::System { address, cause, .. } => (address, cause),
+        ListenError::Occupied { path, why } => match holders::of_path(&path) {
+            Some(program) => {
+                let address = format!("unix:{}", path.display());
+                let reason = in_use(&address, flag, Some(program));
+                return ServerError::Listen { reason, cause: Errno::ADDRINUSE.into() };
+            }
+            None => {
+                let cause = GroupError::Listen(ListenError::Occupied { path, why });
+                return ServerError::Group { part, cause };
+            }
+        },
+        cause => return ServerError::Group { part, cause: GroupError::Listen(cause) },
+    };
+    let reason = reason(&address, flag, Errno::from_io_error(&cause), holders::of_port);
+    ServerError::Listen { reason, cause }
+}
+
+/// That another program listens there, or this one does already.
+fn in_use(address: &str, flag: &str, holder: Option<String>) -> String {
+    let (by, next) = match holder {
+        Some(own) if holders::is_this(&own) => {
+            (format!(" by {own}, which is this server itself"), "name each address once")
+        }
+        Some(program) => (format!(" by {program}"), "end that program"),
+        None => (String::new(), "end that program"),
+    };
+    format!("{address} is in use{by}; {next} or choose another address with {flag}")
+}
+
+/// What is wrong with the address and what is expected.
+fn reason(
+    address: &str,
+    flag: &str,
+    errno: Option<Errno>,
+    holder: fn(u16) -> Option<String>,
+) -> String {
+    let tcp: Option<SocketAddr> = address.parse().ok();
+    match (errno, tcp) {
+        (Some(Errno::ADDRINUSE), Some(tcp)) => in_use(address, flag, holder(tcp.port())),
+        (Some(Errno::ACCESS), Some(tcp)) => format!(
+            "port {} needs root or CAP_NET_BIND_SERVICE (setcap cap_net_bind_service=+ep, \
+             AmbientCapabilities=); or choose a port from 1024 on with {flag}",
+            tcp.port()
+        ),
+        (Some(Errno::ADDRNOTAVAIL), Some(tcp)) => format!(
+            "{} is not an address of this machine; choose one of its own with {flag}, or :{} for all \
+             of them",
+            tcp.ip(),
+            tcp.port()
+        ),
+        _ => format!("{address} cannot be listened on; choose another address with {flag}"),
+    }
+}
+
+pub(crate) const STATS: &str = "stats endpoint";
+pub(crate) const CONTROL: &str = "control socket";
+/// Most connections to each of them.
+const ENDPOINT_CONNECTIONS_MAX: u32 = 64;
+
+/// The sockets of a server's endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    pub(crate) stats: Option<Sockets>,
+    pub(crate) control: Option<Sockets>,
+}
+
+impl Endpoints {
+    /// Opens what `monitoring` names.
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`], or the control socket could not be closed to others.
+    pub(super) fn open(
+        monitoring: &Monitoring,
+        sockets: &UnixSockets,
+    ) -> Result<Self, ServerError> {
+        let open = |address: Address, part, flag| {
+            let opened = open_all(&address, Listeners::Exclusive, 1);
+            opened.map_err(|cause| explained_open(part, flag, cause))
+        };
+        let stats = monitoring.stats.clone().map(|address| open(address, STATS, "--stats"));
+        let stats = stats.transpose()?;
+        stats.as_ref().map_or(Ok(()), |stats| open_to_others(&stats.paths(), sockets))?;
+        let Some(path) = &monitoring.control else { return Ok(Self { stats, control: None }) };
+        let control = open(ListenAddress::Unix(path.clone()).into(), CONTROL, "--control")?;
+        close_to_others(path)?;
+        Ok(Self { stats, control: Some(control) })
+    }
+
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let all = [&self.stats, &self.control].into_iter().flatten();
+        all.flat_map(Sockets::paths).collect()
+    }
+}
+
+/// A small group for an endpoint.
+pub(super) fn endpoint() -> GroupConfig {
+    GroupConfig {
+        listen: Vec::new(),
+        driver: Driver::Readiness(Mechanism::Poll),
+        threads: 1,
+        listeners: Listeners::Reuseport,
+        cpus: None,
+        delays_small_writes: false,
+        limits: Limits { connections_max: ENDPOINT_CONNECTIONS_MAX, ..Limits::default() },
+    }
+}
+
+/// Commands are for the user that runs the server.
+pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
+    let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
+    set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
+}
+
+/// Clients may be other users: the mode does not depend on the umask of the one that starts the server.
+///
+/// # Errors
+/// [`ServerError::Permissions`].
+pub(crate) fn open_to_others(paths: &[PathBuf], sockets: &UnixSockets) -> Result<(), ServerError> {
+    for path in paths {
+        let failed = |cause| ServerError::Permissions { path: path.clone(), cause };
+        let owner = sockets.owner.as_ref().map(SocketOwner::find).transpose();
+        let (uid, gid) = owner.map_err(|why| failed(io::Error::other(why)))?.unwrap_or_default();
+        // Before the mode: nobody of the old group may connect meanwhile.
+        std::os::unix::fs::chown(path, uid, gid).map_err(failed)?;
+        let set = std::fs::set_permissions(path, Permissions::from_mode(sockets.mode));
+        set.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Starts the loops, on the configured driver or on the best that works; says what was refused.
+pub(super) fn start_group(
+    config: &ServeConfig,
+    sockets: &Sockets,
+    tls: Option<&Arc<ServerConfig>>,
+    counters: &[Arc<ServerCounters>],
+    logs: &Logs,
+    replacements: &Arc<Replacements>,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    start_on_first(SERVER, config.loops.poller, |driver| {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let replacements = Arc::clone(replacements);
+        let make = move |index: usize| {
+            let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+            shared.map(|shared| shared.reloadable(Inbox::new(&replacements, index)))
+        };
+        let group = group_config(config, driver);
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
+        let Some(tls) = tls.cloned() else {
+            return Group::start_on::<HttpSession, _, _>(&group, again, make);
+        };
+        let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
+        Group::start_on::<EncryptedSession, _, _>(&group, again, make)
+    })
+}
+
+/// Starts the loops of `part` on `poller`, or without one on the best driver that works; which one it
+/// is, and what was refused.
+pub(crate) fn start_on_first(
+    part: &'static str,
+    poller: Option<Driver>,
+    mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let started = Driver::start_first(poller, |driver| match start(driver) {
+        // Only a mechanism that is not available is a reason to try the next one.
+        Err(refused @ GroupError::Loop(_)) => Err(refused),
+        started => Ok(started),
+    });
+    let started = started.map_err(|cause| ServerError::Group { part, cause })?;
+    let group = started.value.map_err(|cause| explained(part, "--listen", cause))?;
+    let refused = started.refused.iter();
+    let refused = refused.map(|(driver, cause)| format!("{driver} was refused: {cause}"));
+    Ok((group, started.driver, refused.collect()))
+}
+
+fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
+    let limits = Limits {
+        connections_max: connections_max(config),
+        write_timeout: config.limits.write_timeout,
+        write_rate_min: config.limits.read_rate_min_bytes,
+        ..Limits::default()
+    };
+    let delays_small_writes = matches!(config.answer, Answer::Reply { is_split: true, .. });
+    GroupConfig { delays_small_writes, ..config.loops.group(driver, &limits) }
+}
+
+pub(super) const PROXY: &str = "proxy";
+
+/// The counters of one loop of a proxy.
+type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);
+
+impl Server {
+    /// Starts a proxy; all its loops and endpoints run when this returns. Backends are asked for a
+    /// connection when the first request comes.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without an address, a backend or a thread.
+    pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
+        Self::start_proxy_with(config, Resolver::default())
+    }
+
+    /// As [`Server::start_proxy`], where this looks up the names of backends.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_proxy_with(config: &ProxyConfig, resolver: Resolver) -> Result<Self, ServerError> {
+        let sockets = ProxySockets::open(config)?;
+        let mut paths = SocketPaths(sockets.paths());
+        let mut server = Self::start_proxy_on(config, &sockets, resolver, None)?;
+        server.own(std::mem::take(&mut paths));
+        Ok(server)
+    }
+
+    /// Looks up the names of backends as a start does; says which can't be looked up, in lines.
+    ///
+    /// # Errors
+    /// [`ServerError::NoAddress`].
+    pub fn check_names(config: &ProxyConfig) -> Result<Vec<String>, ServerError> {
+        let (backends, logs) = (backends_of(config), Logs::new(LogLevel::Error));
+        let known = |address| match address {
+            Address::Known(known) => Some(known),
+            Address::Name { .. } => None,
+        };
+        let listens: Vec<ListenAddress> = config.listen().into_iter().filter_map(known).collect();
+        let names = Names::new(config, &backends, &listens, Resolver::default(), &logs);
+        let _lookups = names.start(config, "").map_err(|why| ServerError::NoAddress { why })?;
+        Ok(names.failures())
+    }
+
+    /// As [`Server::start_proxy`], on sockets that the caller opened, and whose paths are the caller's
+    /// to remove; under a master, with the waker of the thread that talks to it, and how backends stood
+    /// for the worker before.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without a backend or a thread.
+    pub(crate) fn start_proxy_on(
+        config: &ProxyConfig,
+        sockets: &ProxySockets,
+        resolver: Resolver,
+        master: Option<(Waker, &str)>,
+    ) -> Result<Self, ServerError> {
+        assert!(config.servers().next().is_some(), "a proxy has a backend");
+        let logs = Logs::of(PROXY, config.monitoring.log_level);
+        let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
+        let backends = backends_of(config);
+        let states = master.as_ref().map_or("", |(_, states)| states);
+        let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
+        let lookups = names.start(config, states).map_err(|why| ServerError::NoAddress { why })?;
+        restore_states(&backends, "", states);
+        let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
+        let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
+        let passing = Passing::new(config, Arc::clone(&backends));
+        names.used_by(&passing, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
+        if !names.is_empty() {
+            passing.set_names(names);
+        }
+        let (clients, endpoints) = sockets.divided()?;
+        let places = sockets.with_places();
+        let (group, driver, refused) =
+            start_proxy_group(config, (&clients, &places), &passing, &counters, &logs)?;
+        let connections_max = config.connections_max();
+        let remedy = format!(
+            "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
+            in_words(limit()),
+            if config.loops.threads > 1 { 3 } else { 2 },
+        );
+        let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));
+        let facts = proxy_facts(config, group.addresses());
+        let overview = Overview {
+            backends,
+            passing: Some(passing),
+            ..Overview::of_group(&group, driver, facts, of_loops)
+        };
+        if let Some((master, _)) = master {
+            // Before the control socket is there, where a client may wait to ask for a reload.
+            overview.supervised.begin(master);
+        }
+        let parts = Parts {
+            overview,
+            banner: proxy_banner(config, &places, driver, &refused),
+            reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
+            drain_timeout: config.limits.drain_timeout,
+            tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
+            // A reload starts another worker, which reads it.
+            certificate: None,
+            reload: None,
+            group,
+            logs,
+            error_writer,
+            paths: SocketPaths::default(),
+        };
+        let mut server = Self::assemble(parts, endpoints)?;
+        server.lookups = Some(lookups);
+        Ok(server)
+    }
+}
+
+/// Starts the loops, on the configured driver or on the best that works; says what was refused.
+fn start_proxy_group(
+    config: &ProxyConfig,
+    (sockets, places): (&Sockets, &[(ListenAddress, usize)]),
+    passing: &Arc<Passing>,
+    counters: &[LoopCounters],
+    logs: &Logs,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let secrets = config.read_secrets()?;
+    for remark in &secrets.remarks {
+        logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
+    }
+    start_on_first(PROXY, config.loops.poller, |driver| {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let (passing, addresses) = (Arc::clone(passing), places.to_vec());
+        let secrets = secrets.clone();
+        let make = move |index: usize| {
+            let (server, proxied) = counters[index].clone();
+            let passing = Arc::clone(&passing);
+            let config = &shared_config;
+            let shared =
+                Shared::for_proxy(index, config, &addresses, passing, server, proxied, &logs);
+            shared.map(|shared| shared.secured(secrets.clone()))
+        };
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
+        Group::start_on::<FrontSession, _, _>(&proxy_group_config(config, driver), again, make)
+    })
+}
+
+fn proxy_group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
+    let connections_max = config.connections_max();
+    config.loops.group(
+        driver,
+        &Limits {
+            connections_max,
+            connects_max: Some(connections_max),
+            write_timeout: config.limits.write_timeout,
+            write_rate_min: config.limits.read_rate_min_bytes,
+            ..Limits::default()
+        },
+    )
+}
+
+/// Starts the process that does for a server what only root may, where there is something.
+pub(super) fn keep_rights(
+    config: &ServeConfig,
+    removed: &[PathBuf],
+    words: &[OsString],
+) -> Result<Option<Privileged>, ServerError> {
+    if config.tls.is_none() && removed.is_empty() {
+        return Ok(None);
+    }
+    let sandbox = privileges::Narrow::of(&config.sandbox);
+    let task = privileges::Task { keys: config.tls.clone(), removed: removed.to_vec(), sandbox };
+    Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
+}
+
+/// What a reload would need and this user can't open, in lines: better shown now than then.
+pub(super) fn out_of_reach(
+    config: &ServeConfig,
+    settings: Option<&Path>,
+    user: &Identity,
+) -> Vec<String> {
+    let user = user.name();
+    let unread = settings.and_then(|path| {
+        let error = std::fs::File::open(path).err()?;
+        Some(format!(
+            "the settings in {} can't be read by the user {user} ({error}): a reload will fail; let that user \
+             read them (chgrp, chmod g+r)",
+            path.display()
+        ))
+    });
+    let log = match config.monitoring.error_log.led_to() {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Stdout | LogTarget::Stderr => None,
+    };
+    let unwritten = log.and_then(|path| {
+        let error = std::fs::OpenOptions::new().append(true).open(&path).err()?;
+        Some(format!(
+            "the error log {} can't be opened again by the user {user} ({error}): after a rotation the old \
+             file will be written on; let that user write it (chown, chmod g+w)",
+            path.display()
+        ))
+    });
+    unread.into_iter().chain(unwritten).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(address: &str, errno: Errno) -> String {
+        reason(address, "--listen", Some(errno), |_| Some("nginx (process 7)".to_owned()))
+    }
+
+    #[test]
+    fn readers_of_a_proxy_are_held_to_the_rate_of_its_settings() {
+        let rate = |said: &str| {
+            let text = format!("{said}\n[[server]]\naddress = \"127.0.0.1:9\"");
+            let read = pollux_settings::Given::from_toml(&text, "p").read::<ProxyConfig>();
+            let driver = Driver::Readiness(Mechanism::Poll);
+            proxy_group_config(&read.expect("right"), driver).limits.write_rate_min
+        };
+        assert_eq!(
+            ["", "read_rate_min = 0", "read_rate_min = \"3KiB\""].map(rate),
+            [1024, 0, 3072]
+        );
+    }
+
+    #[test]
+    fn every_refusal_of_an_address_names_a_way_out() {
+        assert_eq!(
+            message("127.0.0.1:80", Errno::ADDRINUSE),
+            "127.0.0.1:80 is in use by nginx (process 7); end that program or choose another \
+             address with --listen"
+        );
+        let low = message("[::]:80", Errno::ACCESS);
+        assert!(low.starts_with("port 80 needs root or CAP_NET_BIND_SERVICE (setcap"), "{low}");
+        let other = message("8.8.8.8:80", Errno::ADDRNOTAVAIL);
+        assert!(other.starts_with("8.8.8.8 is not an address of this machine;"), "{other}");
+        assert!(other.ends_with(", or :80 for all of them"), "{other}");
+        let unix = message("unix:/x", Errno::ACCESS);
+        assert_eq!(unix, "unix:/x cannot be listened on; choose another address with --listen");
+    }
+}
