@@ -11,12 +11,13 @@
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event, sigset_t};
 use pollux_poller::{
-    Backend, Error, Events, Expected, Mechanism, Poller, SignalMask, Threads, Waker,
+    AioPool, Backend, Error, Events, Expected, Mechanism, Poller, SignalMask, Threads, Waker,
 };
 
 use crate::kernel::{self, Kind};
@@ -37,6 +38,8 @@ pub(crate) type Locked<'a> = waiters::Locked<'a, Watched>;
 /// What an instance watches, and by what.
 pub(crate) struct Watched {
     mechanism: Mechanism,
+    /// Those of all instances.
+    contexts: Arc<AioPool>,
     /// In the kernel epoll of this instance and of no other one: proves what a number names. None:
     /// it is not alive.
     tag: Option<OwnedFd>,
@@ -85,18 +88,19 @@ impl std::fmt::Debug for Instance {
 
 impl Instance {
     /// One without registrations, which is not alive.
-    pub(crate) fn new(mechanism: Mechanism) -> Self {
-        Self { waiters: Waiters::new(Watched::new(mechanism)) }
+    pub(crate) fn new(mechanism: Mechanism, contexts: &Arc<AioPool>) -> Self {
+        Self { waiters: Waiters::new(Watched::new(mechanism, contexts.clone())) }
     }
 
     /// Begins a life; `epoll`, which is empty but for the tag from now on, is its number.
     pub(crate) fn begin(&self, mechanism: Mechanism, epoll: RawFd) -> io::Result<()> {
         let mut state = self.lock();
-        state.subject = Watched::new(mechanism);
+        state.subject = Watched::new(mechanism, state.subject.contexts.clone());
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
         (state.subject.tag, state.subject.semaphore) = (Some(tag), Some(kernel::eventfd()?));
-        let opened = Opened::open(mechanism, Threads::One, Expected::Few).map_err(|refused| {
+        let subject = &state.subject;
+        let opened = subject.opened(Threads::One, Expected::Few).map_err(|refused| {
             // Of `fs.aio-max-nr`, a bound of the whole system: epoll_create(2) has no EAGAIN.
             let is_at_bound = refused.raw_os_error() == Some(libc::EAGAIN);
             if is_at_bound { errno(libc::ENFILE) } else { refused }
@@ -328,9 +332,10 @@ impl Instance {
 }
 
 impl Watched {
-    fn new(mechanism: Mechanism) -> Self {
+    fn new(mechanism: Mechanism, contexts: Arc<AioPool>) -> Self {
         Self {
             mechanism,
+            contexts,
             tag: None,
             semaphore: None,
             registrations: Registrations::new(),
@@ -369,10 +374,15 @@ impl Watched {
         Ok(())
     }
 
+    fn opened(&self, threads: Threads, expected: Expected) -> io::Result<Opened> {
+        let poller = self.mechanism.open_in_place_of_epoll(threads, expected, &self.contexts);
+        Ok(Opened::with(poller.map_err(|refused| as_errno(&refused))?, threads, expected))
+    }
+
     /// Another poller, to which nothing was applied.
     fn open(&mut self, threads: Threads) -> io::Result<Opened> {
         let expected = Expected::of(self.registrations.len());
-        let opened = Opened::open(self.mechanism, threads, expected)?;
+        let opened = self.opened(threads, expected)?;
         self.waker = Some(opened.poller.waker());
         self.is_shared = threads == Threads::Several;
         self.held = opened.poller.descriptors();
@@ -565,11 +575,6 @@ impl waiters::Wait<Watched> for WaitArgs<'_> {
 }
 
 impl Opened {
-    fn open(mechanism: Mechanism, threads: Threads, expected: Expected) -> io::Result<Self> {
-        let opened = mechanism.open_in_place_of_epoll(threads, expected);
-        Ok(Self::with(opened.map_err(|refused| as_errno(&refused))?, threads, expected))
-    }
-
     fn with(poller: Box<dyn Poller + Send>, threads: Threads, expected: Expected) -> Self {
         let events = Events::with_capacity(1);
         Self { poller, events, thread: thread::current().id(), threads, expected }

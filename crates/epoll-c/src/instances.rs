@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use libc::{c_int, epoll_event};
-use pollux_poller::Mechanism;
+use pollux_poller::{AioPool, AioPoolCounts, Mechanism};
 
 use crate::instance::{Instance, Locked};
 use crate::{border, kernel};
@@ -32,6 +32,8 @@ pub struct Instances {
     /// How many instances are alive: with none, nothing is looked up.
     alive: AtomicUsize,
     table: RwLock<Table>,
+    /// What closed instances on AIO leave to later ones.
+    contexts: OnceLock<Arc<AioPool>>,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +64,12 @@ impl Instances {
     #[must_use]
     pub const fn new(identity: Identity) -> Self {
         let table = Table { by_number: Vec::new(), all: Vec::new() };
-        Self { identity, alive: AtomicUsize::new(0), table: RwLock::new(table) }
+        Self {
+            identity,
+            alive: AtomicUsize::new(0),
+            table: RwLock::new(table),
+            contexts: OnceLock::new(),
+        }
     }
 
     /// `epoll_create1(2)` on `mechanism`, one of [`Mechanism::PLAIN`]. On [`Mechanism::Epoll`] it is the
@@ -81,7 +88,9 @@ impl Instances {
         let mut table = self.write();
         let vacant = table.all.iter().copied().find(|instance| instance.is_vacant());
         let instance = vacant.unwrap_or_else(|| {
-            let instance: &'static Instance = Box::leak(Box::new(Instance::new(mechanism)));
+            let contexts = self.contexts.get_or_init(Arc::default);
+            let instance: &'static Instance =
+                Box::leak(Box::new(Instance::new(mechanism, contexts)));
             table.all.push(instance);
             instance
         });
@@ -93,6 +102,11 @@ impl Instances {
         let number = epoll.into_raw_fd();
         Self::name(&mut table, number, Some(instance));
         Ok(number)
+    }
+
+    /// What became of the contexts of instances on AIO.
+    pub fn contexts(&self) -> AioPoolCounts {
+        self.contexts.get_or_init(Arc::default).counts()
     }
 
     /// Whether no instance is alive: every number is the kernel's then.

@@ -110,6 +110,34 @@ fn a_ring_is_small_until_many_files_are_registered() {
     assert_eq!(ring_entries(instances), 2048, "600 files are many");
 }
 
+/// Each `io_destroy(2)` is 30 to 40 ms.
+#[test]
+fn a_program_that_opens_and_closes_a_hundred_instances_on_aio_gives_no_context_up() {
+    if !allowed_but_epoll().any(|mechanism| mechanism == Mechanism::Aio) {
+        return;
+    }
+    let instances = instances(Identity::Hooked);
+    for round in 0..100 {
+        let epoll = create(instances, Mechanism::Aio);
+        let number = epoll.as_raw_fd();
+        let (reader, _writer) = ready();
+        let (ours, mut peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        for (fd, data) in [(reader.as_raw_fd(), round), (ours.as_raw_fd(), 1000 + round)] {
+            instances.ctl(number, EPOLL_CTL_ADD, fd, event(EPOLLIN, data)).expect("add");
+        }
+        assert_eq!(wait(instances, number, NOW), [(1, round)]);
+        peer.write_all(b"x").expect("room");
+        instances.ctl(number, EPOLL_CTL_DEL, reader.as_raw_fd(), None).expect("del");
+        assert_eq!(wait(instances, number, LONG), [(1, 1000 + round)]);
+        instances.closing(number);
+        drop(epoll);
+    }
+    let counts = instances.contexts();
+    assert_eq!((counts.given_up, counts.opened + counts.reused), (0, 100), "{counts:?}");
+    // Together they are as many as were in use at the same time, and one more for the change to an epoll beside it.
+    assert!(counts.opened <= 2, "{counts:?}");
+}
+
 #[test]
 fn a_number_that_was_closed_and_used_again_is_another_file() {
     for mechanism in allowed_but_epoll() {

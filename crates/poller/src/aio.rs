@@ -22,17 +22,21 @@
 //!      │                    └── modify ── Silent ◀────── oneshot ─────┘
 //! ```
 
+mod contexts;
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
+use pollux_sys::aio::{AioCompletion, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::descriptors::{FileKind, is_listener};
 use pollux_sys::poll_select;
 use rustix::io::Errno;
 
+pub use self::contexts::{AioPool, AioPoolCounts};
+use self::contexts::{Lent, is_system_limit, larger};
 use crate::beside::{Beside, Release, is_forbidden};
 use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
@@ -42,18 +46,15 @@ use crate::{
 };
 
 /// Slots of a new poller: `fs.aio-max-nr` (65536) bounds those of all contexts of all processes together, so a
-/// poller begins small and grows on demand. A program may have many pollers.
+/// poller begins small and grows on demand.
 const SLOTS_AT_OPEN: u32 = 256;
 
-/// Up to here a context grows to four times its size, as each larger one has its price; beyond it doubles.
-const SLOTS_FEW: u32 = 1024;
-
-/// The smallest context worth opening with when the system is nearly at its limit.
-const SLOTS_MIN: u32 = 64;
+/// The same where contexts are used again, so that growing takes no grace period: a program may have many pollers.
+const SLOTS_OF_MANY: u32 = 64;
 
 /// A poller on one AIO context.
 pub(crate) struct Aio {
-    context: AioContext,
+    context: Lent,
     table: Table<State>,
     /// What the next wait hands to the kernel; a state of `Queued` holds the index in here.
     queue: Vec<Key>,
@@ -91,12 +92,18 @@ enum State {
 }
 
 impl Aio {
-    pub(crate) fn open(release: Release) -> Result<Self, Error> {
-        Self::with_slots(SLOTS_AT_OPEN, release)
+    /// One of its own context, or of one of `pool`.
+    pub(crate) fn open(release: Release, pool: Option<&Arc<AioPool>>) -> Result<Self, Error> {
+        let slots = if pool.is_some() { SLOTS_OF_MANY } else { SLOTS_AT_OPEN };
+        Self::with_slots(slots, release, pool)
     }
 
-    fn with_slots(slots: u32, release: Release) -> Result<Self, Error> {
-        let context = open_context(slots)?;
+    fn with_slots(
+        slots: u32,
+        release: Release,
+        pool: Option<&Arc<AioPool>>,
+    ) -> Result<Self, Error> {
+        let context = Lent::open(slots, pool)?;
         Ok(Self {
             parts: Parts::new(caps(&context))?,
             context,
@@ -117,19 +124,19 @@ impl Aio {
     /// A context can't be made larger: a new one takes over. Everything that
     /// was armed is armed there with the next wait, so nothing is lost with the old ring. Giving
     /// that up takes 30 to 40 ms, as `io_destroy(2)` waits for a grace period (RCU), paid once for
-    /// each new one.
+    /// each new one, unless a pool takes it.
     fn reserve(&mut self, count: usize) -> Result<(), Error> {
         if count < self.context.capacity() {
             return Ok(());
         }
-        let context = larger_context(&self.context)?;
+        let context = self.context.larger()?;
         self.take_over(context);
         Ok(())
     }
 
     /// Continues with another context.
-    fn take_over(&mut self, context: AioContext) {
-        // io_setup for the new one, io_destroy for the old.
+    fn take_over(&mut self, context: Lent) {
+        // io_setup for the new one, io_destroy for the old, or what a pool does in their place.
         self.parts.counters.system_calls.add(2);
         self.context = context;
         if let Some(beside) = &self.beside {
@@ -162,9 +169,7 @@ impl Aio {
             self.beside = Some(beside);
         } else {
             // What is armed tells nobody of its completion: it is armed anew.
-            let slots = u32::try_from(self.context.capacity()).unwrap_or(u32::MAX);
-            let context =
-                AioContext::new(slots).map_err(|cause| context_refused(cause, slots as usize))?;
+            let context = self.context.another(self.context.capacity())?;
             self.beside = Some(beside);
             self.take_over(context);
         }
@@ -585,7 +590,7 @@ fn note_armed(
     entry.state = State::Armed(slot, turn);
 }
 
-fn caps(context: &AioContext) -> Caps {
+fn caps(context: &Lent) -> Caps {
     Caps {
         edge: false,
         exclusive: false,
@@ -602,51 +607,9 @@ fn submit_failed(cause: io::Error) -> Error {
     Error::System { call: "io_submit", cause }
 }
 
-/// A context of `slots`, or of half as many and so on where the system gives no more.
-///
-/// # Errors
-/// [`Error::Unavailable`] where there is no AIO, or not even the smallest context.
-fn open_context(slots: u32) -> Result<AioContext, Error> {
-    let mut wanted = slots;
-    loop {
-        match AioContext::new(wanted) {
-            Ok(mut context) => {
-                context.check_calls().map_err(forbidden)?;
-                return Ok(context);
-            }
-            Err(cause) if is_system_limit(&cause) && wanted / 2 >= SLOTS_MIN => wanted /= 2,
-            Err(cause) => return Err(unavailable(cause)),
-        }
-    }
-}
-
-/// The size that follows.
-fn larger(slots: usize) -> usize {
-    slots * if slots < SLOTS_FEW as usize { 4 } else { 2 }
-}
-
-/// A context of the size that follows that of `context`, which still stands meanwhile.
-///
-/// # Errors
-/// [`Error::Limit`] at `fs.aio-max-nr`; [`Error::System`] otherwise.
-fn larger_context(context: &AioContext) -> Result<AioContext, Error> {
-    let value = context.capacity();
-    let slots = u32::try_from(larger(value)).map_err(|_| limit(value))?;
-    AioContext::new(slots).map_err(|cause| context_refused(cause, value))
-}
-
-/// Why another context, beside one of `value` slots, was not to be had.
-fn context_refused(cause: io::Error, value: usize) -> Error {
-    if is_system_limit(&cause) { limit(value) } else { Error::System { call: "io_setup", cause } }
-}
-
-fn limit(value: usize) -> Error {
-    Error::Limit { name: "AIO polls (raise fs.aio-max-nr)", value }
-}
-
 /// How many descriptors growing can reach while the smaller context still stands, if all of
 /// `fs.aio-max-nr` were ours. One slot is the waker's.
-fn fds_max(context: &AioContext) -> Option<usize> {
+fn fds_max(context: &Lent) -> Option<usize> {
     let limit = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").ok()?;
     Some(grown_within(context.capacity(), limit.trim().parse().ok()?) - 1)
 }
@@ -660,29 +623,9 @@ fn grown_within(mut slots: usize, limit: usize) -> usize {
 }
 
 /// What the capabilities say of `context`.
-fn notes(context: &AioContext) -> Vec<String> {
+fn notes(context: &Lent) -> Vec<String> {
     let ring = if context.has_user_ring() { "read in user space" } else { "read by system call" };
     vec![format!("{} slots; completion ring {ring}", context.capacity())]
-}
-
-/// EAGAIN: `fs.aio-max-nr`, or no request left in the context. ENOMEM is treated alike.
-fn is_system_limit(cause: &io::Error) -> bool {
-    matches!(Errno::from_io_error(cause), Some(Errno::AGAIN | Errno::NOMEM))
-}
-
-fn unavailable(cause: io::Error) -> Error {
-    let reason = match Errno::from_io_error(&cause) {
-        Some(Errno::NOSYS) => "the kernel was built without AIO (CONFIG_AIO)",
-        Some(Errno::AGAIN) => "fs.aio-max-nr is used up: raise it",
-        _ => "io_setup failed",
-    };
-    Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
-}
-
-fn forbidden(cause: io::Error) -> Error {
-    let reason = "io_submit, io_getevents or io_cancel is refused: by a seccomp filter, whose profile has to \
-                  allow them, or by a kernel or sandbox that lacks them";
-    Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
 }
 
 #[cfg(test)]

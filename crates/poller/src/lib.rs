@@ -59,6 +59,7 @@ mod uring_poll;
 mod uring_ring;
 mod waker;
 
+pub use aio::{AioPool, AioPoolCounts};
 pub use conditions::{Interest, Readiness, Registration, Trigger};
 pub use contract::{Backend, Caps, Change, Expected, FilePolicy, Poller, Threads};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};

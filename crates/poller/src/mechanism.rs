@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use pollux_sys::process::ForkMark;
 
-use crate::aio::Aio;
+use crate::aio::{Aio, AioPool};
 use crate::beside::Release;
 use crate::epoll::Epoll;
 use crate::poll::Poll;
@@ -123,14 +123,15 @@ impl Mechanism {
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Release::Later, Expected::Many)
+        self.open_with(threads, Release::Later, Expected::Many, None)
     }
 
     /// As [`Mechanism::open_for`], to stand in for the epoll of a program that was not written for it: a listener or
     /// a pipe that is deleted is let go of at once, so that nobody connects to it, or writes to it, once it is closed.
     /// On AIO these are therefore watched by an epoll beside the context, which would let go of them a tick of the
     /// kernel's clock later, and on io_uring listeners that are not exclusive, which a ring holds some milliseconds
-    /// longer than a process that is killed; all else is polled by requests.
+    /// longer than a process that is killed; all else is polled by requests. The context of AIO is one of `contexts`
+    /// and goes back there.
     ///
     /// # Errors
     /// As [`Mechanism::open`].
@@ -138,8 +139,9 @@ impl Mechanism {
         self,
         threads: Threads,
         expected: Expected,
+        contexts: &Arc<AioPool>,
     ) -> Result<Box<dyn Poller + Send>, Error> {
-        self.open_with(threads, Release::AtOnce, expected)
+        self.open_with(threads, Release::AtOnce, expected, Some(contexts))
     }
 
     fn open_with(
@@ -147,11 +149,12 @@ impl Mechanism {
         threads: Threads,
         release: Release,
         expected: Expected,
+        contexts: Option<&Arc<AioPool>>,
     ) -> Result<Box<dyn Poller + Send>, Error> {
         Ok(match self {
             Self::Select => Box::new(Owned::new(Select::open()?)?),
             Self::Poll => Box::new(Owned::new(Poll::open()?)?),
-            Self::Aio => Box::new(Owned::new(Aio::open(release)?)?),
+            Self::Aio => Box::new(Owned::new(Aio::open(release, contexts)?)?),
             Self::Epoll | Self::EpollEt | Self::EpollOneshot => {
                 Box::new(Owned::new(Epoll::open()?)?)
             }

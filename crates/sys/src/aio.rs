@@ -15,7 +15,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use crate::poll_select::{MASK_BYTES, MaskArgument, SignalMask, timespec};
@@ -51,6 +51,8 @@ pub struct AioCompletion {
 /// One AIO context, for polls only. Used by one thread at a time.
 pub struct AioContext {
     id: ContextId,
+    /// The process that it belongs to: a child of `fork(2)` has this value, but not the context.
+    process: u32,
     /// `None` where the kernel's ring is not the known one: every look is a system call then.
     ring: Option<Ring>,
     iocbs: Box<[Iocb]>,
@@ -77,6 +79,7 @@ impl AioContext {
         let ring = Ring::at(id);
         Ok(Self {
             id,
+            process: std::process::id(),
             ring,
             iocbs: vec![Iocb::poll(-1, 0, 0); slots as usize].into_boxed_slice(),
             free: (0..slots).rev().collect(),
@@ -168,6 +171,44 @@ impl AioContext {
         }
     }
 
+    /// Whether the context belongs to this process, and not to one that forked it.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Asks for the end of every poll in flight, as [`AioContext::cancel`] does.
+    ///
+    /// # Errors
+    /// As [`AioContext::cancel`].
+    pub fn cancel_all(&mut self) -> io::Result<()> {
+        let mut is_free = vec![false; self.iocbs.len()];
+        self.free.iter().for_each(|slot| is_free[*slot as usize] = true);
+        (0..)
+            .zip(is_free)
+            .filter(|(_, is_free)| !is_free)
+            .try_for_each(|(slot, _)| self.cancel(AioSlot(slot)))
+    }
+
+    /// Waits at most `timeout` until no poll is in flight; completions are dropped, and from then on nothing is
+    /// notified. Says whether that is so: the context is as a new one then.
+    ///
+    /// # Errors
+    /// As [`AioContext::wait`]; EINVAL also in a child of the process that made the context.
+    pub fn drain(&mut self, timeout: Duration) -> io::Result<bool> {
+        let end = Instant::now() + timeout;
+        let mut dropped = Vec::new();
+        while self.free.len() < self.iocbs.len() {
+            dropped.clear();
+            let rest = end.saturating_duration_since(Instant::now());
+            if self.wait(&mut dropped, self.iocbs.len() - self.free.len(), Some(rest))? == 0 {
+                return Ok(false);
+            }
+        }
+        self.notified = None;
+        Ok(true)
+    }
+
     /// Moves up to `most` completions to the end of `found` without blocking; returns how many.
     ///
     /// # Errors
@@ -238,9 +279,12 @@ impl Drop for AioContext {
     /// Ends every poll in flight. Takes 30 to 40 ms: `io_destroy(2)` waits for a grace period (RCU).
     fn drop(&mut self) {
         self.ring = None;
+        if !self.is_here() {
+            return;
+        }
         // SAFETY: the ring was given up above. The kernel keeps no pointer to the blocks.
         let destroyed = unsafe { destroy(self.id) };
-        // A child of fork(2) has this value, but not the context: EINVAL.
+        // A child with the number of its parent, in a namespace of its own: EINVAL.
         let is_inherited =
             destroyed.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
         debug_assert!(

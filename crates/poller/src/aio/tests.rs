@@ -10,7 +10,7 @@ const ONESHOT: Registration = Registration::new(Interest::READABLE, Trigger::One
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 fn small() -> Aio {
-    Aio::with_slots(4, Release::Later).expect("AIO")
+    Aio::with_slots(4, Release::Later, None).expect("AIO")
 }
 
 fn ready_pipe() -> (PipeReader, PipeWriter) {
@@ -33,7 +33,7 @@ fn slots(aio: &mut Aio, timeout: Option<Duration>) -> Vec<u32> {
 
 #[test]
 fn one_submit_carries_all_changes_and_what_is_armed_again() {
-    let mut aio = Aio::open(Release::Later).expect("AIO");
+    let mut aio = Aio::open(Release::Later, None).expect("AIO");
     let pipes: Vec<_> = (0..10).map(|_| ready_pipe()).collect();
     for (slot, (reader, _)) in (0..).zip(&pipes) {
         aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
@@ -209,16 +209,9 @@ fn doubling_stops_where_old_and_new_no_longer_fit_together() {
 }
 
 #[test]
-fn a_size_that_the_kernel_can_not_count_is_unavailable_with_its_words() {
-    let error = open_context(1 << 30).expect_err("io_setup: EINVAL");
-    assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
-    assert!(error.to_string().contains("io_setup"), "{error}");
-}
-
-#[test]
 fn a_deleted_listener_takes_nobody_where_it_is_watched_beside() {
     for round in 0..20 {
-        let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+        let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
         let (ours, _peer) = UnixStream::pair().expect("a pair");
         aio.add(ours.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
         assert!(slots(&mut aio, NOW).is_empty());
@@ -239,7 +232,7 @@ fn a_deleted_listener_takes_nobody_where_it_is_watched_beside() {
 #[test]
 fn a_deleted_pipe_is_broken_at_once_where_it_is_watched_beside() {
     for round in 0..20 {
-        let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+        let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
         let (reader, mut writer) = ready_pipe();
         aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
         assert_eq!(slots(&mut aio, None), [1]);
@@ -252,7 +245,7 @@ fn a_deleted_pipe_is_broken_at_once_where_it_is_watched_beside() {
 
 #[test]
 fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
-    let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+    let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     aio.add(listener.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
     let pairs = [ready_pair(), ready_pair()];
@@ -273,7 +266,7 @@ fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
 
 #[test]
 fn a_socket_that_listens_only_later_is_watched_beside_from_then_on() {
-    let mut aio = Aio::open(Release::AtOnce).expect("AIO");
+    let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
     let family = rustix::net::AddressFamily::INET;
     let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None);
     let socket = socket.expect("a socket");
@@ -299,7 +292,7 @@ fn for_both_directions() -> (std::fs::File, PipeReader) {
 
 #[test]
 fn a_file_with_two_queues_of_waiters_is_watched_beside_what_is_armed() {
-    let mut aio = Aio::open(Release::Later).expect("AIO");
+    let mut aio = Aio::open(Release::Later, None).expect("AIO");
     let (armed, mut writer) = pipe().expect("a pipe");
     aio.add(armed.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
     assert!(slots(&mut aio, NOW).is_empty());
@@ -347,7 +340,7 @@ fn a_file_with_two_queues_of_waiters_is_watched_beside_what_is_armed() {
 /// What wakes a wait was not looked at by the submission that the wait began with.
 #[test]
 fn ordinary_data_that_comes_while_a_wait_blocks_is_not_priority() {
-    let mut aio = Aio::open(Release::Later).expect("AIO");
+    let mut aio = Aio::open(Release::Later, None).expect("AIO");
     let (ours, mut peer) = UnixStream::pair().expect("a pair");
     let interest = Interest::READABLE | Interest::PRIORITY;
     let how = Registration::new(interest, Trigger::Level);
