@@ -85,8 +85,8 @@ enum State {
     Queued { index: usize, is_rearm: bool },
     /// A poll is in flight, or its completion waits in the ring; submitted in that turn.
     Armed(AioSlot, u64),
-    /// It is watched beside the context.
-    Beside,
+    /// It is watched beside the context, or was: a oneshot that fired.
+    Beside { is_spent: bool },
     /// Nothing: a oneshot that fired, or one that the kernel refused.
     Silent,
 }
@@ -182,7 +182,7 @@ impl Aio {
         let Some(entry) = self.table.by_key(key) else { return Ok(()) };
         if let Some(beside) = &self.beside {
             beside.files.add(key, entry.how, &self.parts.counters)?;
-            entry.state = State::Beside;
+            entry.state = State::Beside { is_spent: false };
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Aio {
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
                 return Ok(true);
             }
-            State::Beside => {
+            State::Beside { .. } => {
                 if let Some(beside) = &self.beside {
                     beside.files.delete(fd, &self.parts.counters);
                 }
@@ -377,12 +377,45 @@ impl Aio {
             Err(cause) => return Err(Error::System { call: "epoll_wait", cause }),
         };
         let is_over = found.is_empty();
+        let mut is_stale = false;
         for &(key, found) in found {
-            // Nothing else is in there: completions.
-            let Some(entry) = self.table.by_key(key) else { continue };
+            let Some(entry) = self.table.by_key(key) else {
+                // Completions, or a file that is registered no longer.
+                is_stale |= key != Key::IGNORED;
+                continue;
+            };
             events.push(entry.token, found.visible_to(entry.how.interest));
+            if entry.how.trigger == Trigger::Oneshot {
+                entry.state = State::Beside { is_spent: true };
+            }
+        }
+        if is_stale {
+            self.parts.counters.stale_events.add(1);
+            self.open_beside_anew()?;
         }
         Ok(is_over || !events.is_empty())
+    }
+
+    /// A file was closed without `delete` and lives on by a duplicate: the epoll would be ready for ever, and only its
+    /// number could take it out.
+    fn open_beside_anew(&mut self) -> Result<(), Error> {
+        let Some(beside) = &mut self.beside else { return Ok(()) };
+        let files = Beside::open(&self.parts.counters)?;
+        files.watch_completions(&beside.completions, &self.parts.counters)?;
+        beside.files = files;
+        let keys: Vec<Key> = self.table.keys().collect();
+        for key in keys {
+            let Some(entry) = self.table.by_key(key) else { continue };
+            if !matches!(entry.state, State::Beside { is_spent: false }) {
+                continue;
+            }
+            if beside.files.add(key, entry.how, &self.parts.counters).is_err() {
+                // Closed as well.
+                self.table.remove(key.fd());
+                self.parts.counters.closed_without_delete.add(1);
+            }
+        }
+        Ok(())
     }
 
     /// Blocks for the next completions and hands them out; says whether the wait is over.
@@ -496,7 +529,7 @@ impl Poller for Aio {
             self.parts.counters.updates_merged.add(1);
             return Ok(());
         }
-        let is_beside = matches!(entry.state, State::Beside);
+        let is_beside = matches!(entry.state, State::Beside { .. });
         let raw = fd.as_raw_fd();
         self.withdraw(raw)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });

@@ -51,13 +51,26 @@ impl Beside {
     /// # Errors
     /// As [`Beside::open`].
     pub(crate) fn completions(&self, counters: &Counters) -> Result<OwnedFd, Error> {
-        counters.system_calls.add(2);
+        counters.system_calls.add(1);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let completions = eventfd(0, flags).map_err(Error::system("eventfd"))?;
-        let (none, edge) = (epoll::EventData::new_u64(Key::IGNORED.0), epoll::EventFlags::ET);
-        epoll::add(&self.epoll, &completions, none, epoll::EventFlags::IN | edge)
-            .map_err(Error::system("epoll_ctl"))?;
+        self.watch_completions(&completions, counters)?;
         Ok(completions)
+    }
+
+    /// Has that eventfd notify here.
+    ///
+    /// # Errors
+    /// As [`Beside::open`].
+    pub(crate) fn watch_completions(
+        &self,
+        completions: &OwnedFd,
+        counters: &Counters,
+    ) -> Result<(), Error> {
+        counters.system_calls.add(1);
+        let (none, edge) = (epoll::EventData::new_u64(Key::IGNORED.0), epoll::EventFlags::ET);
+        epoll::add(&self.epoll, completions, none, epoll::EventFlags::IN | edge)
+            .map_err(Error::system("epoll_ctl"))
     }
 
     /// The epoll: readable while it has an event.

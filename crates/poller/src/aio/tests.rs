@@ -265,6 +265,55 @@ fn a_listener_is_not_starved_by_a_connection_that_is_always_ready() {
 }
 
 #[test]
+fn a_closed_listener_that_lives_on_by_a_duplicate_does_not_keep_the_poller_busy() {
+    let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    aio.add(ours.as_fd(), Token::new(3, 0), LEVEL).expect("vacant");
+    aio.add(listener.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert!(slots(&mut aio, NOW).is_empty());
+    let other = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let _duplicate = listener.try_clone().expect("a number");
+    let mut number = OwnedFd::from(listener);
+    rustix::io::dup2(&other, &mut number).expect("both are open");
+    aio.add(number.as_fd(), Token::new(2, 0), LEVEL).expect("another file");
+    let _client = std::net::TcpStream::connect(address).expect("the duplicate listens");
+    let calls = aio.counters().snapshot().system_calls;
+    assert!(slots(&mut aio, Some(Duration::from_millis(30))).is_empty());
+    let seen = aio.counters().snapshot();
+    assert!(seen.stale_events == 1 && seen.system_calls - calls < 20, "{seen:?}");
+    let _client = std::net::TcpStream::connect(other.local_addr().expect("bound"));
+    assert_eq!(slots(&mut aio, None), [2]);
+    let _ = other.accept().expect("a client");
+    // Completions end the wait on the other epoll as well.
+    let waker = aio.waker();
+    std::thread::scope(|scope| {
+        scope.spawn(move || waker.wake());
+        let mut events = Events::with_capacity(4);
+        aio.wait(&mut events, None).expect("wait");
+        assert!(events.is_woken() && events.is_empty());
+        scope.spawn(|| peer.write_all(b"x").expect("room"));
+        assert_eq!(slots(&mut aio, None), [3]);
+    });
+}
+
+#[test]
+fn a_oneshot_that_fired_beside_the_context_stays_silent_where_the_epoll_is_opened_anew() {
+    let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
+    let (spent, mut writer) = ready_pipe();
+    aio.add(spent.as_fd(), Token::new(1, 0), ONESHOT).expect("vacant");
+    assert_eq!(slots(&mut aio, None), [1]);
+    aio.open_beside_anew().expect("descriptors are left");
+    assert!(slots(&mut aio, NOW).is_empty());
+    aio.modify(spent.as_fd(), Token::new(2, 0), ONESHOT).expect("registered");
+    assert_eq!(slots(&mut aio, None), [2]);
+    writer.write_all(b"x").expect("room");
+    aio.delete(spent.as_fd()).expect("registered");
+    assert!(slots(&mut aio, NOW).is_empty());
+}
+
+#[test]
 fn a_socket_that_listens_only_later_is_watched_beside_from_then_on() {
     let mut aio = Aio::open(Release::AtOnce, None).expect("AIO");
     let family = rustix::net::AddressFamily::INET;
@@ -275,7 +324,7 @@ fn a_socket_that_listens_only_later_is_watched_beside_from_then_on() {
     rustix::net::listen(&socket, 5).expect("to a port of the kernel's choice");
     assert!(slots(&mut aio, NOW).is_empty());
     let states: Vec<State> = aio.table.iter().map(|entry| entry.state).collect();
-    assert!(matches!(states[..], [State::Beside]), "{states:?}");
+    assert!(matches!(states[..], [State::Beside { .. }]), "{states:?}");
     let listener = std::net::TcpListener::from(socket);
     let port = listener.local_addr().expect("bound").port();
     let _client = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
