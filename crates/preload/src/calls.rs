@@ -113,7 +113,7 @@ accepting! {
 
 taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
     let Some(real) = real() else { return unknown() };
-    if fd >= 0 && !emulation::held(fd.unsigned_abs(), fd.unsigned_abs()).is_empty() {
+    if is_held(fd) {
         set_errno(libc::EBADF);
         return -1;
     }
@@ -128,14 +128,27 @@ taken! { Both: close / 1 (fd: c_int; caller) -> c_int {
 
 taken! { Both: close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real() else { return unknown() };
+    // SAFETY: the caller's own arguments, or a part of the range.
+    close_range_by(first, last, flags, |first, last| unsafe { real(first, last, flags) })
+} }
+
+/// Whether a number is this library's own, so that it is closed to the program.
+pub(crate) fn is_held(fd: c_int) -> bool {
+    u32::try_from(fd).is_ok_and(|fd| !emulation::held(fd, fd).is_empty())
+}
+
+/// close_range(2), in parts that `close` closes.
+pub(crate) fn close_range_by(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+    mut close: impl FnMut(c_uint, c_uint) -> c_int,
+) -> c_int {
     closing_range(first, last, flags);
     let mut result = 0;
-    beside_held(first, last, |first, last| {
-        // SAFETY: the caller's own arguments, or a part of the range.
-        result = result.min(unsafe { real(first, last, flags) });
-    });
+    beside_held(first, last, |first, last| result = result.min(close(first, last)));
     result
-} }
+}
 
 /// Closes a range in parts, around the numbers that are this library's own.
 fn beside_held(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint)) {
@@ -159,7 +172,7 @@ pub(crate) fn closing(fd: c_int) {
 }
 
 /// The same for close_range(2). Flags that the kernel does not know are refused, and nothing is closed.
-pub(crate) fn closing_range(first: c_uint, last: c_uint, flags: c_int) {
+fn closing_range(first: c_uint, last: c_uint, flags: c_int) {
     if flags.unsigned_abs() & !libc::CLOSE_RANGE_UNSHARE == 0 {
         freed(
             "close_range",

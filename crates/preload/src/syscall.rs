@@ -168,12 +168,15 @@ impl Arguments {
                 unsafe { rings::entered(fd, self.words[1], caller, calls::closing_by_ring, kernel) }
             }
             libc::SYS_close_range => {
-                calls::closing_range(
-                    fd.cast_unsigned(),
-                    number_of(1).cast_unsigned(),
-                    number_of(2),
-                );
-                kernel()
+                let (first, last) = (fd.cast_unsigned(), number_of(1).cast_unsigned());
+                let flags = number_of(2);
+                let closed = calls::close_range_by(first, last, flags, |first, last| {
+                    thread.inside(|| {
+                        // SAFETY: takes no pointer; the caller's own arguments, or a part of the range.
+                        unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int }
+                    })
+                });
+                closed.into()
             }
             libc::SYS_dup => duplicated(fd, kernel()),
             #[cfg(target_arch = "x86_64")]
@@ -233,6 +236,10 @@ impl Arguments {
         let Some(call) = self.call() else { return kernel() };
         let fd = if has_descriptor(call) { self.words[0] as c_int } else { -1 };
         match call {
+            Call::Close if calls::is_held(fd) => {
+                set_errno(libc::EBADF);
+                return -1;
+            }
             Call::Close => calls::closing(fd),
             Call::Poll | Call::Ppoll => {
                 emulation::polled(self.words[0] as *const pollfd, self.words[1].cast_unsigned());

@@ -368,7 +368,14 @@ pub(super) fn a_process_whose_threads_wait_can_exit(subject: &Subject) -> String
 /// other file there.
 pub(super) fn an_instance_lives_on_when_all_behind_it_is_closed(subject: &Subject) -> String {
     let mut seen = Vec::new();
-    for close_all in [by_closefrom as fn(c_int), by_close_range, one_by_one, by_dup2] {
+    for close_all in [
+        by_closefrom as fn(c_int),
+        by_close_range,
+        one_by_one,
+        by_dup2,
+        by_the_number_of_close_range,
+        one_by_one_by_number,
+    ] {
         // SAFETY: the child makes system calls and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -419,6 +426,19 @@ fn by_closefrom(first: c_int) {
 
 fn by_close_range(first: c_int) {
     close_range(first.unsigned_abs(), u32::MAX, 0);
+}
+
+fn by_the_number_of_close_range(first: c_int) {
+    // SAFETY: takes no pointer; nothing behind the number is used again.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    assert_eq!(closed, 0);
+}
+
+fn one_by_one_by_number(first: c_int) {
+    for fd in first..first + 64 {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
+    }
 }
 
 fn one_by_one(first: c_int) {
