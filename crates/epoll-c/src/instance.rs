@@ -20,12 +20,15 @@ use pollux_poller::{
     AioPool, Backend, Error, Events, Expected, Mechanism, Poller, SignalMask, Threads, Waker,
 };
 
-use crate::kernel::{self, Kind};
-use crate::registrations::{EXCLUSIVE, Registrations, Step, is_impossible};
+use crate::kernel::{self, Identity, Kind};
+use crate::registrations::{EXCLUSIVE, Registrations, Step, Wanted, is_impossible};
 use crate::waiters::{self, Subject, Waiters};
 
 /// The most room that a wait may offer (`epoll_wait(2)`: EINVAL beyond).
 const ROOM_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
+
+/// The most registrations of which all are looked at before each of a thread's first waits: an `fstat(2)` for each.
+const LOOKED_AT_MAX: usize = 64;
 
 /// An epoll instance on another mechanism.
 pub struct Instance {
@@ -45,6 +48,10 @@ pub(crate) struct Watched {
     tag: Option<OwnedFd>,
     /// What threads of the queue sleep on. Not the tag: a child has one of its own.
     semaphore: Option<OwnedFd>,
+    /// What an eventfd is recognised by.
+    anonymous: Option<Identity>,
+    /// Numbers of the above, or of the poller, that were closed past the library and are of another instance by now.
+    lost: Vec<RawFd>,
     registrations: Registrations,
     waker: Option<Waker>,
     has_waited: bool,
@@ -98,6 +105,7 @@ impl Instance {
         state.subject = Watched::new(mechanism, state.subject.contexts.clone());
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
+        state.subject.anonymous = kernel::identity(tag.as_raw_fd()).map(|(file, _)| file);
         (state.subject.tag, state.subject.semaphore) = (Some(tag), Some(kernel::eventfd()?));
         let subject = &state.subject;
         let opened = subject.opened(Threads::One, Expected::Few).map_err(|refused| {
@@ -115,6 +123,7 @@ impl Instance {
     pub(crate) fn end(&self) -> bool {
         let mut state = self.lock();
         let was_alive = state.subject.tag.is_some();
+        state.disown();
         state.subject.registrations.clear();
         state.subject.tag = None;
         state.dismiss();
@@ -291,6 +300,52 @@ impl Instance {
         self.lock().subject.registrations.get(fd).is_some()
     }
 
+    /// Whether something of this instance, which `epoll` names, was closed past the library: a number that is
+    /// registered names another file, or none, or one that the library holds does. All are looked at, or, where there
+    /// are more than a few, those that the last wait reported, which are the ones that a program closes as a rule.
+    pub(crate) fn is_closed_past(&self, epoll: RawFd, is_whole: bool) -> bool {
+        let state = self.lock();
+        let watched = &state.subject;
+        let Some(tag) = watched.tag.as_ref().filter(|_| !watched.is_kernels) else { return false };
+        let is_another = |(fd, wanted): (RawFd, Wanted)| {
+            kernel::identity(fd).is_none_or(|(file, _)| file != wanted.file)
+        };
+        if !is_whole && watched.registrations.len() > LOOKED_AT_MAX {
+            return watched.registrations.reported().any(is_another);
+        }
+        kernel::ctl(epoll, libc::EPOLL_CTL_MOD, tag.as_raw_fd(), Some(NOTHING)).is_err()
+            || held(&state).into_iter().any(|fd| watched.is_lost(fd))
+            || watched.registrations.iter().any(is_another)
+    }
+
+    /// Another instance has just got `numbers`: those that this one holds were closed past the library. Says whether
+    /// there are any.
+    pub(crate) fn loses_to(&self, numbers: &[RawFd]) -> bool {
+        let mut state = self.lock();
+        if state.subject.tag.is_none() {
+            return false;
+        }
+        let held = held(&state);
+        let lost = numbers.iter().copied().filter(|fd| held.contains(fd));
+        state.subject.lost.extend(lost);
+        !state.subject.lost.is_empty()
+    }
+
+    /// Hands all registrations to the kernel's epoll that `epoll` names, where it still does, as numbers were closed
+    /// past the library. `false`: the number names something else by now.
+    pub(crate) fn become_kernels_where_closed(&self, epoll: RawFd) -> bool {
+        let mut state = self.lock();
+        let is_lost = state.disown();
+        let Some(tag) = state.subject.tag.as_ref().map(OwnedFd::as_raw_fd) else { return false };
+        // The tag was in the kernel's epoll, and left it where it was closed.
+        let op = if is_lost { libc::EPOLL_CTL_ADD } else { libc::EPOLL_CTL_MOD };
+        if kernel::ctl(epoll, op, tag, Some(NOTHING)).is_err() {
+            return false;
+        }
+        drop(state);
+        self.become_kernels(epoll).is_ok()
+    }
+
     /// Hands all registrations to the kernel's epoll, which `epoll` names, for good.
     pub(crate) fn become_kernels(&self, epoll: RawFd) -> io::Result<()> {
         let mut state = self.lock();
@@ -338,6 +393,8 @@ impl Watched {
             contexts,
             tag: None,
             semaphore: None,
+            anonymous: None,
+            lost: Vec::new(),
             registrations: Registrations::new(),
             waker: None,
             has_waited: false,
@@ -363,6 +420,10 @@ impl Watched {
     /// Enters every registration in the kernel's epoll that `epoll` names.
     fn enter_all(&self, epoll: RawFd) -> io::Result<()> {
         for (fd, wanted) in self.registrations.iter() {
+            // Closed past the library, and the number may be another file's by now.
+            if kernel::identity(fd).is_none_or(|(file, _)| file != wanted.file) {
+                continue;
+            }
             let events = if wanted.is_spent { libc::EPOLLONESHOT as u32 } else { wanted.events };
             let event = Some(epoll_event { events, u64: wanted.data });
             // Nested ones are there, to be modified; closed ones are gone.
@@ -377,6 +438,14 @@ impl Watched {
     fn opened(&self, threads: Threads, expected: Expected) -> io::Result<Opened> {
         let poller = self.mechanism.open_in_place_of_epoll(threads, expected, &self.contexts);
         Ok(Opened::with(poller.map_err(|refused| as_errno(&refused))?, threads, expected))
+    }
+
+    /// Whether a number that the library holds names none of the kernel's anonymous files, as all do that it holds, or
+    /// one of another instance.
+    fn is_lost(&self, fd: RawFd) -> bool {
+        let is_another =
+            |anonymous| kernel::identity(fd).is_none_or(|(file, _)| !file.is_beside(anonymous));
+        self.lost.contains(&fd) || self.anonymous.is_some_and(is_another)
     }
 
     /// Another poller, to which nothing was applied.
@@ -416,6 +485,7 @@ impl Watched {
 
     /// Writes what the poller found; says how many.
     fn deliver(&mut self, events: &Events, room: &mut [MaybeUninit<epoll_event>]) -> usize {
+        self.registrations.begin_report();
         let mut found = 0;
         for event in events {
             if let Some((events, data)) = self.registrations.event(event.token, event.readiness) {
@@ -528,6 +598,32 @@ impl waiters::State<Watched> {
             }
         }
         self.renew();
+    }
+
+    /// Leaves numbers that were closed past the library, and may be files of the program by now, as they are: nothing
+    /// here closes, reads or writes them from now on. Says whether the tag was one of them. A thread that polls keeps
+    /// its poller until it leaves.
+    fn disown(&mut self) -> bool {
+        let numbers = self.free().map(|opened| opened.poller.descriptors()).unwrap_or_default();
+        if numbers.iter().any(|fd| self.subject.is_lost(*fd)) {
+            // A poller closes all that it has: it is left, and what is still its own is closed here.
+            mem::forget(self.take_free());
+            mem::forget(self.subject.waker.take());
+            numbers.into_iter().filter(|fd| !self.subject.is_lost(*fd)).for_each(kernel::close);
+            self.subject.registrations.poller_is_new();
+        }
+        let is_lost = |subject: &Watched, held: &Option<OwnedFd>| {
+            held.as_ref().is_some_and(|held| subject.is_lost(held.as_raw_fd()))
+        };
+        if is_lost(&self.subject, &self.subject.semaphore) {
+            mem::forget(mem::replace(&mut self.subject.semaphore, kernel::eventfd().ok()));
+        }
+        let is_tag = is_lost(&self.subject, &self.subject.tag);
+        if is_tag && let Ok(anew) = kernel::eventfd() {
+            mem::forget(self.subject.tag.replace(anew));
+        }
+        self.subject.lost.clear();
+        is_tag
     }
 
     /// Closes the poller, if no thread polls: the next wait opens another one.

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use libc::{c_int, epoll_event};
@@ -32,6 +32,8 @@ pub struct Instances {
     /// How many instances are alive: with none, nothing is looked up.
     alive: AtomicUsize,
     table: RwLock<Table>,
+    /// Descriptors are closed past the hooks: new instances are the kernel's.
+    closes_past: AtomicBool,
     /// What closed instances on AIO leave to later ones.
     contexts: OnceLock<Arc<AioPool>>,
 }
@@ -68,24 +70,31 @@ impl Instances {
             identity,
             alive: AtomicUsize::new(0),
             table: RwLock::new(table),
+            closes_past: AtomicBool::new(false),
             contexts: OnceLock::new(),
         }
     }
 
-    /// `epoll_create1(2)` on `mechanism`, one of [`Mechanism::PLAIN`]. On [`Mechanism::Epoll`] it is the
-    /// kernel's call, and [`Instances::find`] knows nothing of the number.
+    /// `epoll_create1(2)` on `mechanism`, one of [`Mechanism::PLAIN`]. On [`Mechanism::Epoll`], and where descriptors are
+    /// closed past the hooks ([`Instances::closes_past`]), it is the kernel's call, and [`Instances::find`] knows nothing
+    /// of the number.
     ///
     /// # Errors
     /// Those of the system call, and why the mechanism can't be opened (EPERM and ENOSYS: forbidden).
     pub fn create(&self, mechanism: Mechanism, flags: c_int) -> io::Result<RawFd> {
         let epoll = kernel::create(flags)?;
-        if mechanism == Mechanism::Epoll {
+        if mechanism == Mechanism::Epoll || self.closes_past() {
             return Ok(epoll.into_raw_fd());
         }
         if self.identity == Identity::Checked {
             self.sweep();
         }
         let mut table = self.write();
+        if table.get(epoll.as_raw_fd()).is_some() {
+            // What had the number was closed past the hooks.
+            Self::name(&mut table, epoll.as_raw_fd(), None);
+            self.end_unnamed(&table);
+        }
         let vacant = table.all.iter().copied().find(|instance| instance.is_vacant());
         let instance = vacant.unwrap_or_else(|| {
             let contexts = self.contexts.get_or_init(Arc::default);
@@ -101,6 +110,16 @@ impl Instances {
         self.alive.fetch_add(1, Ordering::Release);
         let number = epoll.into_raw_fd();
         Self::name(&mut table, number, Some(instance));
+        if self.identity == Identity::Hooked {
+            let mut numbers = vec![number];
+            instance.held(&mut numbers);
+            let others = table.all.iter().filter(|other| !ptr::eq(**other, instance));
+            let is_past = others.filter(|other| other.loses_to(&numbers)).count() > 0;
+            drop(table);
+            if is_past {
+                self.become_kernels_all();
+            }
+        }
         Ok(number)
     }
 
@@ -166,7 +185,15 @@ impl Instances {
     /// # Errors
     /// What the kernel says where it has no room for a registration (ENOSPC, ENOMEM).
     pub fn watched(&self, fd: RawFd) -> io::Result<()> {
-        self.find(fd).map_or(Ok(()), |instance| instance.become_kernels(fd))
+        match self.find(fd) {
+            None => Ok(()),
+            Some(instance) if instance.is_named_by(fd) => instance.become_kernels(fd),
+            // Closed past the hooks.
+            Some(_) => {
+                self.become_kernels_all();
+                Ok(())
+            }
+        }
     }
 
     /// A number of each instance that has a registration of `fd`.
@@ -193,6 +220,38 @@ impl Instances {
         if is_instance {
             let mut table = self.write();
             Self::name(&mut table, fd, None);
+            self.end_unnamed(&table);
+        }
+    }
+
+    /// Looks whether descriptors were closed past the hooks, by system calls of the program's own: on the instance that
+    /// `epoll` names, all of them or those that its last wait reported. Where that is so the process may do it at any
+    /// time, and all instances are the kernel's from now on.
+    pub fn closed_past(&self, epoll: RawFd, is_whole: bool) -> bool {
+        if !self.find(epoll).is_some_and(|instance| instance.is_closed_past(epoll, is_whole)) {
+            return false;
+        }
+        self.become_kernels_all();
+        true
+    }
+
+    /// Whether descriptors were found closed past the hooks: all instances are the kernel's since then.
+    pub fn closes_past(&self) -> bool {
+        self.closes_past.load(Ordering::Relaxed)
+    }
+
+    fn become_kernels_all(&self) {
+        self.closes_past.store(true, Ordering::Relaxed);
+        let named: Vec<RawFd> = self.read().numbers().map(|(number, _)| number).collect();
+        named.into_iter().for_each(|number| self.become_kernels_where_closed(number));
+    }
+
+    /// The instance that `number` names is the kernel's from now on; it ends where the number names something else.
+    fn become_kernels_where_closed(&self, number: RawFd) {
+        let Some(instance) = self.read().get(number) else { return };
+        if !instance.become_kernels_where_closed(number) {
+            let mut table = self.write();
+            Self::name(&mut table, number, None);
             self.end_unnamed(&table);
         }
     }

@@ -44,6 +44,13 @@ pub(crate) fn identity(fd: RawFd) -> Option<(Identity, Kind)> {
     Some((Identity { device: stat.st_dev, inode: stat.st_ino }, kind))
 }
 
+impl Identity {
+    /// Whether the other one is on the same device: all anonymous files of the kernel are.
+    pub(crate) fn is_beside(self, other: Self) -> bool {
+        self.device == other.device
+    }
+}
+
 /// Whether `fd` is open as a path only (O_PATH), which has no events.
 pub(crate) fn is_path(fd: RawFd) -> bool {
     // SAFETY: F_GETFL takes no pointer and changes nothing.
@@ -161,6 +168,12 @@ pub(crate) fn survives_exec(fd: RawFd) -> bool {
 pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: makes a new number and touches no memory.
     owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })
+}
+
+/// `close(2)` of a number whose owner was forgotten.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: takes no pointer; the caller is the only one that knows the number.
+    unsafe { libc::close(fd) };
 }
 
 /// Has `number`, which survives `execve(2)`, name the file behind `fd`.

@@ -78,11 +78,19 @@ pub(crate) struct Registrations {
     generation: u32,
     /// How many there are.
     count: usize,
+    /// The numbers that the last wait reported.
+    reported: Vec<RawFd>,
 }
 
 impl Registrations {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), marked: Vec::new(), generation: 0, count: 0 }
+        Self {
+            slots: Vec::new(),
+            marked: Vec::new(),
+            generation: 0,
+            count: 0,
+            reported: Vec::new(),
+        }
     }
 
     /// How many there are.
@@ -92,6 +100,16 @@ impl Registrations {
 
     pub(crate) fn get(&self, fd: RawFd) -> Option<&Wanted> {
         self.slots.get(usize::try_from(fd).ok()?)?.wanted.as_ref()
+    }
+
+    /// Those that the last wait reported, with their numbers.
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (RawFd, Wanted)> + '_ {
+        self.reported.iter().filter_map(|fd| Some((*fd, *self.get(*fd)?)))
+    }
+
+    /// A wait reports anew.
+    pub(crate) fn begin_report(&mut self) {
+        self.reported.clear();
     }
 
     /// All, with their numbers.
@@ -195,7 +213,9 @@ impl Registrations {
             return None;
         }
         wanted.is_spent = wanted.events & ONESHOT != 0;
-        Some((events, wanted.data))
+        let data = wanted.data;
+        self.reported.push(token.slot() as RawFd);
+        Some((events, data))
     }
 
     fn mark(&mut self, fd: RawFd) {

@@ -245,6 +245,17 @@ impl<S: Subject> State<S> {
         }
     }
 
+    /// Takes the poller out for good, unless none is open or a thread polls.
+    pub(crate) fn take_free(&mut self) -> Option<S::Poller> {
+        match mem::replace(&mut self.poller, Slot::Closed) {
+            Slot::Free(poller) => Some(poller),
+            other => {
+                self.poller = other;
+                None
+            }
+        }
+    }
+
     /// Whether a thread polls.
     pub(crate) fn is_polled(&self) -> bool {
         matches!(self.poller, Slot::InUse)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_sys::poll_select::{self, PollFd};
+use rustix::io::Errno;
 
 use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Table, check_pollable};
@@ -70,7 +71,10 @@ impl Poll {
     }
 
     /// Hands out what the kernel left in `found` elements, beginning at the cursor.
-    fn deliver(&mut self, mut found: usize, events: &mut Events) {
+    ///
+    /// # Errors
+    /// EBADF where the waker's number was closed: no wait could be ended any more.
+    fn deliver(&mut self, mut found: usize, events: &mut Events) -> Result<(), Error> {
         let start = std::mem::take(&mut self.cursor);
         for step in 0..self.fds.len() {
             if found == 0 {
@@ -87,6 +91,9 @@ impl Poll {
             }
             found -= 1;
             match (index, revents) {
+                (WAKER, NOT_OPEN) => {
+                    return Err(Error::System { call: "ppoll", cause: Errno::BADF.into() });
+                }
                 (WAKER, _) => self.parts.acknowledge_level_wake(events),
                 (_, NOT_OPEN) => self.report_dead(index, events),
                 _ => self.report(index, revents, events),
@@ -96,6 +103,7 @@ impl Poll {
             self.drop_entry(fd);
             self.parts.counters.closed_without_delete.add(1);
         }
+        Ok(())
     }
 
     fn report(&mut self, index: usize, revents: u16, events: &mut Events) {
@@ -168,7 +176,7 @@ impl Poller for Poll {
             self.parts.counters.descriptors_handed.add(self.fds.len() as u64);
             match poll_select::poll(&mut self.fds, remaining, self.parts.mask.as_ref()) {
                 Ok(0) => break,
-                Ok(found) => self.deliver(found, events),
+                Ok(found) => self.deliver(found, events)?,
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {
                     self.parts.counters.interrupts.add(1);
                     events.set_interrupted();

@@ -88,7 +88,7 @@ impl Select {
         )
     }
 
-    /// Drops every registration whose number is closed. That there is none is an error: the
+    /// Drops every registration whose number is closed. That there is none, or that it is the waker's, is an error: the
     /// same call would fail again.
     fn drop_closed(&mut self, cause: io::Error) -> Result<(), Error> {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
@@ -97,7 +97,9 @@ impl Select {
         poll_select::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
-        if fds.is_empty() {
+        // Without the waker's number no wait could be ended.
+        let waker = self.parts.waker.fd().as_raw_fd();
+        if fds.is_empty() || fds.iter().any(|fd| fd.fd == waker) {
             return Err(Error::System { call: "pselect6", cause });
         }
         fds.into_iter().for_each(|fd| self.forget_closed(fd.fd));

@@ -78,7 +78,7 @@ fn read() -> usize {
 
 /// A new instance, or an error; nothing where it is the kernel's to make.
 pub(crate) fn create(flags: c_int) -> Option<c_int> {
-    if !is_asked() {
+    if !is_asked() || closes_past() {
         return None;
     }
     let mechanism = chosen()?;
@@ -146,6 +146,19 @@ pub(crate) fn hand_over_watching(fd: c_int) -> bool {
             .filter(|epfd| hand_over(*epfd))
             .count()
             > 0
+}
+
+/// Looks whether descriptors of an instance were closed past the C library: all, or those that its last wait
+/// reported. Then the kernel's epoll serves all instances of the process from now on.
+pub(crate) fn closed_past(epfd: c_int, is_whole: bool) -> bool {
+    is_asked()
+        && inside("epoll_wait", || Ok(INSTANCES.closed_past(epfd, is_whole))).unwrap_or(false)
+}
+
+/// Whether descriptors were found closed so.
+#[inline]
+pub(crate) fn closes_past() -> bool {
+    INSTANCES.closes_past()
 }
 
 /// Whether a number is that of an instance.

@@ -19,23 +19,46 @@ use crate::{attach, descriptors, emulation, filters};
 /// Waits of a thread by which a change of the instance is looked at.
 const CHANGES_MAX: u32 = 1024;
 
-/// Whether it is looked at what the kernel has before this wait.
+/// What is looked at before a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// All that the kernel has, and all that is registered or held.
+    All,
+    /// Whether something was closed, of few registrations or of what the last wait reported: a program closes that.
+    Closes,
+    Nothing,
+}
+
+/// How much is looked at before this wait.
 #[inline]
-pub(crate) fn is_due(thread: &Thread, epfd: c_int) -> bool {
+pub(crate) fn due(thread: &Thread, epfd: c_int) -> Look {
     let (waits, last) = thread.looks.get();
     let waits = waits.wrapping_add(1);
     thread.looks.set((waits, epfd));
-    (waits.is_power_of_two() || last != epfd && waits < CHANGES_MAX) && !filters::is_set()
+    match waits.is_power_of_two() || waits < CHANGES_MAX {
+        true if filters::is_set() => Look::Nothing,
+        true if waits.is_power_of_two() || last != epfd => Look::All,
+        true => Look::Closes,
+        false => Look::Nothing,
+    }
 }
 
 /// Looks at an instance before a wait on it.
 #[cold]
-pub(crate) fn look(epfd: c_int) {
+pub(crate) fn look(epfd: c_int, look: Look) {
     let thread = Thread::here();
     if !thread.is_own() || !(attach::is_counted() || emulation::is_chosen()) {
         return;
     }
     let before = errno();
+    if emulation::is_chosen() {
+        emulation::closed_past(epfd, look == Look::All);
+        say_of_closes();
+    }
+    if look != Look::All {
+        set_errno(before);
+        return;
+    }
     let past = registered_past(thread, epfd);
     if past > 0 {
         thread.counting("epoll_wait", || {
@@ -44,6 +67,24 @@ pub(crate) fn look(epfd: c_int) {
         });
     }
     set_errno(before);
+}
+
+/// Whether a wait failed as something was closed past the library: the instance is the kernel's then.
+pub(crate) fn is_closed(epfd: c_int) -> bool {
+    let is_so = !filters::is_set() && emulation::closed_past(epfd, true);
+    say_of_closes();
+    is_so
+}
+
+/// Says once that descriptors were closed past the library, where that was found.
+pub(crate) fn say_of_closes() {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if emulation::closes_past() && !IS_SAID.swap(true, Relaxed) {
+        say(
+            Thread::here(),
+            "closed descriptors past the C library: the kernel's epoll serves its instances",
+        );
+    }
 }
 
 /// What an instance watches that was registered past the library.

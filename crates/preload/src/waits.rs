@@ -68,6 +68,9 @@ taken! { Both: epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_
 /// epoll_create1(2); `is_sound` says whether the kernel takes the arguments, and `kernel` asks it.
 pub(crate) fn create(flags: c_int, is_sound: bool, kernel: impl FnOnce() -> c_int) -> c_int {
     let made = is_sound.then(|| emulation::create(flags)).flatten();
+    if emulation::closes_past() {
+        past::say_of_closes();
+    }
     created(made.unwrap_or_else(kernel))
 }
 
@@ -123,12 +126,17 @@ pub(crate) unsafe fn wait(
     kernel: impl FnOnce() -> c_int,
 ) -> c_int {
     let WaitArgs { epfd, events, most, limit, .. } = *asked;
-    if past::is_due(Thread::here(), epfd) {
-        past::look(epfd);
+    match past::due(Thread::here(), epfd) {
+        past::Look::Nothing => {}
+        look => past::look(epfd, look),
     }
     waited(asked, || {
         // SAFETY: the caller's promise.
-        unsafe { emulation::wait(epfd, events, most, limit, mask) }.unwrap_or_else(kernel)
+        match unsafe { emulation::wait(epfd, events, most, limit, mask) } {
+            // What the library waits by was closed: the kernel's epoll has its place.
+            Some(-1) if errno() == libc::EBADF && past::is_closed(epfd) => kernel(),
+            answer => answer.unwrap_or_else(kernel),
+        }
     })
 }
 

@@ -203,6 +203,32 @@ fn epoll_past_the_c_library_is_served_and_said() {
     }
 }
 
+/// A peer saw no end, a number that another file had was reported with the data of the closed one, and the library wrote
+/// to and closed files of the program that had got its numbers.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn closes_past_the_c_library_hand_the_instances_to_the_kernel_and_are_said() {
+    let Some((_folder, program)) = built("closes_past", &["-D_GNU_SOURCE"]) else { return };
+    for mechanism in mechanisms() {
+        for what in ["streams", "used_again", "listeners", "behind", "all", "instances"] {
+            // By numbers, as by syscall(2), they are seen.
+            for (how, lines) in [("number", 0), ("own", 1)] {
+                let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+                let output = command.arg(&program).args([what, how]).output();
+                let output = output.expect("pollux starts");
+                let said = text(&output.stderr);
+                assert!(output.status.success(), "{what} by {how} on {mechanism}: {said}");
+                let is_line = |line: &&str| line.contains("closed descriptors past the C library");
+                let found = said.lines().filter(is_line).count();
+                // Nothing is met of an instance that was closed with all that it had.
+                let is_met = mechanism != Mechanism::Epoll && !["all", "instances"].contains(&what);
+                let least = if is_met { lines } else { 0 };
+                assert!((least..=lines).contains(&found), "{what} by {how} on {mechanism}: {said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn registering_for_each_request_is_named() {
     let Some(figures) = figures("registers_anew") else { return };
