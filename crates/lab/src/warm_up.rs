@@ -4,8 +4,13 @@
 //! thousand requests as from the ten thousandth on. The process of an arm is therefore loaded in turns that grow,
 //! and what a unit cost it in each of them is its curve ([`Curve`]): the load ends when the curve is flat, or when
 //! its time is over. Called by the process that has the subject; nothing of it is compared.
+//!
+//! A machine that others share changes its speed by a factor of two within a second. What this process itself spends on
+//! a unit, always the same work, changes with it, so costs are compared beside that.
 
 use std::time::{Duration, Instant};
+
+use pollux_sys::process::process_cpu_time;
 
 use crate::error::MeasureError;
 use crate::record::WarmUp;
@@ -37,6 +42,9 @@ const SPARE: f64 = 2.0;
 const REPEATED_PART: f64 = 0.4;
 const REPEATED_MIN: u64 = 1000;
 
+/// A program that is loaded for less is started anew before each set.
+pub(crate) const CHEAP: Duration = Duration::from_millis(200);
+
 /// When a load ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -56,6 +64,7 @@ pub(crate) fn warm_up(
 ) -> Result<WarmUp, MeasureError> {
     let (start, mut curve) = (Instant::now(), Curve::default());
     let mut before = subject.cpu_time()?;
+    let mut own_before = own_time();
     while let Some(left) = length.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
         let turn = (start.elapsed() / TURN_PART).clamp(TURN_MIN, TURN_MAX).min(left);
         let began = Instant::now();
@@ -63,7 +72,9 @@ pub(crate) fn warm_up(
         let wall_ns = began.elapsed().as_nanos() as u64;
         let after = subject.cpu_time()?;
         let cpu_ns = after.saturating_sub(std::mem::replace(&mut before, after)).as_nanos() as u64;
-        curve.turns.push(Figure { units, cpu_ns, wall_ns });
+        let own = own_time();
+        let own_ns = own.saturating_sub(std::mem::replace(&mut own_before, own)).as_nanos() as u64;
+        curve.turns.push(Turn { figure: Figure { units, cpu_ns, wall_ns }, own_ns });
         let is_over = match until {
             Until::Flat => curve.is_flat(start.elapsed()),
             Until::Units(units) => curve.units() >= units,
@@ -76,6 +87,11 @@ pub(crate) fn warm_up(
     Ok(curve.found(start.elapsed()))
 }
 
+/// What this process has spent on loading; nothing where the kernel does not say.
+fn own_time() -> Duration {
+    process_cpu_time(std::process::id()).unwrap_or_default()
+}
+
 /// Units that a load has which repeats the one that found this.
 pub(crate) fn units_again(found: &WarmUp) -> u64 {
     let again = (found.flat_after as f64 * SPARE).max(found.units as f64 * REPEATED_PART);
@@ -85,21 +101,58 @@ pub(crate) fn units_again(found: &WarmUp) -> u64 {
 /// What units cost in the turns of a load, one after the other.
 #[derive(Clone, Debug, Default)]
 struct Curve {
-    turns: Vec<Figure>,
+    turns: Vec<Turn>,
 }
 
-/// What a part of a curve says: the cost of a unit, and how far that of one turn lies from it, as the turns beside
-/// each other differ, which a slope hardly changes.
+/// A turn, with what this process spent on it.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    figure: Figure,
+    own_ns: u64,
+}
+
+impl Turn {
+    /// What a unit cost beside what it cost this process.
+    fn beside_own(&self) -> Option<f64> {
+        let own = (self.own_ns > 0).then_some(self.own_ns as f64)?;
+        self.figure.cost_ns().map(|cost| cost * self.figure.units as f64 / own)
+    }
+}
+
+/// What a part of a curve says.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    cost_ns: f64,
-    error: f64,
+    /// The cost of a unit in nanoseconds.
+    cost: Level,
+    /// The same beside what it cost this process.
+    beside_own: Option<Level>,
     turns: usize,
+}
+
+/// A mean, and how far that of one turn lies from it, as the turns beside each other differ, which a slope hardly changes.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    mean: f64,
+    error: f64,
+}
+
+impl Level {
+    fn of(mean: f64, turns: &[f64]) -> Self {
+        let steps: Vec<f64> =
+            turns.windows(2).map(|pair| (pair[1] / pair[0]).ln().powi(2) / 2.0).collect();
+        let variance = crate::stats::mean(&steps).unwrap_or(0.0);
+        Self { mean, error: (variance / turns.len() as f64).sqrt() }
+    }
+
+    fn is_alike(self, other: Self, has_spread: bool) -> bool {
+        let error = if has_spread { self.error.hypot(other.error) } else { 0.0 };
+        (other.mean / self.mean).ln().abs() < (2.0 * error).clamp(ALIKE, ALIKE_MAX)
+    }
 }
 
 impl Curve {
     fn units(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.units).sum()
+        self.turns.iter().map(|turn| turn.figure.units).sum()
     }
 
     /// The turns whose middle lies between these shares of all units.
@@ -108,22 +161,24 @@ impl Curve {
         let mut done = 0;
         let mut inside = Vec::new();
         for turn in &self.turns {
-            let middle = (done as f64 + turn.units as f64 / 2.0) / all;
-            done += turn.units;
-            if middle >= from && middle < to && turn.cost_ns().is_some() {
+            let units = turn.figure.units;
+            let middle = (done as f64 + units as f64 / 2.0) / all;
+            done += units;
+            if middle >= from && middle < to && turn.figure.cost_ns().is_some() {
                 inside.push(*turn);
             }
         }
-        let (units, cpu_ns) = inside
-            .iter()
-            .fold((0, 0), |(units, cpu), turn| (units + turn.units, cpu + turn.cpu_ns));
-        let cost_ns = (units > 0).then(|| cpu_ns as f64 / units as f64)?;
-        let costs: Vec<f64> = inside.iter().filter_map(Figure::cost_ns).collect();
-        let steps: Vec<f64> =
-            costs.windows(2).map(|pair| (pair[1] / pair[0]).ln().powi(2) / 2.0).collect();
-        let variance = crate::stats::mean(&steps).unwrap_or(0.0);
+        let sum = |of: &dyn Fn(&Turn) -> u64| inside.iter().map(of).sum::<u64>() as f64;
+        let (units, cpu_ns) = (sum(&|turn| turn.figure.units), sum(&|turn| turn.figure.cpu_ns));
+        let own_ns = sum(&|turn| turn.own_ns);
+        let costs: Vec<f64> = inside.iter().filter_map(|turn| turn.figure.cost_ns()).collect();
+        let beside: Vec<f64> = inside.iter().filter_map(Turn::beside_own).collect();
         let turns = costs.len();
-        Some(Window { cost_ns, error: (variance / turns as f64).sqrt(), turns })
+        (turns > 0).then(|| Window {
+            cost: Level::of(cpu_ns / units, &costs),
+            beside_own: (beside.len() == turns).then(|| Level::of(cpu_ns / own_ns, &beside)),
+            turns,
+        })
     }
 
     /// Whether a unit costs as much as it did before; `elapsed` since the load began.
@@ -136,8 +191,8 @@ impl Curve {
             let windows = self.window(one.0, one.1).zip(self.window(other.0, other.1));
             windows.is_some_and(|(one, other)| is_alike(one, other))
         };
-        let first = self.turns.iter().find_map(Figure::cost_ns);
-        let last = self.window(0.5, 1.0).map(|last| last.cost_ns);
+        let first = self.turns.iter().find_map(|turn| turn.figure.cost_ns());
+        let last = self.window(0.5, 1.0).map(|last| last.cost.mean);
         let has_fallen =
             first.zip(last).is_some_and(|(first, last)| last < first * (1.0 - COMPILED));
         are_alike((0.5, 0.75), (0.75, 1.0)) && (!has_fallen || are_alike((0.2, 0.4), (0.5, 1.0)))
@@ -152,7 +207,7 @@ impl Curve {
         let mut flat_after = 0;
         for (index, turn) in self.turns.iter().enumerate() {
             let from = done as f64 / all;
-            done += turn.units;
+            done += turn.figure.units;
             let to = (done as f64 / all).max(from * 1.5);
             if from >= 0.75 {
                 break;
@@ -165,13 +220,12 @@ impl Curve {
     }
 
     fn found(&self, elapsed: Duration) -> WarmUp {
-        let cost = |from: f64, to: f64| self.window(from, to).map(|window| window.cost_ns);
+        let cost = |from: f64, to: f64| self.window(from, to).map(|window| window.cost.mean);
         let last = self.window(0.75, 1.0);
         let before = self.window(0.5, 0.75);
-        let last_ns = last.map(|last| last.cost_ns).or_else(|| cost(0.0, 1.0)).unwrap_or(0.0);
-        let first_ns = self.turns.iter().find_map(Figure::cost_ns).unwrap_or(last_ns);
-        let change =
-            last.zip(before).map_or(0.0, |(last, before)| last.cost_ns / before.cost_ns - 1.0);
+        let last_ns = last.map(|last| last.cost.mean).or_else(|| cost(0.0, 1.0)).unwrap_or(0.0);
+        let first_ns = self.turns.iter().find_map(|turn| turn.figure.cost_ns()).unwrap_or(last_ns);
+        let change = last.zip(before).map_or(0.0, |(last, before)| last.change_since(before));
         let is_flat = self.turns.len() < TURNS_THAT_TELL
             || last.zip(before).is_none_or(|(last, before)| is_alike(before, last));
         let until_flat = &self.turns[..self.flat_after()];
@@ -182,18 +236,26 @@ impl Curve {
             last_ns,
             change,
             is_flat,
-            flat_after: until_flat.iter().map(|turn| turn.units).sum(),
-            flat_after_s: until_flat.iter().map(|turn| turn.wall_ns as f64 / 1e9).sum(),
+            flat_after: until_flat.iter().map(|turn| turn.figure.units).sum(),
+            flat_after_s: until_flat.iter().map(|turn| turn.figure.wall_ns as f64 / 1e9).sum(),
         }
     }
 }
 
+impl Window {
+    /// By how much a unit costs more than before, beside what it cost this process.
+    fn change_since(self, before: Self) -> f64 {
+        let beside = self.beside_own.zip(before.beside_own);
+        let (now, before) = beside.unwrap_or((self.cost, before.cost));
+        now.mean / before.mean - 1.0
+    }
+}
+
 fn is_alike(one: Window, other: Window) -> bool {
-    let error = match one.turns.min(other.turns) {
-        ..WINDOW_TURNS => 0.0,
-        _ => one.error.hypot(other.error),
-    };
-    (other.cost_ns / one.cost_ns).ln().abs() < (2.0 * error).clamp(ALIKE, ALIKE_MAX)
+    let has_spread = one.turns.min(other.turns) >= WINDOW_TURNS;
+    let beside = one.beside_own.zip(other.beside_own);
+    let (one, other) = beside.unwrap_or((one.cost, other.cost));
+    one.is_alike(other, has_spread)
 }
 
 #[cfg(test)]
@@ -204,9 +266,19 @@ mod tests {
     fn curve(turns: u64, cost_us: impl Fn(u64) -> f64) -> Curve {
         let turn = |at: u64| {
             let cpu_ns = (cost_us(at * 1000 + 500) * 1e6) as u64;
-            Figure { units: 1000, cpu_ns, wall_ns: cpu_ns }
+            Turn { figure: Figure { units: 1000, cpu_ns, wall_ns: cpu_ns }, own_ns: 5_000_000 }
         };
         Curve { turns: (0..turns).map(turn).collect() }
+    }
+
+    /// The same on a machine that takes so many times as long for everything.
+    fn slowed(mut curve: Curve, by: impl Fn(u64) -> f64) -> Curve {
+        for (at, turn) in (0..).zip(&mut curve.turns) {
+            for ns in [&mut turn.figure.cpu_ns, &mut turn.figure.wall_ns, &mut turn.own_ns] {
+                *ns = (*ns as f64 * by(at * 1000)) as u64;
+            }
+        }
+        curve
     }
 
     /// After how many thousand units a load until the curve is flat ends.
@@ -242,6 +314,19 @@ mod tests {
         assert!((250..=1200).contains(&ends_after(jvm)), "{}", ends_after(jvm));
         let noisy = |units: u64| jvm(units) * (1.0 + 0.05 * noise(units));
         assert!((250..=1200).contains(&ends_after(noisy)), "{}", ends_after(noisy));
+    }
+
+    #[test]
+    fn a_machine_that_changes_its_speed_makes_no_load_longer() {
+        let node = |units: u64| 10.2 + 60.0 * (-(units as f64) / 4000.0).exp();
+        let speed = |units: u64| if (units / 15_000).is_multiple_of(2) { 1.0 } else { 1.8 };
+        let of = |turns: u64| slowed(curve(turns, node), speed);
+        let is_flat = |turns: &u64| of(*turns).is_flat(Duration::from_millis(*turns));
+        let ends = (1..2000).find(is_flat).expect("it ends");
+        assert!(ends.abs_diff(ends_after(node)) <= 20, "{ends} {}", ends_after(node));
+        let found = of(150).found(Duration::from_secs(2));
+        assert!(found.is_flat && found.change.abs() < 0.05, "{found:?}");
+        assert!((10_000..40_000).contains(&found.flat_after), "{found:?}");
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> 
     let trial = Trial { effort: EFFORT, rows: vec![first] };
     let planned = BUDGET.mul_f64(0.6);
     let rounds = rounds_within(&[&trial], SETS - 1, MIN_EFFECT_IN_TURNS, half_width, planned)[0];
-    let longer = rounds.max(trial.optimal_rounds());
+    let longer = rounds.max(trial.optimal_rounds(0.0));
     let time_of = |rounds: u32| (EFFORT.set + EFFORT.round * rounds).as_secs_f64();
     let left = BUDGET.as_secs_f64() - time_of(12) - time_of(rounds) * f64::from(SETS - 1);
     let most = (SETS as usize) + (left / time_of(longer)).max(0.0) as usize;

@@ -107,6 +107,7 @@ mod tests {
                     ratio: mean(&logs).expect("sets").exp(),
                     sd_log: standard_deviation(&logs),
                     n: sets,
+                    left_out: 0,
                     ..of_two
                 }
             };

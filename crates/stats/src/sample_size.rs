@@ -103,14 +103,14 @@ pub struct Trial {
 impl Trial {
     /// The rounds of a set with which time buys most, where there is no end to sets: the more, the longer a
     /// start takes beside a round and the further rounds lie apart beside starts (Kalibera & Jones,
-    /// section 5).
+    /// section 5). `between_starts` is how far starts lie apart at least, as a deviation of log ratios.
     #[must_use]
-    pub fn optimal_rounds(&self) -> u32 {
+    pub fn optimal_rounds(&self, between_starts: f64) -> u32 {
         let deviations: Vec<f64> = self.rows.iter().filter_map(|row| row.round_sd).collect();
         let within = median(&deviations).unwrap_or(0.0);
         let start =
             self.effort.set.as_secs_f64() / self.effort.round.as_secs_f64().max(f64::MIN_POSITIVE);
-        let rounds = start.sqrt() * within / BETWEEN_SETS;
+        let rounds = start.sqrt() * within / between_starts.max(BETWEEN_SETS);
         (rounds as u32).clamp(ROUNDS_MIN, ROUNDS_MAX)
     }
 
@@ -308,10 +308,12 @@ mod tests {
                 rows: vec![SetRatio { log_ratio: 0.0, round_sd: Some(round_sd), rounds: 8 }],
             }
         };
-        assert_eq!(trial(1280, 0.03).optimal_rounds(), 80);
-        assert_eq!(trial(20, 0.03).optimal_rounds(), 10);
-        assert_eq!(trial(1280, 0.001).optimal_rounds(), ROUNDS_MIN);
-        assert_eq!(trial(100_000, 0.3).optimal_rounds(), ROUNDS_MAX);
+        assert_eq!(trial(1280, 0.03).optimal_rounds(0.0), 80);
+        assert_eq!(trial(20, 0.03).optimal_rounds(0.0), 10);
+        assert_eq!(trial(1280, 0.001).optimal_rounds(0.0), ROUNDS_MIN);
+        assert_eq!(trial(100_000, 0.3).optimal_rounds(0.0), ROUNDS_MAX);
+        // Starts that lie twice as far apart are worth half the rounds.
+        assert_eq!(trial(1280, 0.03).optimal_rounds(0.006), 40);
     }
 
     fn trial(log_ratio: f64, round_sd: f64) -> Trial {

@@ -273,7 +273,7 @@ fn missing(estimate: &RatioEstimate, delta: Delta, level: f64) -> u32 {
 
 /// One less than the blocks; at least 1, for the quantile's sake.
 fn degrees_of_freedom(estimate: &RatioEstimate) -> u32 {
-    u32::try_from(estimate.n.saturating_sub(1)).unwrap_or(u32::MAX).max(1)
+    u32::try_from(estimate.n.saturating_sub(estimate.left_out + 1)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Blocks still missing when the interval of `n` blocks must shrink to `width_factor` of its width.
@@ -312,6 +312,7 @@ mod tests {
             ci95: around(reach95),
             ci90: around(reach90),
             n: 12,
+            left_out: 0,
             sd_log: Some(0.02),
             method: Method::Bootstrap,
             autocorrelation_lag1: None,

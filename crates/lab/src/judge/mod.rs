@@ -304,7 +304,12 @@ fn bound_by_controls(results: &mut [ResultRow]) {
 fn method(found: &Estimated) -> String {
     if let Some(RowTurns { rounds, turn_us, .. }) = found.turns {
         let (sets, turn_ms) = (found.estimate.n, (turn_us as f64 / 1e2).round() / 10.0);
-        return format!("{sets} sets × {rounds} rounds of {turn_ms} ms, Student t over sets");
+        let over = match found.estimate.left_out / 2 {
+            0 => "Student t over sets".to_owned(),
+            1 => "trimmed mean over sets without the outermost one at each end".to_owned(),
+            many => format!("trimmed mean over sets without the outermost {many} at each end"),
+        };
+        return format!("{sets} sets × {rounds} rounds of {turn_ms} ms, {over}");
     }
     match found.estimate.method {
         stats::Method::Bootstrap => "studentised bootstrap over blocks",

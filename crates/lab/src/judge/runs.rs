@@ -17,6 +17,7 @@ use crate::stats::{
     Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, mean, median,
     tukey_flags,
 };
+use crate::warm_up::CHEAP;
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;
@@ -213,7 +214,12 @@ impl<'a> PointRuns<'a> {
     /// Arm against baseline: over sets where they took turns, else over blocks.
     pub(super) fn estimate(&self, arm: &Arm) -> Option<Estimated> {
         let sets = self.sets(arm);
-        if let Some(estimate) = RatioEstimate::over_sets(&sets) {
+        let baseline = &self.point.arms[self.point.baseline];
+        let estimate = match [arm, baseline].iter().any(|arm| self.is_loaded_long(arm)) {
+            true => RatioEstimate::over_starts(&whole(&sets)),
+            false => RatioEstimate::over_sets(&sets),
+        };
+        if let Some(estimate) = estimate {
             let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
             let (outliers, turns) = (outliers(&logs), self.turns(arm));
             return Some(Estimated { estimate, outliers, has_left_out: false, turns });
@@ -222,6 +228,13 @@ impl<'a> PointRuns<'a> {
         let estimate = RatioEstimate::from_pairs(&values, &baseline, Resampling::default()).ok()?;
         let outliers = outliers(&log_ratios(&values, &baseline).ok()?);
         Some(Estimated { estimate, outliers, has_left_out, turns: None })
+    }
+
+    /// Whether an arm is a program that each of its starts was loaded for long: they differ.
+    fn is_loaded_long(&self, arm: &Arm) -> bool {
+        let loads = self.measured(arm).filter_map(|measured| measured.turns?.warm_up);
+        let times: Vec<f64> = loads.map(|load| load.time_s).collect();
+        mean(&times).is_some_and(|time_s| time_s > CHEAP.as_secs_f64())
     }
 
     /// The values of an arm by block, of whole runs; turns are not included.
@@ -253,6 +266,14 @@ impl<'a> PointRuns<'a> {
         let arm_values = used.iter().map(|(_, value, _)| *value).collect();
         (arm_values, used.iter().map(|(_, _, baseline)| *baseline).collect(), has_left_out)
     }
+}
+
+/// The sets that were not cut short by the end of the budget, with at least half as many rounds as is usual: a mean without the outermost
+/// sets gives each that it keeps the same weight.
+fn whole(sets: &[SetRatio]) -> Vec<SetRatio> {
+    let rounds: Vec<f64> = sets.iter().map(|set| f64::from(set.rounds)).collect();
+    let usual = median(&rounds).unwrap_or(0.0);
+    sets.iter().copied().filter(|set| f64::from(set.rounds) * 2.0 >= usual).collect()
 }
 
 fn outliers(logs: &[f64]) -> u32 {

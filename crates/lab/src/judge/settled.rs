@@ -109,7 +109,9 @@ impl Side {
             && change.abs() >= least
             && loads.iter().all(|load| load.is_flat || load.change.signum() == change.signum())
         {
-            let [from, to] = [first.first_ns, last.last_ns].map(|ns| ns / unit_ns);
+            // What got dearer had been cheapest in between.
+            let from = if change < 0.0 { first.first_ns } else { last.last_ns / (1.0 + change) };
+            let [from, to] = [from, last.last_ns].map(|ns| ns / unit_ns);
             return Some(words(whose, change, from, to, point));
         }
         let own = self.thirds().map(|(_, thirds)| SetChange { change: thirds.change, error: 0.0 });

@@ -2,12 +2,12 @@
 //! what is left of the budget.
 
 use super::set::{SetArm, arm_name};
-use super::warm_up::CHEAP;
 use super::{Runner, State};
 use crate::plan::{PlannedPoint, TURN, least_units};
 use crate::record::WarmUp;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 use crate::subject::{Figure, TurnSize};
+use crate::warm_up::CHEAP;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ const LONGER_MAX: u32 = 4;
 const PLANNED_SHARE: f64 = 0.6;
 /// And this where arms are loaded long before each: what is left is too little for further starts.
 const LOADED_SHARE: f64 = 0.85;
+/// How far starts of a program that is loaded long lie apart, as a deviation of log ratios: as rounds don't show that,
+/// their sets have no more rounds than are worth it, and more starts instead. Seen here: 1 to 1.5 % of Node.
+const BETWEEN_LOADED_STARTS: f64 = 0.012;
 
 /// What the first set of a group of arms leaves for the sets that follow at the same point.
 #[derive(Clone, Debug)]
@@ -65,6 +68,12 @@ pub(super) struct Length {
 }
 
 impl Length {
+    /// Rounds with which time buys most.
+    fn optimal_rounds(&self) -> u32 {
+        let between_starts = if self.load > CHEAP { BETWEEN_LOADED_STARTS } else { 0.0 };
+        self.trial.optimal_rounds(between_starts)
+    }
+
     /// Whether a turn of an arm is a single wave, as each answer takes long.
     pub(super) fn is_slow(&self, arm: &str) -> bool {
         self.slow.contains_key(arm)
@@ -243,7 +252,12 @@ impl Runner<'_> {
         let time = planned_time(budget, is_loaded).saturating_sub(state.start.elapsed());
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
         let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
-        let rounds = rounds_within(&trials, sets, small, job.precision, time);
+        let mut rounds = rounds_within(&trials, sets, small, job.precision, time);
+        for (rounds, length) in rounds.iter_mut().zip(state.lengths.values()) {
+            if length.load > CHEAP {
+                *rounds = (*rounds).min(length.optimal_rounds());
+            }
+        }
         state.set_rounds(rounds);
     }
 
@@ -260,7 +274,7 @@ impl Runner<'_> {
             }
             let longer = |length: &Length| {
                 let most = length.rounds * LONGER_MAX;
-                length.trial.optimal_rounds().clamp(length.rounds, most)
+                length.optimal_rounds().clamp(length.rounds, most)
             };
             let rounds = state.lengths.values().map(longer).collect();
             state.set_rounds(rounds);

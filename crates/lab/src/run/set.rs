@@ -108,7 +108,8 @@ impl Runner<'_> {
         let mut arms = self.arms(set, &planned, kept, point);
         let started = start.elapsed();
         let mut known = state.lengths.remove(&key);
-        let warmed = self.warm_up(&mut arms, known.as_mut(), point);
+        let end = self.set_until(set, point, state).filter(|_| set > 0);
+        let warmed = self.warm_up(&mut arms, known.as_mut(), point, end);
         let mut length = match known {
             Some(length) => length,
             None => self.length(&mut arms, point),

@@ -12,7 +12,7 @@ use crate::arm::ArmKind;
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::WarmUp;
 use crate::subject::{Order, Reply, TurnSize};
-use crate::warm_up::units_again;
+use crate::warm_up::{CHEAP, units_again};
 
 /// The longest look at one arm.
 const LOOK_MAX: Duration = Duration::from_secs(10);
@@ -29,18 +29,18 @@ const RENEWED_MAX: Duration = Duration::from_millis(400);
 const LOADS_SHARE: f64 = 0.5;
 /// An arm that takes longer for one request on each connection is not loaded.
 const SLOW_WAVE: Duration = Duration::from_millis(500);
-/// A program that is loaded for less is started anew before each set.
-pub(super) const CHEAP: Duration = Duration::from_millis(200);
 /// A load that repeats one may take so many times as long.
 const SLOWER: f64 = 3.0;
 
 impl Runner<'_> {
-    /// Loads the arms of a set, one after the other; the time that this took.
+    /// Loads the arms of a set, one after the other; the time that this took. Loads that repeat one are cut so that half
+    /// of what is left `until` the set has to end is for its rounds.
     pub(super) fn warm_up(
         &mut self,
         arms: &mut [SetArm<'_>],
         mut known: Option<&mut Length>,
         point: &PlannedPoint,
+        until: Option<Instant>,
     ) -> Duration {
         let start = Instant::now();
         if let Some(ramp_time) = point.fixed_ramp_time() {
@@ -85,12 +85,14 @@ impl Runner<'_> {
             let before = before.filter(|before| before.is_flat || !arm.is_kept);
             if let Some(before) = before {
                 let units = units_again(&before);
-                self.load(
-                    arm,
-                    time_of(units, &before).mul_f64(SLOWER).max(LOOK_MIN),
-                    Some(units),
-                    false,
-                );
+                let usual = time_of(units, &before).mul_f64(SLOWER).max(LOOK_MIN);
+                let others = u32::try_from(arms.len() - index).unwrap_or(u32::MAX);
+                let share = |until: Instant| {
+                    let left = until.saturating_duration_since(Instant::now());
+                    left / (2 * others)
+                };
+                let most = until.map_or(usual, |until| usual.min(share(until)).max(LOOK_MIN));
+                self.load(&mut arms[index], most, Some(units), false);
                 // One that was too short is longer the next time.
                 let again =
                     arms[index].warm_up.filter(|again| !again.is_flat && again.change < 0.0);
