@@ -34,6 +34,7 @@ mod front;
 mod handlers;
 mod head;
 mod identity;
+mod ids;
 mod log;
 mod run;
 pub mod system;

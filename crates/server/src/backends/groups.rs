@@ -14,6 +14,7 @@ use pollux_tls::{ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, ser
 
 use crate::backends::names::places_of;
 use crate::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
+use crate::ids::FrontId;
 use crate::tls::{Certificate, SharedTls, Tls, TlsError};
 
 /// One group, as one loop has it.
@@ -60,7 +61,7 @@ pub(crate) struct FrontendTable {
     all: Vec<Frontend>,
     /// For each, where its clients speak TLS.
     secured: Vec<Option<Arc<ServerConfig>>>,
-    by_address: Vec<(ListenAddress, usize)>,
+    by_address: Vec<(ListenAddress, FrontId)>,
 }
 
 impl FrontendTable {
@@ -68,32 +69,33 @@ impl FrontendTable {
     /// have several.
     pub(crate) fn new(config: &ProxyConfig, addresses: &[(ListenAddress, usize)]) -> Self {
         let places = config.frontends.iter().enumerate();
-        let places: Vec<usize> =
-            places.flat_map(|(place, each)| each.listen.iter().map(move |_| place)).collect();
+        let ids: Vec<FrontId> = places
+            .flat_map(|(place, each)| each.listen.iter().map(move |_| FrontId::of_place(place)))
+            .collect();
         let by_address =
-            addresses.iter().map(|(address, at)| (address.clone(), places[*at])).collect();
+            addresses.iter().map(|(address, at)| (address.clone(), ids[*at])).collect();
         let all = config.frontends.clone();
         Self { secured: vec![None; all.len()], all, by_address }
     }
 
-    /// The place of the front end that a connection was accepted by. A system call where there are
+    /// The front end that a connection was accepted by. A system call where there are
     /// several.
-    pub(crate) fn of(&self, actions: &Actions<'_>) -> usize {
+    pub(crate) fn of(&self, actions: &Actions<'_>) -> FrontId {
         match self.all.len() {
-            1 => 0,
+            1 => FrontId::of_place(0),
             // A connection that is gone already ends wherever it is led.
-            _ => actions.local().map_or(0, |local| self.find(&local)),
+            _ => actions.local().map_or(FrontId::of_place(0), |local| self.find(&local)),
         }
     }
 
-    /// The front end at this place.
-    pub(crate) fn get(&self, place: usize) -> &Frontend {
-        &self.all[place]
+    /// The front end of this number.
+    pub(crate) fn get(&self, id: FrontId) -> &Frontend {
+        &self.all[id.place()]
     }
 
-    /// What clients of the front end at this place speak TLS with.
-    pub(crate) fn secured(&self, place: usize) -> Option<&Arc<ServerConfig>> {
-        self.secured[place].as_ref()
+    /// What clients of this front end speak TLS with.
+    pub(crate) fn secured(&self, id: FrontId) -> Option<&Arc<ServerConfig>> {
+        self.secured[id.place()].as_ref()
     }
 
     /// What clients speak TLS with, for each front end.
@@ -104,7 +106,7 @@ impl FrontendTable {
 
     /// The kernel gives a connection to the listener of its very address before one of all
     /// addresses with the port.
-    fn find(&self, local: &ListenAddress) -> usize {
+    fn find(&self, local: &ListenAddress) -> FrontId {
         let exact = |listens: &ListenAddress| match (listens, local) {
             (ListenAddress::Tcp(one), ListenAddress::Tcp(two)) => {
                 (one.ip().to_canonical(), one.port()) == (two.ip().to_canonical(), two.port())

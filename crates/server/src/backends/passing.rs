@@ -14,6 +14,7 @@ use crate::backends::Backend;
 use crate::backends::names::{Names, places_of};
 use crate::backends::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
 use crate::config::{BackendConfig, ProxyConfig};
+use crate::ids::UpstreamId;
 use crate::tls::SharedTls;
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
@@ -36,13 +37,14 @@ impl Pooled {
     }
 
     /// The link that the loop has for it, if it has not let go of it.
-    pub(crate) fn link_of(&self, of: u32) -> Option<u32> {
-        self.links[of as usize].load(Relaxed).checked_sub(1)
+    pub(crate) fn link_of(&self, of: u32) -> Option<UpstreamId> {
+        let number = self.links[of as usize].load(Relaxed).checked_sub(1)?;
+        Some(UpstreamId::of_place(number as usize))
     }
 
     /// Notes the link that the loop, which calls this, has for it.
-    pub(crate) fn set_link(&self, of: u32, link: Option<u32>) {
-        self.links[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
+    pub(crate) fn set_link(&self, of: u32, link: Option<UpstreamId>) {
+        self.links[of as usize].store(link.map_or(0, |link| link.place() as u32 + 1), Relaxed);
     }
 }
 
@@ -76,7 +78,7 @@ pub(crate) enum Message {
     /// Close an idle connection to this backend: a request waits to open one in its stead.
     GiveUp(usize),
     /// The connection of this link was taken over; let go of it now.
-    LetGo(u32),
+    LetGo(UpstreamId),
     /// Names of backends have other addresses.
     Moved,
 }

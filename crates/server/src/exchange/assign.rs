@@ -22,6 +22,7 @@ use crate::config::Mode;
 use crate::exchange::shared::Upstreams;
 use crate::exchange::table::{Idle, Outgoing, Purpose, Tried};
 use crate::fault::{Fault, ProxyCounter};
+use crate::ids::{ExchangeId, UpstreamId};
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(crate) struct Exchanger {
     /// Other loops can have the connections of this one.
     is_sharing: bool,
     /// Links that became idle in this turn and will be shared.
-    newly_idle: Vec<u32>,
+    newly_idle: Vec<UpstreamId>,
     /// Tickets so far.
     tickets: u64,
     /// Requests for whose connections the loop had no room, in the order of their tries.
@@ -59,9 +60,9 @@ impl Exchanger {
     }
 
     /// A new ticket for the exchange of that number.
-    fn ticket(&mut self, at: u32) -> Ticket {
+    fn ticket(&mut self, at: ExchangeId) -> Ticket {
         self.tickets += 1;
-        Ticket { by: self.me, at, number: self.tickets }
+        Ticket { by: self.me, at: at.place() as u32, number: self.tickets }
     }
 
     /// What looks up the names of backends, where they have any.
@@ -80,7 +81,7 @@ impl Upstreams {
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
     /// a new one, or one to wait for. Says which backend that is; where none may have it the first one, for
     /// its address.
-    pub(crate) fn assign(&mut self, at: u32) -> usize {
+    pub(crate) fn assign(&mut self, at: ExchangeId) -> usize {
         let exchange = self.exchanges.get_mut(at);
         if let Some(failed) = exchange.backend {
             exchange.tried.add(failed);
@@ -184,7 +185,7 @@ impl Upstreams {
     }
 
     /// Opens a connection for the exchange.
-    fn open_for(&mut self, at: u32, backend: usize) {
+    fn open_for(&mut self, at: ExchangeId, backend: usize) {
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
         let tls = self.tls_to(backend, Mode::Http);
@@ -200,20 +201,20 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop keeps.
-    fn reuse_here(&mut self, at: u32, backend: usize) {
+    fn reuse_here(&mut self, at: ExchangeId, backend: usize) {
         let link = self.links.take_here(backend).expect("it keeps one");
         self.reuse(at, link);
     }
 
     /// Gives the exchange a connection of this loop. Its session is still to be woken.
-    fn reuse(&mut self, at: u32, link: u32) {
+    fn reuse(&mut self, at: ExchangeId, link: UpstreamId) {
         self.proxied.count(ProxyCounter::Reuses);
         let taken = self.links.get_mut(link);
         (taken.exchange, taken.idle) = (Some(at), Idle::No);
         self.note_connection(at, link);
     }
 
-    fn note_connection(&mut self, at: u32, link: u32) {
+    fn note_connection(&mut self, at: ExchangeId, link: UpstreamId) {
         let now = self.now.at;
         let exchange = self.exchanges.get_mut(at);
         (exchange.link, exchange.is_reused) = (Some(link), true);
@@ -222,7 +223,7 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop had put down.
-    fn take_own(&mut self, at: u32, backend: usize, pooled: Arc<Pooled>) {
+    fn take_own(&mut self, at: ExchangeId, backend: usize, pooled: Arc<Pooled>) {
         match pooled.link_of(self.exchanger.me) {
             Some(link) => self.reuse(at, link),
             None => self.take_over(Some(at), backend, pooled),
@@ -230,7 +231,7 @@ impl Upstreams {
     }
 
     /// Has this loop run a connection that another one had, for the exchange or to be kept.
-    fn take_over(&mut self, at: Option<u32>, backend: usize, pooled: Arc<Pooled>) {
+    fn take_over(&mut self, at: Option<ExchangeId>, backend: usize, pooled: Arc<Pooled>) {
         self.proxied.count(ProxyCounter::TakenOver);
         let me = self.exchanger.me;
         self.exchanger.passing.took(me, &pooled);
@@ -258,13 +259,14 @@ impl Upstreams {
     }
 
     /// The exchange that this ticket is of, if it waits still: it waits no more.
-    fn granted(&mut self, ticket: Ticket) -> Option<u32> {
-        let exchange = self.exchanges.get_mut(ticket.at);
+    fn granted(&mut self, ticket: Ticket) -> Option<ExchangeId> {
+        let at = ExchangeId::of_place(ticket.at as usize);
+        let exchange = self.exchanges.get_mut(at);
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
         (exchange.was_queued, exchange.is_client_woken) = (true, true);
         self.commands.push_back(Command::Wake(exchange.client));
-        Some(ticket.at)
+        Some(at)
     }
 
     /// The backend is down: requests that wait for it go elsewhere.
@@ -294,7 +296,7 @@ impl Upstreams {
 
     /// The loop has no room for the connection that was opened for the exchange: an idle one makes room,
     /// and the exchange waits for that, as in a queue. False when as many wait as may.
-    pub(crate) fn wait_for_room(&mut self, at: u32) -> bool {
+    pub(crate) fn wait_for_room(&mut self, at: ExchangeId) -> bool {
         if self.exchanger.without_room.len() >= self.limits.queue_max {
             return false;
         }
@@ -383,14 +385,14 @@ impl Upstreams {
     }
 
     /// Has an exchange that has no connection, and waits for none, end by this fault.
-    fn end_by(&mut self, at: u32, fault: Fault) {
+    fn end_by(&mut self, at: ExchangeId, fault: Fault) {
         let exchange = self.exchanges.get_mut(at);
         (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
         self.commands.push_back(Command::Wake(exchange.client));
     }
 
     /// The exchange waits no more for a connection.
-    pub(crate) fn leave_queue(&mut self, at: u32) {
+    pub(crate) fn leave_queue(&mut self, at: ExchangeId) {
         let exchange = self.exchanges.get_mut(at);
         let (Some(ticket), Some(backend)) = (exchange.ticket.take(), exchange.backend) else {
             return;
@@ -401,7 +403,7 @@ impl Upstreams {
     }
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
-    pub(crate) fn wake_all(&mut self, at: u32) {
+    pub(crate) fn wake_all(&mut self, at: ExchangeId) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -415,7 +417,7 @@ impl Upstreams {
 /// Connections.
 impl Upstreams {
     /// Keeps an upstream connection for another request; false when it has to be closed.
-    pub(crate) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
+    pub(crate) fn park(&mut self, link: UpstreamId, actions: &mut Actions<'_>) -> bool {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         // One that began with a client's address is that client's.
@@ -449,7 +451,7 @@ impl Upstreams {
 
     /// Keeps a connection that only this loop can use, or gives it to the next request of this
     /// loop. False when it has to be closed.
-    fn keep_private(&mut self, link: u32, backend: usize) -> bool {
+    fn keep_private(&mut self, link: UpstreamId, backend: usize) -> bool {
         loop {
             let Exchanger { me, ref passing, .. } = self.exchanger;
             match passing.pool.keep(backend, me) {
@@ -502,7 +504,7 @@ impl Upstreams {
 
     /// Takes an idle connection, for which something happened, from where others could take it.
     /// False when it was not there.
-    pub(crate) fn take_from_pool(&mut self, link: u32) -> bool {
+    pub(crate) fn take_from_pool(&mut self, link: UpstreamId) -> bool {
         let taken = self.links.get_mut(link);
         if taken.idle != Idle::Shelved {
             return false;
@@ -514,7 +516,7 @@ impl Upstreams {
     }
 
     /// Forgets an upstream connection that is gone, or that another loop has taken over.
-    pub(crate) fn end_link(&mut self, link: u32, is_taken_over: bool) {
+    pub(crate) fn end_link(&mut self, link: UpstreamId, is_taken_over: bool) {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         if self.links.remove_idle_local(link) {
@@ -594,14 +596,14 @@ impl Upstreams {
     }
 
     /// Has a connection that was idle end.
-    fn cut(&mut self, link: u32) {
+    fn cut(&mut self, link: UpstreamId) {
         let link = self.links.get_mut(link);
         link.is_cut = true;
         let id = link.id.expect("an idle connection is connected");
         self.commands.push_back(Command::Wake(id));
     }
 
-    fn let_go(&mut self, link: u32) {
+    fn let_go(&mut self, link: UpstreamId) {
         if let Some(id) = self.links.id_of_shelved(link) {
             self.commands.push_back(Command::Wake(id));
         }

@@ -23,6 +23,7 @@ use crate::exchange::pipes::Pipes;
 use crate::exchange::table::Tried;
 use crate::fault::Fault;
 use crate::head::Frame;
+use crate::ids::PairId;
 
 /// A channel with that much waiting is full. What one call of a filler adds may exceed it by [`PIECE_BYTES_MAX`].
 const WAITING_BYTES_MAX: usize = 32 * 1024;
@@ -414,29 +415,29 @@ impl Pair {
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     all: Vec<Option<Pair>>,
-    free: Vec<u32>,
+    free: Vec<PairId>,
 }
 
 impl Pairs {
-    pub(crate) fn begin(&mut self, pair: Pair) -> u32 {
+    pub(crate) fn begin(&mut self, pair: Pair) -> PairId {
         match self.free.pop() {
             Some(at) => {
-                self.all[at as usize] = Some(pair);
+                self.all[at.place()] = Some(pair);
                 at
             }
             None => {
                 self.all.push(Some(pair));
-                self.all.len() as u32 - 1
+                PairId::of_place(self.all.len() - 1)
             }
         }
     }
 
-    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Pair {
-        self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
+    pub(crate) fn get_mut(&mut self, at: PairId) -> &mut Pair {
+        self.all[at.place()].as_mut().expect("a pair is there as long as one of its sides")
     }
 
-    pub(crate) fn end(&mut self, at: u32) {
-        self.all[at as usize] = None;
+    pub(crate) fn end(&mut self, at: PairId) {
+        self.all[at.place()] = None;
         self.free.push(at);
     }
 

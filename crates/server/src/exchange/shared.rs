@@ -21,6 +21,7 @@ use crate::exchange::pipes::Pipes;
 use crate::exchange::table::{Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose};
 use crate::fault::{Fault, Party, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
+use crate::ids::{ExchangeId, FrontId, UpstreamId};
 use crate::log::{Event, Logs};
 use crate::tls::SharedTls;
 
@@ -262,7 +263,7 @@ impl Upstreams {
     }
 
     /// The exchange of this number.
-    pub(crate) fn exchange(&mut self, at: u32) -> &mut Exchange {
+    pub(crate) fn exchange(&mut self, at: ExchangeId) -> &mut Exchange {
         self.exchanges.get_mut(at)
     }
 
@@ -281,7 +282,7 @@ impl Upstreams {
     }
 
     /// The front end of a connection that was just accepted.
-    pub(crate) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
+    pub(crate) fn front(&self, actions: &Actions<'_>) -> (FrontId, &Frontend) {
         let place = self.frontends.of(actions);
         (place, self.frontends.get(place))
     }
@@ -329,7 +330,7 @@ impl Upstreams {
     }
 
     /// Has the upstream connection of the exchange look at it, if it is connected.
-    pub(crate) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_upstream(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -340,7 +341,7 @@ impl Upstreams {
     }
 
     /// Has the client look at the exchange.
-    pub(crate) fn wake_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_client(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if !std::mem::replace(&mut exchange.is_client_woken, true) {
             actions.wake(exchange.client);
@@ -348,7 +349,7 @@ impl Upstreams {
     }
 
     /// Parts the exchange and its upstream connection. Returns the connection.
-    pub(crate) fn part(&mut self, at: u32) -> Option<u32> {
+    pub(crate) fn part(&mut self, at: ExchangeId) -> Option<UpstreamId> {
         let link = self.exchanges.get_mut(at).link.take()?;
         let parted = self.links.get_mut(link);
         parted.exchange = None;
@@ -358,7 +359,7 @@ impl Upstreams {
 
     /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
     /// for the bytes that still come belong to no request.
-    pub(crate) fn take_back(&mut self, at: u32) {
+    pub(crate) fn take_back(&mut self, at: ExchangeId) {
         let Some(link) = self.part(at) else { return };
         let link = self.links.get_mut(link);
         // One that is being opened has seen nothing and can serve another request.
@@ -370,7 +371,7 @@ impl Upstreams {
 
     /// The upstream connection of the exchange has failed and was parted from it. Another one gets
     /// it where that is safe, else the client gets an error.
-    pub(crate) fn upstream_failed(&mut self, at: u32, fault: Fault) {
+    pub(crate) fn upstream_failed(&mut self, at: ExchangeId, fault: Fault) {
         let exchange = self.exchanges.get_mut(at);
         // An idle connection that was closed says nothing of its backend.
         let is_its_fault =
@@ -398,7 +399,7 @@ impl Upstreams {
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
     /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
     /// A backend that has failed does not get it again: it may be what made the backend fail.
-    fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
+    fn may_try_again(&mut self, at: ExchangeId, fault: Fault) -> bool {
         let exchange = self.exchanges.get(at);
         let was_idle = fault == Fault::Closed && exchange.is_reused;
         let failed = exchange.backend.filter(|_| !was_idle);
@@ -422,14 +423,14 @@ impl Upstreams {
     }
 
     /// Has the client continue with the body of its request, if that was too much before.
-    pub(crate) fn wake_paused_client(&mut self, at: u32, actions: &mut Actions<'_>) {
+    pub(crate) fn wake_paused_client(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         if self.exchanges.get_mut(at).is_client_paused {
             self.wake_client(at, actions);
         }
     }
 
     /// The upstream connection of a tunnel has ended: the client gets what came, and its own end.
-    pub(crate) fn tunnel_ended(&mut self, at: u32) {
+    pub(crate) fn tunnel_ended(&mut self, at: ExchangeId) {
         let exchange = self.exchanges.get_mut(at);
         exchange.is_client_woken = true;
         let client = exchange.client;
@@ -463,7 +464,7 @@ impl Upstreams {
 
     /// Reports what was wrong with a backend.
     #[cold]
-    pub(crate) fn report_fault(&self, at: u32, fault: Fault) {
+    pub(crate) fn report_fault(&self, at: ExchangeId, fault: Fault) {
         let exchange = self.exchanges.get(at);
         let Some(backend) = exchange.backend else { return };
         let name = self.name(backend);
@@ -473,7 +474,7 @@ impl Upstreams {
 
     /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
     /// ended is on its way to its end.
-    pub(crate) fn quiet_end(&self, at: u32) -> Moment {
+    pub(crate) fn quiet_end(&self, at: ExchangeId) -> Moment {
         let is_open_tunnel = self.exchanges.get(at).is_open_tunnel();
         let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
         self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
@@ -485,7 +486,7 @@ impl Upstreams {
     }
 
     /// Ends the exchange; its upstream connection loses it.
-    pub(crate) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: ExchangeId) {
         self.leave_queue(at);
         self.take_back(at);
         let exchange = self.exchanges.get_mut(at);
@@ -494,7 +495,7 @@ impl Upstreams {
         self.exchanges.end(at);
     }
 
-    pub(crate) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
+    pub(crate) fn begin(&mut self, client: ConnectionId, group: usize) -> ExchangeId {
         let began = self.now.at;
         let at = self.exchanges.begin(client, began);
         self.exchanges.get_mut(at).group = group;

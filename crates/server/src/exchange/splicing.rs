@@ -17,6 +17,7 @@ use pollux_engine::{Actions, Pipe, SplicedIn};
 use crate::exchange::channel::ChannelEnd;
 use crate::exchange::shared::Upstreams;
 use crate::fault::ProxyCounter;
+use crate::ids::ExchangeId;
 
 /// Less of a body than this goes through buffers: a copy costs less then than the calls that save it.
 const SPLICED_BYTES_MIN: u64 = 32 * 1024;
@@ -24,7 +25,12 @@ const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 impl Upstreams {
     /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers. Behind one that was as
     /// long another one may come.
-    pub(crate) fn leave_long_body(&self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
+    pub(crate) fn leave_long_body(
+        &self,
+        at: ExchangeId,
+        side: ChannelEnd,
+        actions: &mut Actions<'_>,
+    ) {
         let exchange = self.exchanges.get(at);
         let left = exchange.spliceable(side);
         if left.is_none_or(|left| left < SPLICED_BYTES_MIN) {
@@ -45,7 +51,7 @@ impl Upstreams {
     /// pipe they come by `on_bytes`, as does what is behind the body.
     pub(crate) fn splice_body(
         &mut self,
-        at: u32,
+        at: ExchangeId,
         side: ChannelEnd,
         actions: &mut Actions<'_>,
     ) -> u64 {

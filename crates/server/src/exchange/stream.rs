@@ -20,13 +20,14 @@ use crate::exchange::channel::{ChannelEnd, Pair};
 use crate::exchange::shared::{Upstreams, client_name};
 use crate::exchange::table::{OFFERS_MAX, Outgoing, Purpose};
 use crate::fault::{Fault, Party, ProxyCounter};
+use crate::ids::PairId;
 use crate::log::{AccessLog, Entry, Proxied};
 
 /// One side of a pair as a session.
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// None until whose connection it is was said.
-    pair: Option<u32>,
+    pair: Option<PairId>,
     side: ChannelEnd,
     group: usize,
     /// Whose it is, where a proxy in front said so.
@@ -49,7 +50,7 @@ impl Stream {
     }
 
     /// What runs on the connection to the backend of this pair.
-    pub(crate) fn to_backend(pair: u32) -> Self {
+    pub(crate) fn to_backend(pair: PairId) -> Self {
         let (side, header, is_secure) = (ChannelEnd::Backend, None, false);
         Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
@@ -211,7 +212,7 @@ impl Stream {
     fn backend_tls_failed(
         &mut self,
         shared: &mut Upstreams,
-        at: u32,
+        at: PairId,
         error: Option<&pollux_tls::Error>,
     ) {
         self.fault.get_or_insert(Fault::TlsFailed);
@@ -349,7 +350,7 @@ impl Stream {
 }
 
 /// Begins a connection to the backend whose turn it is.
-fn connect(shared: &mut Upstreams, at: u32) {
+fn connect(shared: &mut Upstreams, at: PairId) {
     let now = shared.now.at;
     let pair = shared.pairs.get_mut(at);
     if pair.tries > 0 {
@@ -379,7 +380,7 @@ fn connect(shared: &mut Upstreams, at: u32) {
 }
 
 /// A line of the log, and the fault, once.
-fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: u32) {
+fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
     let now = shared.now.at;
     let pair = shared.pairs.get_mut(at);
     if std::mem::replace(&mut pair.is_recorded, true) {
@@ -426,7 +427,7 @@ fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: u32) {
 
 impl Upstreams {
     /// Has a side of the pair look at it, if it is there.
-    fn wake_side(&mut self, at: u32, side: ChannelEnd, actions: &mut Actions<'_>) {
+    fn wake_side(&mut self, at: PairId, side: ChannelEnd, actions: &mut Actions<'_>) {
         let pair = self.pairs.get_mut(at);
         let is_there = side == ChannelEnd::Client || pair.connected.is_some();
         if let Some(id) = pair.ids[side as usize].filter(|_| is_there)

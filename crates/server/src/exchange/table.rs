@@ -21,6 +21,7 @@ use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
 use crate::exchange::channel::{Channel, ChannelEnd};
 use crate::fault::Fault;
+use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
 use crate::tls::SharedTls;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
@@ -36,7 +37,7 @@ pub(crate) struct Exchange {
     /// The client is paused until the backend takes more of the request.
     pub(crate) is_client_paused: bool,
     /// The upstream connection that has it.
-    pub(crate) link: Option<u32>,
+    pub(crate) link: Option<UpstreamId>,
     /// Its place in the queue for one.
     pub(crate) ticket: Option<Ticket>,
     /// It waits no more, which the client's session does not know yet.
@@ -52,7 +53,7 @@ pub(crate) struct Exchange {
     /// Those before, which failed.
     pub(crate) tried: Tried,
     /// The place of the front end that it came by.
-    pub(crate) front: usize,
+    pub(crate) front: FrontId,
     /// What a backend is chosen by, where that counts.
     pub(crate) key: u64,
     /// Upstream connections that had it.
@@ -135,7 +136,7 @@ impl Exchange {
             header: ProxyHeader::Own,
             backend: None,
             tried: Tried::default(),
-            front: 0,
+            front: FrontId::of_place(0),
             key: 0,
             tries: 0,
             kind: RequestKind::Other,
@@ -231,25 +232,25 @@ impl Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     all: Vec<Exchange>,
-    free: Vec<u32>,
+    free: Vec<ExchangeId>,
 }
 
 impl Exchanges {
     /// Begins one.
-    pub(crate) fn begin(&mut self, client: ConnectionId, began: Moment) -> u32 {
+    pub(crate) fn begin(&mut self, client: ConnectionId, began: Moment) -> ExchangeId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.all.push(Exchange::new(client));
-            self.all.len() as u32 - 1
+            ExchangeId::of_place(self.all.len() - 1)
         });
-        let exchange = &mut self.all[at as usize];
+        let exchange = &mut self.all[at.place()];
         (exchange.client, exchange.times.began) = (client, began);
         exchange.body_clock = BodyClock::started(began);
         at
     }
 
     /// Makes the number free; nothing names it any more.
-    pub(crate) fn end(&mut self, at: u32) {
-        let exchange = &mut self.all[at as usize];
+    pub(crate) fn end(&mut self, at: ExchangeId) {
+        let exchange = &mut self.all[at.place()];
         debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
         debug_assert!(exchange.ticket.is_none(), "it still waits for one");
         exchange.reset();
@@ -259,19 +260,19 @@ impl Exchanges {
     /// Drops what is kept for the next exchanges.
     pub(crate) fn release_memory(&mut self) {
         for at in &self.free {
-            let exchange = &mut self.all[*at as usize];
+            let exchange = &mut self.all[at.place()];
             exchange.request.release_memory();
             exchange.response.release_memory();
             exchange.line = Vec::new();
         }
     }
 
-    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Exchange {
-        &mut self.all[at as usize]
+    pub(crate) fn get_mut(&mut self, at: ExchangeId) -> &mut Exchange {
+        &mut self.all[at.place()]
     }
 
-    pub(crate) fn get(&self, at: u32) -> &Exchange {
-        &self.all[at as usize]
+    pub(crate) fn get(&self, at: ExchangeId) -> &Exchange {
+        &self.all[at.place()]
     }
 
     /// How many are under way.
@@ -296,7 +297,7 @@ pub(crate) struct Link {
     /// None until it is connected.
     pub(crate) id: Option<ConnectionId>,
     /// The request that it has.
-    pub(crate) exchange: Option<u32>,
+    pub(crate) exchange: Option<ExchangeId>,
     /// It was woken and has not been called yet.
     pub(crate) is_woken: bool,
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
@@ -330,20 +331,20 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Requests, by the link of this number.
-    Requests(u32),
+    Requests(UpstreamId),
     /// A check of the backend at this index.
     Check(usize),
     /// The stream of this pair.
-    Stream(u32),
+    Stream(PairId),
 }
 
 /// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
 #[derive(Debug)]
 pub(crate) struct Links {
     all: Vec<Link>,
-    free: Vec<u32>,
+    free: Vec<UpstreamId>,
     /// The one that was used last is taken first: the others may be closed in peace.
-    here: Vec<Vec<u32>>,
+    here: Vec<Vec<UpstreamId>>,
 }
 
 impl Links {
@@ -352,28 +353,28 @@ impl Links {
     }
 
     /// A connection that is about to be there.
-    pub(crate) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
+    pub(crate) fn begin(&mut self, backend: usize, exchange: Option<ExchangeId>) -> UpstreamId {
         let (id, idle, tls, pooled) = (None, Idle::No, None, None);
         let link =
             Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
         match self.free.pop() {
             Some(at) => {
-                self.all[at as usize] = link;
+                self.all[at.place()] = link;
                 at
             }
             None => {
                 self.all.push(link);
-                self.all.len() as u32 - 1
+                UpstreamId::of_place(self.all.len() - 1)
             }
         }
     }
 
-    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Link {
-        &mut self.all[at as usize]
+    pub(crate) fn get_mut(&mut self, at: UpstreamId) -> &mut Link {
+        &mut self.all[at.place()]
     }
 
-    pub(crate) fn get(&self, at: u32) -> &Link {
-        &self.all[at as usize]
+    pub(crate) fn get(&self, at: UpstreamId) -> &Link {
+        &self.all[at.place()]
     }
 
     /// Whether this loop keeps an idle connection to `backend`.
@@ -382,33 +383,33 @@ impl Links {
     }
 
     /// Takes an idle connection to `backend` that this loop keeps.
-    pub(crate) fn take_here(&mut self, backend: usize) -> Option<u32> {
+    pub(crate) fn take_here(&mut self, backend: usize) -> Option<UpstreamId> {
         let at = self.here[backend].pop()?;
-        self.all[at as usize].idle = Idle::No;
+        self.all[at.place()].idle = Idle::No;
         Some(at)
     }
 
     /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
-    pub(crate) fn take_oldest_here(&mut self) -> Option<u32> {
+    pub(crate) fn take_oldest_here(&mut self) -> Option<UpstreamId> {
         let here = self.here.iter_mut().max_by_key(|here| here.len())?;
         if here.is_empty() {
             return None;
         }
         let at = here.remove(0);
-        self.all[at as usize].idle = Idle::No;
+        self.all[at.place()].idle = Idle::No;
         Some(at)
     }
 
     /// Keeps a connection that has no request.
-    pub(crate) fn keep_here(&mut self, at: u32) {
-        let link = &mut self.all[at as usize];
+    pub(crate) fn keep_here(&mut self, at: UpstreamId) {
+        let link = &mut self.all[at.place()];
         link.idle = Idle::Here;
         self.here[link.backend].push(at);
     }
 
     /// Keeps it here no more; false when it was not.
-    pub(crate) fn remove_idle_local(&mut self, at: u32) -> bool {
-        let link = &mut self.all[at as usize];
+    pub(crate) fn remove_idle_local(&mut self, at: UpstreamId) -> bool {
+        let link = &mut self.all[at.place()];
         if link.idle != Idle::Here {
             return false;
         }
@@ -420,16 +421,16 @@ impl Links {
     }
 
     /// Forgets a connection that is gone, and was taken out of the idle ones.
-    pub(crate) fn end(&mut self, at: u32) {
+    pub(crate) fn end(&mut self, at: UpstreamId) {
         debug_assert!(!self.free.contains(&at), "a link ends once");
-        let link = &mut self.all[at as usize];
+        let link = &mut self.all[at.place()];
         (link.tls, link.pooled) = (None, None);
         self.free.push(at);
     }
 
     /// The session of a link, if that is in the pool, or was taken from there.
-    pub(crate) fn id_of_shelved(&self, at: u32) -> Option<ConnectionId> {
-        let link = self.all.get(at as usize)?;
+    pub(crate) fn id_of_shelved(&self, at: UpstreamId) -> Option<ConnectionId> {
+        let link = self.all.get(at.place())?;
         link.id.filter(|_| link.idle == Idle::Shelved)
     }
 

@@ -24,6 +24,7 @@ use crate::head::explanation;
 use crate::head::proxied::{
     AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade,
 };
+use crate::ids::{ExchangeId, UpstreamId};
 
 /// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
 /// sign that a long request is under way (RFC 2518 10.1), makes 360 in the hour that it has by default.
@@ -37,7 +38,7 @@ const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 /// One connection to a backend.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    link: u32,
+    link: UpstreamId,
     /// Why the connection will be closed, once that is known here.
     fault: Option<Fault>,
     /// Whether the connection can carry another request behind this answer.
@@ -46,7 +47,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(link: u32) -> Self {
+    pub(crate) fn new(link: UpstreamId) -> Self {
         Self { link, fault: None, keep_alive: false, is_draining: false }
     }
 
@@ -283,7 +284,7 @@ impl Upstream {
     }
 
     /// Sends on what the request has, and says by when the backend has to answer.
-    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
+    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
         let first_byte_timeout = shared.limits.first_byte_timeout;
         let tunnel_end = shared.quiet_end(at);
         let now = shared.now.at;
@@ -326,7 +327,7 @@ impl Upstream {
         &mut self,
         shared: &mut Upstreams,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         input: &[u8],
     ) -> Result<usize, Cow<'static, str>> {
         let limits = shared.answer_limits;
@@ -415,7 +416,7 @@ impl Upstream {
     fn begin_answer(
         &mut self,
         shared: &mut Upstreams,
-        at: u32,
+        at: ExchangeId,
         facts: ResponseFacts,
         framing: BodyFraming,
     ) {
@@ -441,7 +442,7 @@ impl Upstream {
         &mut self,
         shared: &mut Upstreams,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         is_all_used: bool,
     ) {
         let is_request_gone = shared.exchange(at).request.is_done() && !actions.is_output_waiting();
@@ -472,7 +473,7 @@ impl Upstream {
         &mut self,
         shared: &mut Upstreams,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         input: &[u8],
     ) -> usize {
         let used = shared.exchange(at).response.take_raw(input);
@@ -482,7 +483,7 @@ impl Upstream {
     }
 
     /// Pauses while the client does not take what is there; sets the deadline of the next piece.
-    fn slow_down(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
+    fn slow_down(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
         let response = &shared.exchange(at).response;
         let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
         if is_full {
@@ -497,7 +498,7 @@ impl Upstream {
     }
 
     /// Continues when the client has taken what was there.
-    fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: u32) {
+    fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
         let exchange = shared.exchange(at);
         if exchange.has_answer && !exchange.response.is_full() {
             actions.resume_input();

@@ -46,6 +46,7 @@ use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
 use crate::fault::Fault;
 use crate::front::request::{
+use crate::ids::{ExchangeId, FrontId};
     Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
 use crate::front::shared::{Shared, respond};
@@ -67,7 +68,7 @@ pub struct HttpSession {
     /// Who the client is, once that is needed.
     peer: Option<Box<Peer>>,
     /// The place of the front end that it came by: a proxy may have several.
-    front: u16,
+    front: FrontId,
     /// The answer that is under way or was sent is the last one.
     is_last: bool,
     is_draining: bool,
@@ -88,7 +89,7 @@ enum Phase {
     /// A file leaves.
     File,
     /// The request has an exchange, of this number, which answers it.
-    Later(u32),
+    Later(ExchangeId),
 }
 
 /// A client.
@@ -125,7 +126,7 @@ impl Session for HttpSession {
     }
 
     fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        Self::of_front(shared, actions, 0)
+        Self::of_front(shared, actions, FrontId::of_place(0))
     }
 
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
@@ -337,7 +338,7 @@ impl Session for HttpSession {
 
 impl HttpSession {
     /// One that was accepted by the front end at this place.
-    pub(crate) fn of_front(shared: &Shared, actions: &mut Actions<'_>, front: u16) -> Self {
+    pub(crate) fn of_front(shared: &Shared, actions: &mut Actions<'_>, front: FrontId) -> Self {
         actions.set_deadline(actions.now().at + shared.limits.header_timeout);
         Self { phase: Phase::Fresh, peer: None, front, is_last: false, is_draining: false }
     }

@@ -126,10 +126,7 @@ impl Session for FrontSession {
         let tls = upstreams.frontends.secured(place).map(Tls::accepted);
         let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
         let mut side = match mode {
-            Mode::Http => {
-                let place = u16::try_from(place).expect("settings bound front ends");
-                Role::Client(HttpSession::of_front(shared, actions, place))
-            }
+            Mode::Http => Role::Client(HttpSession::of_front(shared, actions, place)),
             Mode::Tcp => {
                 let is_secure = tls.is_some();
                 Role::Stream(Stream::accepted(upstreams, actions, group, is_secure))

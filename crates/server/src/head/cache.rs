@@ -8,6 +8,7 @@
 use pollux_http::{RequestKind, ResponseFacts};
 
 use crate::head::proxied::BodyFraming;
+use crate::ids::FrontId;
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;
@@ -24,7 +25,7 @@ pub(crate) struct Repeats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RequestKey<'a> {
     /// The front end.
-    pub(crate) front: usize,
+    pub(crate) front: FrontId,
     pub(crate) is_secure: bool,
     /// The client's address.
     pub(crate) peer: &'a str,
@@ -34,7 +35,7 @@ pub(crate) struct RequestKey<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct LastRequest {
     head: Vec<u8>,
-    front: usize,
+    front: FrontId,
     is_secure: bool,
     peer: String,
     /// The head that was written.
@@ -96,7 +97,7 @@ impl LastRequest {
 /// What else decides what is made of the head of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AnswerKey {
-    pub(crate) front: usize,
+    pub(crate) front: FrontId,
     pub(crate) kind: RequestKind,
     pub(crate) minor: u8,
     pub(crate) is_last: bool,

@@ -14,6 +14,7 @@ use crate::handlers::answer;
 use crate::handlers::answer::Persistence;
 use crate::head::common::FieldContext;
 use crate::head::explanation;
+use crate::ids::ExchangeId;
 use crate::log::{AccessLog, CLIENT_GONE, Entry, Proxied};
 
 impl HttpSession {
@@ -22,7 +23,7 @@ impl HttpSession {
         &mut self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
     ) {
         let exchange = state.upstreams().exchange(at);
         exchange.is_client_woken = false;
@@ -49,7 +50,12 @@ impl HttpSession {
     }
 
     /// What was sent of the answer has left.
-    pub(super) fn answer_left(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: u32) {
+    pub(super) fn answer_left(
+        &mut self,
+        state: &mut Shared,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
         let shared = state.upstreams();
         if shared.exchanges.get_mut(at).response.has_left(&mut shared.pipes) {
             shared.wake_upstream(at, actions);
@@ -61,7 +67,7 @@ impl HttpSession {
     }
 
     /// Sends on what the answer has; ends the exchange when that was all.
-    fn send(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: u32) {
+    fn send(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: ExchangeId) {
         let now = state.now.at;
         let exchange = state.upstreams().exchange(at);
         let channel = &mut exchange.response;
@@ -94,7 +100,7 @@ impl HttpSession {
     }
 
     /// All of the answer was given on.
-    fn answered_later(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: u32) {
+    fn answered_later(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: ExchangeId) {
         let shared = state.upstreams();
         let exchange = shared.exchange(at);
         let is_read = exchange.request.is_whole;
@@ -121,7 +127,7 @@ impl HttpSession {
         &mut self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         rejection: Rejection,
     ) {
         let why = explanation(&rejection, &state.head_limits);
@@ -138,7 +144,7 @@ impl HttpSession {
         &mut self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         fault: Fault,
         because: Option<&str>,
     ) {
@@ -192,7 +198,7 @@ impl HttpSession {
         &mut self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
     ) {
         let now = state.now.at;
         let shared = state.upstreams();
@@ -225,7 +231,7 @@ impl HttpSession {
         &self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
     ) {
         let now = state.now.at;
         let shared = state.upstreams();
@@ -286,7 +292,7 @@ impl HttpSession {
     }
 
     /// Counts and logs the end of an exchange.
-    pub(super) fn record(&self, state: &mut Shared, at: u32, fault: Option<Fault>) {
+    pub(super) fn record(&self, state: &mut Shared, at: ExchangeId, fault: Option<Fault>) {
         let now = state.now;
         let Shared { upstreams, log, counters, .. } = state;
         let shared = upstreams.as_mut().expect("a proxy has backends");
@@ -337,7 +343,7 @@ impl HttpSession {
 }
 
 /// By when more of the request's body has to come.
-fn body_deadline(state: &Shared, at: u32) -> Moment {
+fn body_deadline(state: &Shared, at: ExchangeId) -> Moment {
     let limits = &state.limits;
     let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
     let shared = state.upstreams.as_ref().expect("a proxy has backends");

@@ -16,6 +16,7 @@ use crate::front::shared::Shared;
 use crate::head::Frame;
 use crate::head::cache::{RequestFacts, RequestKey};
 use crate::head::proxied::{RequestContext, is_idempotent, write_request};
+use crate::ids::ExchangeId;
 
 impl HttpSession {
     /// Begins a request that a backend answers, unless it is answered here.
@@ -32,8 +33,8 @@ impl HttpSession {
             return self.answer_here(state, actions, request, head, Status::NO_CONTENT, is_last);
         };
         let shared = state.upstreams.as_mut().expect("a proxy has backends");
-        let front = shared.frontends.get(self.front.into());
-        let is_secure = shared.frontends.secured(self.front.into()).is_some();
+        let front = shared.frontends.get(self.front);
+        let is_secure = shared.frontends.secured(self.front).is_some();
         let claims_tls = request.target.is_https() && !is_secure;
         if claims_tls && !(front.x_forwarded.believes() && is_said_secure(request)) {
             let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
@@ -63,7 +64,7 @@ impl HttpSession {
         let (at, backend) = self.enter(state, actions, facts);
         let Shared { upstreams, log, counters, head_limits, .. } = state;
         let shared = upstreams.as_mut().expect("a proxy has backends");
-        let front = shared.frontends.get(self.front.into());
+        let front = shared.frontends.get(self.front);
         let peer = self.address();
         let host = request.host();
         let context = RequestContext {
@@ -93,7 +94,7 @@ impl HttpSession {
             actions.read_on();
         } else if host.is_some() && !wants_upgrade && request.method != Method::Options {
             let last = shared.repeats.request.get_or_insert_default();
-            let by = RequestKey { front: self.front.into(), is_secure, peer };
+            let by = RequestKey { front: self.front, is_secure, peer };
             last.note(head, by, exchange.request.head(), &exchange.line, facts);
         }
         self.set_later_deadline(state, actions, at);
@@ -108,8 +109,8 @@ impl HttpSession {
     ) -> Option<usize> {
         let shared = state.upstreams();
         let by = RequestKey {
-            front: self.front.into(),
-            is_secure: shared.frontends.secured(self.front.into()).is_some(),
+            front: self.front,
+            is_secure: shared.frontends.secured(self.front).is_some(),
             peer: &self.peer.as_ref()?.address,
         };
         let last = shared.repeats.request.take_if(|last| last.is(input, by))?;
@@ -132,9 +133,9 @@ impl HttpSession {
         state: &mut Shared,
         actions: &Actions<'_>,
         facts: RequestFacts,
-    ) -> (u32, usize) {
+    ) -> (ExchangeId, usize) {
         let shared = state.upstreams();
-        let front = usize::from(self.front);
+        let front = self.front;
         let group = shared.frontends.get(front).group;
         let is_secure = shared.frontends.secured(front).is_some();
         let at = shared.begin(actions.id(), group);
@@ -168,7 +169,7 @@ impl HttpSession {
         &mut self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         input: &[u8],
     ) -> usize {
         let shared = state.upstreams();
@@ -202,7 +203,7 @@ impl HttpSession {
     }
 
     /// Takes what is in the socket of the request's body into a pipe.
-    pub(super) fn splice(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: u32) {
+    pub(super) fn splice(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: ExchangeId) {
         let shared = state.upstreams();
         let body_bytes = shared.splice_body(at, ChannelEnd::Client, actions);
         if body_bytes == 0 && !shared.exchange(at).request.is_full() {
@@ -219,7 +220,7 @@ impl HttpSession {
         &self,
         state: &mut Shared,
         actions: &mut Actions<'_>,
-        at: u32,
+        at: ExchangeId,
         body_bytes: u64,
     ) -> bool {
         state.counters.add(ServerCounter::BodyBytes, body_bytes);
@@ -240,7 +241,12 @@ impl HttpSession {
     }
 
     /// The client sends nothing more.
-    pub(super) fn asker_ended(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: u32) {
+    pub(super) fn asker_ended(
+        &mut self,
+        state: &mut Shared,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
         let shared = state.upstreams();
         let answers = shared.limits.answers_half_closed;
         let exchange = shared.exchange(at);
@@ -259,7 +265,7 @@ impl HttpSession {
     }
 
     /// The client is gone, and its exchange with it.
-    pub(super) fn asker_closed(self, state: &mut Shared, at: u32, cause: CloseCause) {
+    pub(super) fn asker_closed(self, state: &mut Shared, at: ExchangeId, cause: CloseCause) {
         let exchange = state.upstreams().exchange(at);
         // What cut the connection from here has said so.
         let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
