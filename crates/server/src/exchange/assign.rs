@@ -20,7 +20,7 @@ use crate::backends::passing::{Message, Passing, Pooled};
 use crate::backends::pool::{Admission, Keeping, Ticket};
 use crate::config::Mode;
 use crate::exchange::shared::Upstreams;
-use crate::exchange::table::{Idle, Outgoing, Purpose, Tried};
+use crate::exchange::table::{Idle, Outgoing, Purpose, Stage, Tried};
 use crate::fault::{Fault, ProxyCounter};
 use crate::ids::{ExchangeId, UpstreamId};
 
@@ -192,6 +192,7 @@ impl Upstreams {
         self.links.get_mut(link).tls = tls.clone();
         let exchange = self.exchanges.get_mut(at);
         (exchange.link, exchange.is_reused) = (Some(link), false);
+        exchange.reach(Stage::Connecting);
         exchange.times.assigned.get_or_insert(now);
         self.proxied.count(ProxyCounter::Connects);
         let to = self.to(backend);
@@ -218,6 +219,7 @@ impl Upstreams {
         let now = self.now.at;
         let exchange = self.exchanges.get_mut(at);
         (exchange.link, exchange.is_reused) = (Some(link), true);
+        exchange.reach(Stage::Requesting);
         exchange.times.assigned.get_or_insert(now);
         exchange.times.connected = Some(now);
     }

@@ -18,7 +18,9 @@ use crate::counters::{ServerCounter, ServerCounters};
 use crate::exchange::assign::Exchanger;
 use crate::exchange::channel::Pairs;
 use crate::exchange::pipes::Pipes;
-use crate::exchange::table::{Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose};
+use crate::exchange::table::{
+    Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose, Stage,
+};
 use crate::fault::{Fault, Party, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
 use crate::ids::{ExchangeId, FrontId, UpstreamId};
@@ -408,7 +410,7 @@ impl Upstreams {
         }
         let exchange = self.exchanges.get_mut(at);
         let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
-        if exchange.has_answer || exchange.interims > 0 || exchange.tries >= tries_max {
+        if exchange.has_answer() || exchange.interims > 0 || exchange.tries >= tries_max {
             return false;
         }
         let has_left = exchange.request.has_begun_to_leave();
@@ -419,7 +421,11 @@ impl Upstreams {
             Fault::Closed => !has_left || exchange.is_idempotent,
             _ => false,
         };
-        is_safe && exchange.request.rewind()
+        let can_begin_anew = is_safe && exchange.request.rewind();
+        if can_begin_anew {
+            exchange.stage = exchange.stage.min(Stage::Requesting);
+        }
+        can_begin_anew
     }
 
     /// Has the client continue with the body of its request, if that was too much before.

@@ -67,13 +67,9 @@ pub(crate) struct Exchange {
     pub(crate) is_last: bool,
     /// It asks for a WebSocket.
     pub(crate) wants_upgrade: bool,
-    /// The head of the answer is on its way.
-    pub(crate) has_answer: bool,
-    /// Some of it was given on: there is no other answer any more.
-    pub(crate) has_answered: bool,
+    pub(crate) stage: Stage,
     /// Interim answers so far.
     pub(crate) interims: u32,
-    pub(crate) is_tunnel: bool,
     /// Neither side is encrypted: bytes of bodies may stay in the kernel.
     pub(crate) may_splice: bool,
     pub(crate) fault: Option<Fault>,
@@ -85,6 +81,39 @@ pub(crate) struct Exchange {
     pub(crate) times: Times,
     /// The request's method and target for the log; empty without one.
     pub(crate) line: Vec<u8>,
+}
+
+/// How far a request came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    /// It has had no upstream connection.
+    Queued,
+    /// One is being opened.
+    Connecting,
+    /// It is being sent.
+    Requesting,
+    /// All of it was sent.
+    Waiting,
+    /// The head of the answer is there; nothing of it has left.
+    Answering,
+    /// Some of the answer has left: there is no other one any more.
+    Committed,
+    /// It was upgraded: bytes go both ways.
+    Tunnel,
+}
+
+impl Stage {
+    /// The word of the log.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queue",
+            Self::Connecting => "connect",
+            Self::Requesting => "request",
+            Self::Waiting => "wait",
+            Self::Answering | Self::Committed => "answer",
+            Self::Tunnel => "tunnel",
+        }
+    }
 }
 
 /// Backends that failed a request, or a stream, which goes to others.
@@ -144,10 +173,8 @@ impl Exchange {
             minor: 1,
             is_last: false,
             wants_upgrade: false,
-            has_answer: false,
-            has_answered: false,
+            stage: Stage::Queued,
             interims: 0,
-            is_tunnel: false,
             may_splice: false,
             fault: None,
             body_clock: BodyClock::default(),
@@ -178,14 +205,14 @@ impl Exchange {
     /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
     pub(crate) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
         let channel = self.sent_by(side);
-        let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer);
-        let may_splice = self.may_splice && has_body && !self.is_tunnel;
+        let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer());
+        let may_splice = self.may_splice && has_body && !self.is_tunnel();
         channel.spliceable().filter(|_| may_splice)
     }
 
     /// Whether it is a tunnel that both sides may still use.
     pub(crate) fn is_open_tunnel(&self) -> bool {
-        self.is_tunnel && !self.request.is_whole && !self.response.is_whole
+        self.is_tunnel() && !self.request.is_whole && !self.response.is_whole
     }
 
     /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
@@ -194,21 +221,23 @@ impl Exchange {
         self.is_idempotent || !self.request.has_begun_to_leave()
     }
 
+    /// Whether the head of an answer is there.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.stage >= Stage::Answering
+    }
+
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.stage == Stage::Tunnel
+    }
+
+    /// It came to this stage, if it was not further before: a second try goes no step back.
+    pub(crate) fn reach(&mut self, stage: Stage) {
+        self.stage = self.stage.max(stage);
+    }
+
     /// How far it came, for the log.
     pub(crate) fn state(&self) -> &'static str {
-        if self.is_tunnel {
-            "tunnel"
-        } else if self.has_answer {
-            "answer"
-        } else if self.ticket.is_some() || self.times.assigned.is_none() {
-            "queue"
-        } else if self.times.connected.is_none() {
-            "connect"
-        } else if self.request.is_done() {
-            "wait"
-        } else {
-            "request"
-        }
+        if self.ticket.is_some() { Stage::Queued.name() } else { self.stage.name() }
     }
 
     /// As new, but for the room of its channels.
@@ -220,8 +249,7 @@ impl Exchange {
         self.tried = Tried::default();
         self.was_queued = false;
         (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
-        (self.has_answer, self.has_answered) = (false, false);
-        (self.is_tunnel, self.is_client_paused) = (false, false);
+        (self.stage, self.is_client_paused) = (Stage::Queued, false);
         (self.tries, self.interims, self.status) = (0, 0, 0);
         self.times = Times::default();
     }

@@ -17,7 +17,7 @@ use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
 
 use crate::exchange::channel::ChannelEnd;
 use crate::exchange::shared::Upstreams;
-use crate::exchange::table::Link;
+use crate::exchange::table::{Link, Stage};
 use crate::fault::{Fault, ProxyCounter};
 use crate::head::cache::AnswerKey;
 use crate::head::explanation;
@@ -67,7 +67,9 @@ impl Upstream {
         match link.exchange {
             Some(at) => {
                 let now = shared.now.at;
-                shared.exchange(at).times.connected = Some(now);
+                let exchange = shared.exchange(at);
+                exchange.times.connected = Some(now);
+                exchange.reach(Stage::Requesting);
                 actions.set_deadline(Moment::NEVER);
                 self.send(shared, actions, at);
             }
@@ -110,11 +112,11 @@ impl Upstream {
         if let Some(at) = shared.links.get_mut(self.link).exchange {
             shared.part(at);
             let exchange = shared.exchange(at);
-            let is_tunnel = exchange.is_tunnel;
+            let is_tunnel = exchange.is_tunnel();
             if is_tunnel {
                 (exchange.request.is_whole, exchange.response.is_whole) = (true, true);
             }
-            let fault = match (cause, exchange.has_answer) {
+            let fault = match (cause, exchange.has_answer()) {
                 // It took nothing of the request.
                 (CloseCause::SlowReader, false) => Fault::FirstByteTimeout,
                 (CloseCause::SlowReader, true) => Fault::BodyTimeout,
@@ -171,18 +173,18 @@ impl Upstream {
             self.fault = Some(Fault::Closed);
             return self.unasked(shared, actions, input);
         }
-        if exchange.is_tunnel {
+        if exchange.is_tunnel() {
             return self.pass_on(shared, actions, at, input);
         }
         let mut used = 0;
-        while !shared.exchange(at).has_answer {
+        while !shared.exchange(at).has_answer() {
             match self.on_head(shared, actions, at, &input[used..]) {
                 Ok(0) => return used,
                 Ok(head_bytes) => used += head_bytes,
                 Err(why) => return self.refuse(shared, actions, &why, input),
             }
         }
-        if shared.exchange(at).is_tunnel {
+        if shared.exchange(at).is_tunnel() {
             return used + self.pass_on(shared, actions, at, &input[used..]);
         }
         match shared.exchange(at).response.take(&input[used..]) {
@@ -226,11 +228,11 @@ impl Upstream {
             return actions.close();
         };
         let exchange = shared.exchange(at);
-        if exchange.has_answer && !exchange.is_tunnel && exchange.response.end().is_ok() {
+        if exchange.has_answer() && !exchange.is_tunnel() && exchange.response.end().is_ok() {
             self.keep_alive = false;
             return self.answered(shared, actions, at, true);
         }
-        if exchange.is_tunnel {
+        if exchange.is_tunnel() {
             // The client may continue; its bytes are passed on as long as the backend takes them.
             exchange.response.is_whole = true;
             let is_over = exchange.request.is_done();
@@ -265,7 +267,7 @@ impl Upstream {
                     // It was idle for too long in the turn in which it is needed again.
                     return actions.set_deadline(Moment::NEVER);
                 }
-                self.fault = Some(match (is_connected, exchange.has_answer) {
+                self.fault = Some(match (is_connected, exchange.has_answer()) {
                     (false, _) => Fault::ConnectTimeout,
                     (true, false) => Fault::FirstByteTimeout,
                     (true, true) => Fault::BodyTimeout,
@@ -295,7 +297,8 @@ impl Upstream {
         }
         let sent_bytes = channel.send(actions);
         if channel.is_done() {
-            if exchange.is_tunnel {
+            exchange.reach(Stage::Waiting);
+            if exchange.is_tunnel() {
                 // The client has said its last word, and all of it has gone.
                 if exchange.response.is_whole {
                     return actions.close();
@@ -303,7 +306,7 @@ impl Upstream {
                 actions.set_deadline(tunnel_end);
                 return actions.end_output();
             }
-            if !exchange.has_answer {
+            if !exchange.has_answer() {
                 actions.set_deadline(now + first_byte_timeout);
             }
             return;
@@ -311,9 +314,9 @@ impl Upstream {
         if sent_bytes == 0 {
             return;
         }
-        if exchange.is_tunnel && !exchange.response.is_full() {
+        if exchange.is_tunnel() && !exchange.response.is_full() {
             actions.set_deadline(tunnel_end);
-        } else if !exchange.has_answer {
+        } else if !exchange.has_answer() {
             // Not idle any more; how slow the client may be is its own side's to judge.
             actions.set_deadline(Moment::NEVER);
         }
@@ -385,7 +388,7 @@ impl Upstream {
             if !is_wanted || !write_upgrade(channel.head(), &response) {
                 return Err("an upgrade (101) that was not asked for".into());
             }
-            (exchange.has_answer, exchange.is_tunnel) = (true, true);
+            exchange.reach(Stage::Tunnel);
             (exchange.is_last, exchange.request.is_whole) = (true, false);
             (exchange.status, exchange.times.first_byte) = (code, Some(shared.now.at));
             shared.proxied.count(ProxyCounter::Upgrades);
@@ -424,7 +427,8 @@ impl Upstream {
         let exchange = shared.exchanges.get_mut(at);
         let channel = &mut exchange.response;
         channel.begin_body(BodyReader::of_response(facts.body, &limits), framing.frame);
-        (exchange.has_answer, exchange.is_last) = (true, framing.is_last);
+        exchange.reach(Stage::Answering);
+        exchange.is_last = framing.is_last;
         (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(shared.now.at));
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
@@ -500,7 +504,7 @@ impl Upstream {
     /// Continues when the client has taken what was there.
     fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
         let exchange = shared.exchange(at);
-        if exchange.has_answer && !exchange.response.is_full() {
+        if exchange.has_answer() && !exchange.response.is_full() {
             actions.resume_input();
             self.slow_down(shared, actions, at);
         }

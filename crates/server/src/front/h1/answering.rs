@@ -6,6 +6,7 @@ use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::counters::ServerCounter;
 use crate::exchange::channel::ChannelEnd;
+use crate::exchange::table::Stage;
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::front::h1::{HttpSession, Phase};
 use crate::front::request::version;
@@ -36,8 +37,8 @@ impl HttpSession {
         }
         let exchange = state.upstreams().exchange(at);
         // What came early, behind a request that became a tunnel, is part of it.
-        let waits = exchange.is_client_paused || exchange.is_tunnel;
-        if exchange.is_tunnel {
+        let waits = exchange.is_client_paused || exchange.is_tunnel();
+        if exchange.is_tunnel() {
             actions.read_on();
         }
         if waits && !exchange.request.is_full() {
@@ -75,13 +76,15 @@ impl HttpSession {
             return;
         }
         let sent_bytes = channel.send(actions);
-        exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
+        if exchange.stage == Stage::Answering && sent_bytes > 0 {
+            exchange.stage = Stage::Committed;
+        }
         let channel = &mut exchange.response;
-        if channel.is_done() && exchange.is_tunnel && !exchange.request.is_whole {
+        if channel.is_done() && exchange.is_tunnel() && !exchange.request.is_whole {
             // The backend has ended its output; the client may continue.
             return actions.end_output();
         }
-        if channel.is_done() && (exchange.has_answer || exchange.is_tunnel) {
+        if channel.is_done() && exchange.has_answer() {
             return self.answered_later(state, actions, at);
         }
         if sent_bytes == 0 {
@@ -90,7 +93,7 @@ impl HttpSession {
         // More is to come: only when this has left, so that what waits here stays little.
         channel.is_leaving = true;
         if !exchange.request.is_whole {
-            if !exchange.has_answer {
+            if !exchange.has_answer() {
                 // The client may have waited for the interim answer with its body.
                 exchange.body_clock = BodyClock::started(now);
             }
@@ -105,7 +108,7 @@ impl HttpSession {
         let exchange = shared.exchange(at);
         let is_read = exchange.request.is_whole;
         let is_last = exchange.is_last || self.is_last || !is_read;
-        let is_tunnel = exchange.is_tunnel;
+        let is_tunnel = exchange.is_tunnel();
         self.record(state, at, None);
         state.upstreams().end(at);
         self.finish(state, actions, is_last, is_read && !is_tunnel);
@@ -157,11 +160,11 @@ impl HttpSession {
         }
         let exchange = shared.exchanges.get_mut(at);
         exchange.fault = Some(fault);
-        if exchange.has_answered {
+        if exchange.stage >= Stage::Committed {
             // `closed` records it.
             return actions.reset();
         }
-        if exchange.has_answer {
+        if exchange.has_answer() {
             exchange.response.drop_piped(&mut shared.pipes);
             exchange.response.reset();
         }
@@ -248,7 +251,7 @@ impl HttpSession {
         if let Some(queued) = exchange.times.queued.filter(|_| exchange.ticket.is_some()) {
             end = end.min(queued + queue_timeout);
         }
-        actions.set_deadline(if exchange.is_tunnel {
+        actions.set_deadline(if exchange.is_tunnel() {
             // The upstream side looks at how quiet it is.
             Moment::NEVER
         } else if exchange.request.is_whole {

@@ -175,7 +175,7 @@ impl HttpSession {
         let shared = state.upstreams();
         let exchange = shared.exchange(at);
         let channel = &mut exchange.request;
-        if channel.is_whole && !exchange.is_tunnel {
+        if channel.is_whole && !exchange.is_tunnel() {
             if !input.is_empty() {
                 actions.pause_input();
             }
@@ -184,7 +184,7 @@ impl HttpSession {
         }
         let before = channel.body_bytes;
         let used =
-            if exchange.is_tunnel { Ok(channel.take_raw(input)) } else { channel.take(input) };
+            if exchange.is_tunnel() { Ok(channel.take_raw(input)) } else { channel.take(input) };
         let used = match used {
             Ok(used) => used,
             Err(rejection) => {
@@ -250,7 +250,7 @@ impl HttpSession {
         let shared = state.upstreams();
         let answers = shared.limits.answers_half_closed;
         let exchange = shared.exchange(at);
-        if exchange.is_tunnel {
+        if exchange.is_tunnel() {
             exchange.request.is_whole = true;
             shared.wake_upstream(at, actions);
         } else if exchange.request.is_whole && answers {
@@ -269,7 +269,7 @@ impl HttpSession {
         let exchange = state.upstreams().exchange(at);
         // What cut the connection from here has said so.
         let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
-            _ if exchange.is_tunnel => None,
+            _ if exchange.is_tunnel() => None,
             CloseCause::SlowReader => Some(Fault::ClientTimeout),
             _ => Some(Fault::ClientGone),
         });
