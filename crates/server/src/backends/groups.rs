@@ -82,9 +82,9 @@ impl FrontendTable {
     /// several.
     pub(crate) fn of(&self, actions: &Actions<'_>) -> FrontId {
         match self.all.len() {
-            1 => FrontId::of_place(0),
+            1 => FrontId::default(),
             // A connection that is gone already ends wherever it is led.
-            _ => actions.local().map_or(FrontId::of_place(0), |local| self.find(&local)),
+            _ => actions.local().map_or(FrontId::default(), |local| self.find(&local)),
         }
     }
 
@@ -121,7 +121,8 @@ impl FrontendTable {
         };
         let mut all = self.by_address.iter();
         let found = all.clone().find(|(listens, _)| exact(listens));
-        found.or_else(|| all.find(|(listens, _)| any(listens))).map_or(0, |(_, place)| *place)
+        let found = found.or_else(|| all.find(|(listens, _)| any(listens)));
+        found.map_or(FrontId::default(), |(_, id)| *id)
     }
 }
 
@@ -377,7 +378,8 @@ mod tests {
     fn a_connection_belongs_to_the_front_end_whose_address_it_was_accepted_on() {
         let listens = ["127.0.0.1:80", "[::]:80", "0.0.0.0:81", "[::1]:81", "unix:/a", "unix:/b"];
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
-        let by_address = listens.iter().map(|text| read(text)).zip(0..).collect();
+        let by_address =
+            listens.iter().map(|text| read(text)).zip((0..).map(FrontId::of_place)).collect();
         let frontends = FrontendTable { all: Vec::new(), secured: Vec::new(), by_address };
         for (local, place) in [
             ("127.0.0.1:80", 0),
@@ -388,7 +390,7 @@ mod tests {
             ("[::1]:81", 3),
             ("unix:/b", 5),
         ] {
-            assert_eq!(frontends.find(&read(local)), place, "{local}");
+            assert_eq!(frontends.find(&read(local)), FrontId::of_place(place), "{local}");
         }
     }
 

@@ -78,69 +78,46 @@ impl Exchanger {
 
 /// Requests.
 impl Upstreams {
-    /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
-    /// a new one, or one to wait for. Says which backend that is; where none may have it the first one, for
-    /// its address.
-    pub(crate) fn assign(&mut self, at: ExchangeId) -> usize {
-        let exchange = self.exchanges.get_mut(at);
-        if let Some(failed) = exchange.backend {
-            exchange.tried.add(failed);
-        }
-        let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
-        let Some(backend) = self.choose(group, &tried, key) else {
-            self.end_by(at, self.why_none(group));
-            return self.groups[group].members.start;
-        };
-        let exchange = self.exchanges.get_mut(at);
-        exchange.tries += 1;
-        exchange.backend = Some(backend);
-        self.proxied.backends()[backend].begun.add(1);
+    /// Asks the pool for a connection to the backend.
+    pub(super) fn admit(&mut self, at: ExchangeId, backend: usize) -> Admission<Arc<Pooled>> {
         let Exchanger { ref passing, is_sharing, .. } = self.exchanger;
         let pool = &passing.pool;
         let is_limited = pool.is_limited(backend);
         // A second try needs a connection that cannot have been closed long ago.
-        if exchange.tries > 1 && !is_limited {
-            self.open_for(at, backend);
-            return backend;
+        if self.exchanges.get(at).tries > 1 && !is_limited {
+            return Admission::Open;
         }
         let has_here = self.links.has_here(backend);
         // A connection that became idle in this turn is not shared yet.
         if has_here && is_sharing && !(is_limited && pool.is_busy(backend)) {
             pool.release(backend);
-            self.reuse_here(at, backend);
-            return backend;
+            return Admission::Private;
         }
         let ticket = self.exchanger.ticket(at);
-        match self.exchanger.passing.pool.admit(backend, ticket, has_here && !is_sharing) {
-            Admission::Private => self.reuse_here(at, backend),
-            Admission::Own(pooled) => self.take_own(at, backend, pooled),
-            Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
-            Admission::Open => self.open_for(at, backend),
-            Admission::Wait(keeper) => {
-                self.proxied.count(ProxyCounter::Queued);
-                let now = self.now.at;
-                let exchange = self.exchanges.get_mut(at);
-                exchange.ticket = Some(ticket);
-                exchange.times.queued.get_or_insert(now);
-                if self.backends[backend].is_down() {
-                    // All are. A check that finds it down after this moves those that wait.
-                    self.leave_queue(at);
-                    self.end_by(at, Fault::ConnectFailed);
-                } else if let Some(keeper) = keeper {
-                    self.exchanger.passing.ask(keeper, backend);
-                }
-            }
-            Admission::Full => {
-                self.proxied.backends()[backend].ended.add(1);
-                self.end_by(at, Fault::QueueFull);
-            }
+        let admission = self.exchanger.passing.pool.admit(backend, ticket, has_here && !is_sharing);
+        if let Admission::Wait(_) = admission {
+            self.exchanges.get_mut(at).ticket = Some(ticket);
         }
-        backend
+        admission
+    }
+
+    /// The request waits for a connection to the backend; a loop that keeps idle ones for itself is asked for one.
+    pub(super) fn wait(&mut self, at: ExchangeId, backend: usize, keeper: Option<u32>) {
+        self.proxied.count(ProxyCounter::Queued);
+        let now = self.now.at;
+        self.exchanges.get_mut(at).times.queued.get_or_insert(now);
+        if self.backends[backend].is_down() {
+            // All are. A check that finds it down after this moves those that wait.
+            self.leave_queue(at);
+            self.give_up_later(at, Fault::ConnectFailed);
+        } else if let Some(keeper) = keeper {
+            self.exchanger.passing.ask(keeper, backend);
+        }
     }
 
     /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
     /// are drained, or have no address.
-    pub(crate) fn choose(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
+    pub(crate) fn pick(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
@@ -170,7 +147,7 @@ impl Upstreams {
         if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
     }
 
-    /// Whether [`Self::choose`] would find a backend that has not failed by then, when this one has too.
+    /// Whether [`Self::pick`] would find a backend that has not failed by then, when this one has too.
     pub(crate) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
         let now = self.now.at;
         let may_have =
@@ -185,7 +162,7 @@ impl Upstreams {
     }
 
     /// Opens a connection for the exchange.
-    fn open_for(&mut self, at: ExchangeId, backend: usize) {
+    pub(super) fn open_for(&mut self, at: ExchangeId, backend: usize) {
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
         let tls = self.tls_to(backend, Mode::Http);
@@ -202,7 +179,7 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop keeps.
-    fn reuse_here(&mut self, at: ExchangeId, backend: usize) {
+    pub(super) fn reuse_here(&mut self, at: ExchangeId, backend: usize) {
         let link = self.links.take_here(backend).expect("it keeps one");
         self.reuse(at, link);
     }
@@ -225,7 +202,7 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop had put down.
-    fn take_own(&mut self, at: ExchangeId, backend: usize, pooled: Arc<Pooled>) {
+    pub(super) fn take_own(&mut self, at: ExchangeId, backend: usize, pooled: Arc<Pooled>) {
         match pooled.link_of(self.exchanger.me) {
             Some(link) => self.reuse(at, link),
             None => self.take_over(Some(at), backend, pooled),
@@ -233,7 +210,12 @@ impl Upstreams {
     }
 
     /// Has this loop run a connection that another one had, for the exchange or to be kept.
-    fn take_over(&mut self, at: Option<ExchangeId>, backend: usize, pooled: Arc<Pooled>) {
+    pub(super) fn take_over(
+        &mut self,
+        at: Option<ExchangeId>,
+        backend: usize,
+        pooled: Arc<Pooled>,
+    ) {
         self.proxied.count(ProxyCounter::TakenOver);
         let me = self.exchanger.me;
         self.exchanger.passing.took(me, &pooled);
@@ -266,8 +248,8 @@ impl Upstreams {
         let exchange = self.exchanges.get_mut(at);
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
-        (exchange.was_queued, exchange.is_client_woken) = (true, true);
-        self.commands.push_back(Command::Wake(exchange.client));
+        (exchange.was_queued, exchange.is_asker_woken) = (true, true);
+        exchange.asker.wake_later(&mut self.commands);
         Some(at)
     }
 
@@ -289,10 +271,10 @@ impl Upstreams {
             self.proxied.count(ProxyCounter::MovedOn);
             // It has not had a connection.
             self.exchanges.get_mut(at).tries -= 1;
-            self.assign(at);
+            self.choose(at);
             self.wake_all(at);
         } else {
-            self.end_by(at, Fault::ConnectFailed);
+            self.give_up_later(at, Fault::ConnectFailed);
         }
     }
 
@@ -309,9 +291,9 @@ impl Upstreams {
         exchange.ticket = Some(ticket);
         exchange.times.queued.get_or_insert(now);
         // Its deadline is that of a queue from now on.
-        (exchange.was_queued, exchange.is_client_woken) = (true, true);
-        let (client, backend) = (exchange.client, exchange.backend);
-        self.commands.push_back(Command::Wake(client));
+        (exchange.was_queued, exchange.is_asker_woken) = (true, true);
+        let backend = exchange.backend;
+        exchange.asker.wake_later(&mut self.commands);
         self.proxied.backends()[backend.expect("one was chosen")].begun.add(1);
         self.exchanger.without_room.push_back(ticket);
         self.close_idle();
@@ -327,7 +309,7 @@ impl Upstreams {
             exchange.tries -= 1;
             let backend = exchange.backend.take().expect("one was chosen");
             self.proxied.backends()[backend].ended.add(1);
-            self.assign(at);
+            self.choose(at);
             return self.wake_all(at);
         }
     }
@@ -384,13 +366,6 @@ impl Upstreams {
                 }
             }
         }
-    }
-
-    /// Has an exchange that has no connection, and waits for none, end by this fault.
-    fn end_by(&mut self, at: ExchangeId, fault: Fault) {
-        let exchange = self.exchanges.get_mut(at);
-        (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
-        self.commands.push_back(Command::Wake(exchange.client));
     }
 
     /// The exchange waits no more for a connection.
@@ -579,7 +554,7 @@ impl Upstreams {
                     None => self.may_open_another(backend),
                 },
                 Message::MoveOn(ticket, backend) => self.reassign(ticket, backend),
-                Message::GiveUp(backend) => self.give_up(backend),
+                Message::GiveUp(backend) => self.give_up_idle(backend),
                 Message::LetGo(link) => self.let_go(link),
                 Message::Moved => self.moved(),
             }
@@ -588,7 +563,7 @@ impl Upstreams {
     }
 
     /// Closes an idle connection that only this loop can use.
-    fn give_up(&mut self, backend: usize) {
+    fn give_up_idle(&mut self, backend: usize) {
         if self.exchanger.is_sharing {
             return;
         }

@@ -13,6 +13,8 @@
 //! | part | one job |
 //! |---|---|
 //! | `table`, `channel` | the exchanges and upstream connections of a loop; the bytes of one direction, and of both of a stream |
+//! | `request` | the order of a request, from its head to its last byte: one function for each step |
+//! | `deadlines` | by when a client has to have sent, and to be answered |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `upstream` | the side of a backend; that of a client is in `front`, as of any request |
 //! | `stream`, `check` | a side of TCP mode; checks of backends |
@@ -22,7 +24,9 @@
 mod assign;
 pub(crate) mod channel;
 pub(crate) mod check;
+pub(crate) mod deadlines;
 mod pipes;
+pub(crate) mod request;
 pub(crate) mod shared;
 mod splicing;
 pub(crate) mod stream;

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, Command, ConnectTo, ConnectionId, ListenAddress, Moment, Now};
+use pollux_engine::{Actions, Command, ConnectTo, ListenAddress, Moment, Now};
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
 use crate::backends::groups::{FrontendTable, Group, Secrets, why};
@@ -18,17 +18,12 @@ use crate::counters::{ServerCounter, ServerCounters};
 use crate::exchange::assign::Exchanger;
 use crate::exchange::channel::Pairs;
 use crate::exchange::pipes::Pipes;
-use crate::exchange::table::{
-    Exchange, Exchanges, Links, OFFERS_MAX, Outgoing, Purpose, Stage,
-};
-use crate::fault::{Fault, Party, ProxyCounter, ProxyCounters};
+use crate::exchange::table::{Exchange, Exchanges, Links, Outgoing, Purpose};
+use crate::fault::{Fault, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
 use crate::ids::{ExchangeId, FrontId, UpstreamId};
 use crate::log::{Event, Logs};
 use crate::tls::SharedTls;
-
-/// Upstream connections that one request may have, one after the other.
-const TRIES_MAX: u32 = 3;
 
 /// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
 #[derive(Debug)]
@@ -326,6 +321,11 @@ impl Upstreams {
         &self.groups[self.backends[backend].group]
     }
 
+    /// Whether backends of this front end get a PROXY head that says whose a connection is.
+    pub(crate) fn sends_header(&self, front: FrontId) -> bool {
+        self.groups[self.frontends.get(front).group].sends_header.is_some()
+    }
+
     /// How backends of the group at this place are chosen.
     pub(crate) fn balance(&self, group: usize) -> Balance {
         self.groups[group].balancer.how()
@@ -342,12 +342,19 @@ impl Upstreams {
         }
     }
 
-    /// Has the client look at the exchange.
-    pub(crate) fn wake_client(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+    /// Has the asker look at the exchange.
+    pub(crate) fn wake_asker(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
-        if !std::mem::replace(&mut exchange.is_client_woken, true) {
-            actions.wake(exchange.client);
+        if !std::mem::replace(&mut exchange.is_asker_woken, true) {
+            exchange.asker.wake(actions);
         }
+    }
+
+    /// The same where no session is called.
+    pub(crate) fn wake_asker_later(&mut self, at: ExchangeId) {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.is_asker_woken = true;
+        exchange.asker.wake_later(&mut self.commands);
     }
 
     /// Parts the exchange and its upstream connection. Returns the connection.
@@ -371,76 +378,11 @@ impl Upstreams {
         }
     }
 
-    /// The upstream connection of the exchange has failed and was parted from it. Another one gets
-    /// it where that is safe, else the client gets an error.
-    pub(crate) fn upstream_failed(&mut self, at: ExchangeId, fault: Fault) {
-        let exchange = self.exchanges.get_mut(at);
-        // An idle connection that was closed says nothing of its backend.
-        let is_its_fault =
-            fault.party() == Party::Upstream && !(fault == Fault::Closed && exchange.is_reused);
-        if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
-            self.backend_failed(backend);
+    /// Has the asker continue with the body of its request, if that was too much before.
+    pub(crate) fn wake_paused_asker(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        if self.exchanges.get_mut(at).is_asker_paused {
+            self.wake_asker(at, actions);
         }
-        if self.may_try_again(at, fault) {
-            if is_its_fault && fault == Fault::Closed {
-                // The client sees nothing of it.
-                self.report_fault(at, fault);
-            }
-            self.proxied.count(ProxyCounter::Retries);
-            self.assign(at);
-            self.wake_all(at);
-            return;
-        }
-        let exchange = self.exchanges.get_mut(at);
-        exchange.fault = Some(fault);
-        exchange.is_client_woken = true;
-        let client = exchange.client;
-        self.commands.push_back(Command::Wake(client));
-    }
-
-    /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
-    /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
-    /// A backend that has failed does not get it again: it may be what made the backend fail.
-    fn may_try_again(&mut self, at: ExchangeId, fault: Fault) -> bool {
-        let exchange = self.exchanges.get(at);
-        let was_idle = fault == Fault::Closed && exchange.is_reused;
-        let failed = exchange.backend.filter(|_| !was_idle);
-        if failed.is_some_and(|it| !self.has_another(exchange.group, &exchange.tried, it)) {
-            return false;
-        }
-        let exchange = self.exchanges.get_mut(at);
-        let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
-        if exchange.has_answer() || exchange.interims > 0 || exchange.tries >= tries_max {
-            return false;
-        }
-        let has_left = exchange.request.has_begun_to_leave();
-        let is_safe = match fault {
-            // Another backend may be there.
-            Fault::ConnectFailed | Fault::ConnectTimeout => true,
-            Fault::TlsFailed => !has_left,
-            Fault::Closed => !has_left || exchange.is_idempotent,
-            _ => false,
-        };
-        let can_begin_anew = is_safe && exchange.request.rewind();
-        if can_begin_anew {
-            exchange.stage = exchange.stage.min(Stage::Requesting);
-        }
-        can_begin_anew
-    }
-
-    /// Has the client continue with the body of its request, if that was too much before.
-    pub(crate) fn wake_paused_client(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
-        if self.exchanges.get_mut(at).is_client_paused {
-            self.wake_client(at, actions);
-        }
-    }
-
-    /// The upstream connection of a tunnel has ended: the client gets what came, and its own end.
-    pub(crate) fn tunnel_ended(&mut self, at: ExchangeId) {
-        let exchange = self.exchanges.get_mut(at);
-        exchange.is_client_woken = true;
-        let client = exchange.client;
-        self.commands.push_back(Command::Wake(client));
     }
 
     /// Reports why a backend could not be reached.
@@ -499,13 +441,6 @@ impl Upstreams {
         exchange.request.drop_piped(&mut self.pipes);
         exchange.response.drop_piped(&mut self.pipes);
         self.exchanges.end(at);
-    }
-
-    pub(crate) fn begin(&mut self, client: ConnectionId, group: usize) -> ExchangeId {
-        let began = self.now.at;
-        let at = self.exchanges.begin(client, began);
-        self.exchanges.get_mut(at).group = group;
-        at
     }
 }
 

@@ -357,7 +357,7 @@ fn connect(shared: &mut Upstreams, at: PairId) {
         pair.tried.add(pair.backend);
     }
     let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
-    let chosen = shared.choose(group, &tried, key);
+    let chosen = shared.pick(group, &tried, key);
     let Some(backend) = chosen else {
         let why_none = shared.why_none(group);
         let pair = shared.pairs.get_mut(at);

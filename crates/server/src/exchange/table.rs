@@ -11,16 +11,17 @@
 //! directions of that knowledge change together, in [`Upstreams`](crate::exchange::shared::Upstreams), so neither ever
 //! names one that is gone.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pollux_engine::{ConnectionId, Moment};
+use pollux_engine::{Actions, Command, ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind};
 
 use crate::backends::passing::Pooled;
 use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
 use crate::exchange::channel::{Channel, ChannelEnd};
-use crate::fault::Fault;
+use crate::fault::{Fault, Party};
 use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
 use crate::tls::SharedTls;
 
@@ -28,14 +29,34 @@ use crate::tls::SharedTls;
 /// time.
 pub(crate) const OFFERS_MAX: usize = 8;
 
+/// Who asked, as far as an exchange knows: the connection to be woken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker(ConnectionId);
+
+impl Asker {
+    /// The session that is called.
+    pub(crate) fn of(actions: &Actions<'_>) -> Self {
+        Self(actions.id())
+    }
+
+    pub(super) fn wake(self, actions: &mut Actions<'_>) {
+        actions.wake(self.0);
+    }
+
+    /// The same where no session is called.
+    pub(super) fn wake_later(self, commands: &mut VecDeque<Command<Outgoing>>) {
+        commands.push_back(Command::Wake(self.0));
+    }
+}
+
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) client: ConnectionId,
-    /// The client was woken and has not come yet.
-    pub(crate) is_client_woken: bool,
-    /// The client is paused until the backend takes more of the request.
-    pub(crate) is_client_paused: bool,
+    pub(crate) asker: Asker,
+    /// The asker was woken and has not come yet.
+    pub(crate) is_asker_woken: bool,
+    /// The asker is paused until the backend takes more of the request.
+    pub(crate) is_asker_paused: bool,
     /// The upstream connection that has it.
     pub(crate) link: Option<UpstreamId>,
     /// Its place in the queue for one.
@@ -116,6 +137,24 @@ impl Stage {
     }
 }
 
+/// What becomes of a request of which something went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Another upstream connection has it, or it waits for one.
+    Retry,
+    /// The client gets a page.
+    Page(Fault),
+    /// Some of an answer has left: the client's connection is cut.
+    Cut,
+}
+
+impl Next {
+    /// Once some of an answer has left there is no other one.
+    pub(crate) fn of(stage: Stage, fault: Fault) -> Self {
+        if stage >= Stage::Committed { Self::Cut } else { Self::Page(fault) }
+    }
+}
+
 /// Backends that failed a request, or a stream, which goes to others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tried {
@@ -152,11 +191,11 @@ pub(crate) struct Times {
 }
 
 impl Exchange {
-    fn new(client: ConnectionId) -> Self {
+    fn new(asker: Asker) -> Self {
         Self {
-            client,
-            is_client_woken: false,
-            is_client_paused: false,
+            asker,
+            is_asker_woken: false,
+            is_asker_paused: false,
             link: None,
             ticket: None,
             was_queued: false,
@@ -165,7 +204,7 @@ impl Exchange {
             header: ProxyHeader::Own,
             backend: None,
             tried: Tried::default(),
-            front: FrontId::of_place(0),
+            front: FrontId::default(),
             key: 0,
             tries: 0,
             kind: RequestKind::Other,
@@ -235,6 +274,30 @@ impl Exchange {
         self.stage = self.stage.max(stage);
     }
 
+    /// What its asker has to do, where something went wrong.
+    pub(crate) fn next(&self) -> Option<Next> {
+        self.fault.map(|fault| Next::of(self.stage, fault))
+    }
+
+    /// Has the request begin anew with its first byte, for another try; false when that is gone.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let can_begin_anew = self.request.rewind();
+        if can_begin_anew {
+            self.stage = self.stage.min(Stage::Requesting);
+        }
+        can_begin_anew
+    }
+
+    /// A fault in words for the client: what it was, how far the request came, and whether a retry is safe.
+    pub(crate) fn details(&self, fault: Fault) -> String {
+        let advice = match (fault.party(), self.is_retry_safe()) {
+            (Party::Client, _) => "",
+            (_, true) => ", a retry is safe",
+            (_, false) => ", it may have been done: a retry is not safe",
+        };
+        format!("{}/{}{advice}", fault.name(), self.state())
+    }
+
     /// How far it came, for the log.
     pub(crate) fn state(&self) -> &'static str {
         if self.ticket.is_some() { Stage::Queued.name() } else { self.stage.name() }
@@ -248,8 +311,8 @@ impl Exchange {
         (self.link, self.backend, self.fault) = (None, None, None);
         self.tried = Tried::default();
         self.was_queued = false;
-        (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
-        (self.stage, self.is_client_paused) = (Stage::Queued, false);
+        (self.is_asker_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
+        (self.stage, self.is_asker_paused) = (Stage::Queued, false);
         (self.tries, self.interims, self.status) = (0, 0, 0);
         self.times = Times::default();
     }
@@ -265,13 +328,13 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// Begins one.
-    pub(crate) fn begin(&mut self, client: ConnectionId, began: Moment) -> ExchangeId {
+    pub(crate) fn begin(&mut self, asker: Asker, began: Moment) -> ExchangeId {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Exchange::new(client));
+            self.all.push(Exchange::new(asker));
             ExchangeId::of_place(self.all.len() - 1)
         });
         let exchange = &mut self.all[at.place()];
-        (exchange.client, exchange.times.began) = (client, began);
+        (exchange.asker, exchange.times.began) = (asker, began);
         exchange.body_clock = BodyClock::started(began);
         at
     }

@@ -13,27 +13,13 @@ use std::borrow::Cow;
 use std::io;
 
 use pollux_engine::{Actions, CloseCause, Moment};
-use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
+use pollux_http::{Response, ResponseBody, ResponseFacts};
 
-use crate::exchange::channel::ChannelEnd;
 use crate::exchange::shared::Upstreams;
-use crate::exchange::table::{Link, Stage};
+use crate::exchange::table::{Link, Next, Stage};
 use crate::fault::{Fault, ProxyCounter};
-use crate::head::cache::AnswerKey;
 use crate::head::explanation;
-use crate::head::proxied::{
-    AnswerContext, BodyFraming, write_answer, write_interim, write_upgrade,
-};
 use crate::ids::{ExchangeId, UpstreamId};
-
-/// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
-/// sign that a long request is under way (RFC 2518 10.1), makes 360 in the hour that it has by default.
-const INTERIMS_MAX: u32 = 1024;
-/// With this much of them waiting for the client no other one is taken. One more, and the page for a fault
-/// behind them, fit into a call ([`Actions::ROOM_MIN`]): what a client gets of an interim answer is whole.
-const INTERIM_BYTES_MAX: usize = 40 * 1024;
-/// Longest interim answer that is passed on.
-const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// One connection to a backend.
 #[derive(Debug)]
@@ -71,7 +57,7 @@ impl Upstream {
                 exchange.times.connected = Some(now);
                 exchange.reach(Stage::Requesting);
                 actions.set_deadline(Moment::NEVER);
-                self.send(shared, actions, at);
+                shared.upstream_ready(at, actions);
             }
             // Its client is gone meanwhile.
             None => self.become_idle(shared, actions),
@@ -124,10 +110,9 @@ impl Upstream {
                 (_, true) => Fault::Cut,
             };
             let fault = self.fault.or_else(|| Fault::of_end(cause)).unwrap_or(fault);
-            if is_tunnel {
-                shared.tunnel_ended(at);
-            } else {
-                shared.upstream_failed(at, fault);
+            // A tunnel has come to its end.
+            if is_tunnel || shared.fault(at, fault) != Next::Retry {
+                shared.wake_asker_later(at);
             }
         }
         shared.end_link(self.link, cause == CloseCause::TakenOver);
@@ -147,15 +132,15 @@ impl Upstream {
             return;
         };
         self.resume(shared, actions, at);
-        self.send(shared, actions, at);
+        shared.upstream_ready(at, actions);
     }
 
     pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = shared.links.get_mut(self.link).exchange else { return };
         if shared.exchanges.get_mut(at).request.has_left(&mut shared.pipes) {
-            shared.wake_paused_client(at, actions);
+            shared.wake_paused_asker(at, actions);
         }
-        self.send(shared, actions, at);
+        shared.upstream_ready(at, actions);
     }
 
     pub(crate) fn on_bytes(
@@ -174,7 +159,7 @@ impl Upstream {
             return self.unasked(shared, actions, input);
         }
         if exchange.is_tunnel() {
-            return self.pass_on(shared, actions, at, input);
+            return shared.tunnel_bytes(at, actions, input);
         }
         let mut used = 0;
         while !shared.exchange(at).has_answer() {
@@ -185,9 +170,9 @@ impl Upstream {
             }
         }
         if shared.exchange(at).is_tunnel() {
-            return used + self.pass_on(shared, actions, at, &input[used..]);
+            return used + shared.tunnel_bytes(at, actions, &input[used..]);
         }
-        match shared.exchange(at).response.take(&input[used..]) {
+        match shared.answer_bytes(at, actions, &input[used..]) {
             Ok(body_bytes) => used += body_bytes,
             Err(refused) => {
                 let why = explanation(&refused, &shared.answer_limits);
@@ -195,13 +180,9 @@ impl Upstream {
             }
         }
         if shared.exchange(at).response.is_whole {
-            shared.leave_long_body(at, ChannelEnd::Backend, actions);
             self.answered(shared, actions, at, used == input.len());
             return input.len();
         }
-        self.slow_down(shared, actions, at);
-        shared.wake_client(at, actions);
-        shared.leave_long_body(at, ChannelEnd::Backend, actions);
         used
     }
 
@@ -210,15 +191,10 @@ impl Upstream {
         let Some(at) = shared.links.get_mut(self.link).exchange else {
             return actions.take_input();
         };
-        let bytes = shared.splice_body(at, ChannelEnd::Backend, actions);
-        let response = &shared.exchange(at).response;
-        if response.is_whole {
+        shared.answer_piped(at, actions);
+        if shared.exchange(at).response.is_whole {
             let is_all_used = !actions.has_unread();
-            return self.answered(shared, actions, at, is_all_used);
-        }
-        if bytes > 0 || response.is_full() {
-            self.slow_down(shared, actions, at);
-            shared.wake_client(at, actions);
+            self.answered(shared, actions, at, is_all_used);
         }
     }
 
@@ -237,7 +213,7 @@ impl Upstream {
             exchange.response.is_whole = true;
             let is_over = exchange.request.is_done();
             actions.set_deadline(shared.quiet_end(at));
-            shared.wake_client(at, actions);
+            shared.wake_asker(at, actions);
             if is_over {
                 actions.close();
             }
@@ -285,46 +261,6 @@ impl Upstream {
         }
     }
 
-    /// Sends on what the request has, and says by when the backend has to answer.
-    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
-        let first_byte_timeout = shared.limits.first_byte_timeout;
-        let tunnel_end = shared.quiet_end(at);
-        let now = shared.now.at;
-        let exchange = shared.exchange(at);
-        let channel = &mut exchange.request;
-        if channel.is_leaving {
-            return;
-        }
-        let sent_bytes = channel.send(actions);
-        if channel.is_done() {
-            exchange.reach(Stage::Waiting);
-            if exchange.is_tunnel() {
-                // The client has said its last word, and all of it has gone.
-                if exchange.response.is_whole {
-                    return actions.close();
-                }
-                actions.set_deadline(tunnel_end);
-                return actions.end_output();
-            }
-            if !exchange.has_answer() {
-                actions.set_deadline(now + first_byte_timeout);
-            }
-            return;
-        }
-        if sent_bytes == 0 {
-            return;
-        }
-        if exchange.is_tunnel() && !exchange.response.is_full() {
-            actions.set_deadline(tunnel_end);
-        } else if !exchange.has_answer() {
-            // Not idle any more; how slow the client may be is its own side's to judge.
-            actions.set_deadline(Moment::NEVER);
-        }
-        // More is to come: only when this has left, so that what waits here stays little.
-        channel.is_leaving = true;
-        actions.call_again();
-    }
-
     /// Reads a head; says how many bytes it took, none while it is not there, or what is wrong with it.
     fn on_head(
         &mut self,
@@ -333,111 +269,26 @@ impl Upstream {
         at: ExchangeId,
         input: &[u8],
     ) -> Result<usize, Cow<'static, str>> {
-        let limits = shared.answer_limits;
-        let exchange = shared.exchanges.get_mut(at);
-        let by = AnswerKey {
-            front: exchange.front,
-            kind: exchange.kind,
-            minor: exchange.minor,
-            is_last: exchange.is_last,
-            unix_s: shared.now.unix_s,
-        };
-        let is_early = !exchange.request.is_whole;
-        if !is_early
-            && let Some((facts, framing)) =
-                shared.repeats.answer(input, by, exchange.response.head())
-        {
-            exchange.request.forget_sent();
-            self.begin_answer(shared, at, facts, framing);
+        if let Some(facts) = shared.answer_head_again(at, input) {
+            self.keep_alive = keeps_alive(&facts);
             return Ok(facts.head_len);
         }
-        let response = match Response::parse(input, &limits, exchange.kind) {
+        let limits = shared.answer_limits;
+        let response = match Response::parse(input, &limits, shared.exchange(at).kind) {
             Ok(Some(response)) => response,
             Ok(None) => return Ok(0),
             Err(refused) => return Err(explanation(&refused, &limits).into()),
         };
         let facts = response.facts;
-        let code = facts.status.code();
-        exchange.request.forget_sent();
-        let channel = &mut exchange.response;
         if facts.is_interim() {
-            exchange.interims += 1;
-            if exchange.interims > INTERIMS_MAX {
-                return Err("more interim answers (1xx) than 1024".into());
-            }
-            if exchange.request.is_done() {
-                // The backend is at work.
-                actions.set_deadline(shared.now.at + shared.limits.first_byte_timeout);
-            }
-            // Clients of HTTP/1.0 know none (RFC 9110 15.2).
-            if exchange.minor > 0 {
-                if facts.head_len > INTERIM_HEAD_BYTES_MAX {
-                    return Err("an interim answer (1xx) of more than 16 KiB".into());
-                }
-                if channel.head().len() > INTERIM_BYTES_MAX {
-                    return Err("more interim answers (1xx) than the client takes".into());
-                }
-                write_interim(channel.head(), &response);
-                shared.proxied.count(ProxyCounter::Interim);
-                shared.wake_client(at, actions);
-            }
-            return Ok(facts.head_len);
+            shared.interim(at, actions, &response)?;
+        } else if facts.status.code() == 101 {
+            shared.upgraded(at, actions, &response)?;
+        } else {
+            shared.answer_head(at, &response, &input[..facts.head_len])?;
+            self.keep_alive = keeps_alive(&facts);
         }
-        if code == 101 {
-            let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
-            if !is_wanted || !write_upgrade(channel.head(), &response) {
-                return Err("an upgrade (101) that was not asked for".into());
-            }
-            exchange.reach(Stage::Tunnel);
-            (exchange.is_last, exchange.request.is_whole) = (true, false);
-            (exchange.status, exchange.times.first_byte) = (code, Some(shared.now.at));
-            shared.proxied.count(ProxyCounter::Upgrades);
-            shared.wake_client(at, actions);
-            return Ok(facts.head_len);
-        }
-        // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
-        exchange.is_last |= is_early && code >= 400;
-        let context = AnswerContext {
-            kind: exchange.kind,
-            minor: exchange.minor,
-            is_last: exchange.is_last,
-            date: &shared.date,
-            rules: &shared.frontends.get(exchange.front).rules.response,
-        };
-        let before = channel.head().len();
-        let framing = write_answer(channel.head(), &response, &context)
-            .ok_or("a coding before chunked, which was not asked for")?;
-        let (head, written) = (&input[..facts.head_len], &channel.head()[before..]);
-        if !is_early {
-            shared.repeats.note_answer(head, by, written, (facts, framing));
-        }
-        self.begin_answer(shared, at, facts, framing);
         Ok(facts.head_len)
-    }
-
-    /// The head of the answer has been written.
-    fn begin_answer(
-        &mut self,
-        shared: &mut Upstreams,
-        at: ExchangeId,
-        facts: ResponseFacts,
-        framing: BodyFraming,
-    ) {
-        let limits = shared.answer_limits;
-        let exchange = shared.exchanges.get_mut(at);
-        let channel = &mut exchange.response;
-        channel.begin_body(BodyReader::of_response(facts.body, &limits), framing.frame);
-        exchange.reach(Stage::Answering);
-        exchange.is_last = framing.is_last;
-        (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(shared.now.at));
-        let times = exchange.times;
-        let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
-        let backend = shared.links.get_mut(self.link).backend;
-        let counts = &shared.proxied.backends()[backend];
-        counts.answered.add(1);
-        counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
-        shared.backend_answered(backend);
-        self.keep_alive = facts.keep_alive && facts.body != ResponseBody::UntilClose;
     }
 
     /// The answer is whole. Keeps the connection for another request where nothing speaks against
@@ -449,9 +300,7 @@ impl Upstream {
         at: ExchangeId,
         is_all_used: bool,
     ) {
-        let is_request_gone = shared.exchange(at).request.is_done() && !actions.is_output_waiting();
-        shared.part(at);
-        shared.wake_client(at, actions);
+        let is_request_gone = shared.answer_end(at, actions);
         if !is_all_used {
             shared.proxied.count(ProxyCounter::Unasked);
         }
@@ -472,41 +321,12 @@ impl Upstream {
         }
     }
 
-    /// Bytes behind an upgrade.
-    fn pass_on(
-        &mut self,
-        shared: &mut Upstreams,
-        actions: &mut Actions<'_>,
-        at: ExchangeId,
-        input: &[u8],
-    ) -> usize {
-        let used = shared.exchange(at).response.take_raw(input);
-        self.slow_down(shared, actions, at);
-        shared.wake_client(at, actions);
-        used
-    }
-
-    /// Pauses while the client does not take what is there; sets the deadline of the next piece.
-    fn slow_down(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
-        let response = &shared.exchange(at).response;
-        let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
-        if is_full {
-            // With a pipe each piece is a pause.
-            shared.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
-            actions.pause_input();
-            // How slow a client may be is the loop's to judge.
-            actions.set_deadline(Moment::NEVER);
-        } else {
-            actions.set_deadline(shared.quiet_end(at));
-        }
-    }
-
     /// Continues when the client has taken what was there.
     fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
         let exchange = shared.exchange(at);
         if exchange.has_answer() && !exchange.response.is_full() {
             actions.resume_input();
-            self.slow_down(shared, actions, at);
+            shared.slow_down(at, actions);
         }
     }
 
@@ -536,4 +356,9 @@ impl Upstream {
         actions.abort();
         input.len()
     }
+}
+
+/// Whether the connection can carry another request behind this answer.
+fn keeps_alive(facts: &ResponseFacts) -> bool {
+    facts.keep_alive && facts.body != ResponseBody::UntilClose
 }

@@ -46,7 +46,6 @@ use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
 use crate::fault::Fault;
 use crate::front::request::{
-use crate::ids::{ExchangeId, FrontId};
     Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
 use crate::front::shared::{Shared, respond};
@@ -54,6 +53,7 @@ use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
 use crate::head::explanation;
+use crate::ids::{ExchangeId, FrontId};
 use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
 use crate::tls::{PlaintextSession, Tls};
 
@@ -126,7 +126,7 @@ impl Session for HttpSession {
     }
 
     fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        Self::of_front(shared, actions, FrontId::of_place(0))
+        Self::of_front(shared, actions, FrontId::default())
     }
 
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
@@ -218,7 +218,7 @@ impl Session for HttpSession {
 
     fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match self.phase {
-            Phase::Later(at) => self.splice(shared, actions, at),
+            Phase::Later(at) => shared.upstreams().request_piped(at, actions),
             // It does not leave its input in the socket.
             _ => actions.take_input(),
         }
@@ -299,8 +299,9 @@ impl Session for HttpSession {
             }
             Phase::Body(_) => {}
             Phase::Later(at) => {
-                shared.upstreams().exchange(at).is_last = true;
-                self.set_later_deadline(shared, actions, at);
+                let upstreams = shared.upstreams();
+                upstreams.exchange(at).is_last = true;
+                upstreams.set_asker_deadline(at, actions);
             }
         }
     }

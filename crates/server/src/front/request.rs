@@ -226,11 +226,6 @@ pub(crate) struct RequestLine<'h> {
     pub(crate) version: &'h str,
 }
 
-/// HTTP/1.`minor`, as a log has it.
-pub(crate) const fn version(minor: u8) -> &'static str {
-    if minor == 0 { "1.0" } else { "1.1" }
-}
-
 /// What a refused request has of a head: as far as whole lines came, up to the empty line. The rest may be anything.
 pub(crate) fn refused_head<'h>(input: &'h [u8], limits: &Limits) -> &'h [u8] {
     let start = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));

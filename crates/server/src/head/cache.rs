@@ -158,21 +158,22 @@ mod tests {
     use super::*;
 
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    const BY: RequestKey<'_> = RequestKey { front: 1, is_secure: false, peer: "192.0.2.1" };
 
     #[test]
     fn a_request_is_the_last_one_again_only_from_the_same_client_by_the_same_front_end() {
+        let front = FrontId::of_place(1);
+        let by = RequestKey { front, is_secure: false, peer: "192.0.2.1" };
         let mut last = LastRequest::default();
-        assert!(!last.is(HEAD, BY), "nothing came before");
-        last.note(HEAD, BY, b"written", b"line", RequestFacts::default());
-        assert!(last.is(HEAD, BY) && last.is(&[HEAD, b"more"].concat(), BY));
-        assert!(!last.is(&HEAD[..HEAD.len() - 1], BY), "not whole");
-        assert!(!last.is(b"GET / HTTP/1.1\r\nHost: y\r\n\r\n", BY));
-        assert!(!last.is(HEAD, RequestKey { peer: "192.0.2.2", ..BY }));
-        assert!(!last.is(HEAD, RequestKey { front: 0, ..BY }));
-        assert!(!last.is(HEAD, RequestKey { is_secure: true, ..BY }));
-        last.note(&[b'x'; HEAD_BYTES_MAX + 1], BY, b"", b"", RequestFacts::default());
-        assert!(!last.is(HEAD, BY) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], BY), "too long");
+        assert!(!last.is(HEAD, by), "nothing came before");
+        last.note(HEAD, by, b"written", b"line", RequestFacts::default());
+        assert!(last.is(HEAD, by) && last.is(&[HEAD, b"more"].concat(), by));
+        assert!(!last.is(&HEAD[..HEAD.len() - 1], by), "not whole");
+        assert!(!last.is(b"GET / HTTP/1.1\r\nHost: y\r\n\r\n", by));
+        assert!(!last.is(HEAD, RequestKey { peer: "192.0.2.2", ..by }));
+        assert!(!last.is(HEAD, RequestKey { front: FrontId::default(), ..by }));
+        assert!(!last.is(HEAD, RequestKey { is_secure: true, ..by }));
+        last.note(&[b'x'; HEAD_BYTES_MAX + 1], by, b"", b"", RequestFacts::default());
+        assert!(!last.is(HEAD, by) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], by), "too long");
     }
 
     #[test]
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(repeats.answer(input, by, &mut out), Some((facts, framing)));
         assert_eq!(out, b"before written");
         for other in [
-            AnswerKey { front: 1, ..by },
+            AnswerKey { front: FrontId::of_place(1), ..by },
             AnswerKey { kind: RequestKind::Head, ..by },
             AnswerKey { minor: 0, ..by },
             AnswerKey { is_last: true, ..by },

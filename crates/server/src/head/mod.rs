@@ -22,6 +22,11 @@ pub(crate) enum Frame {
     Chunks,
 }
 
+/// HTTP/1.`minor`, as a log has it.
+pub(crate) const fn version(minor: u8) -> &'static str {
+    if minor == 0 { "1.0" } else { "1.1" }
+}
+
 /// Why bytes were refused, with the limit that they exceed as the settings call it.
 pub(crate) fn explanation(refused: &Rejection, limits: &Limits) -> String {
     let Rejection { reason, rfc, .. } = refused;

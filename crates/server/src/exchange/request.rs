@@ -1,0 +1,701 @@
+//! The order of a request that a backend answers, top to bottom: one function for each step.
+//!
+//! | step | called by | when |
+//! |---|---|---|
+//! | [`begin`](Upstreams::begin) | the asker's session | the head of a request is sound, and a backend is to answer it |
+//! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, and `fault` for a second try | a backend, and a connection to it |
+//! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
+//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | more of the request's body came |
+//! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
+//! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came: from here on there is no second try |
+//! | [`answer_bytes`](Upstreams::answer_bytes) | the upstream's session | some of its body came |
+//! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came |
+//! | [`answer_leaves`](Upstreams::answer_leaves) | the asker's session | it was woken, or has got rid of what it had |
+//! | [`fault`](Upstreams::fault) | either session, at any time | a second try, a page, or a cut |
+//! | [`finish`](Upstreams::finish) | the asker's session | the last byte was handed over, or the client is gone |
+//!
+//! A step changes the [`Exchange`](crate::exchange::table::Exchange) and wakes the other side. What a session does with its own
+//! connection beside that stands in its file: `front/h1.rs` with `asking` and `answering`, `upstream.rs`. An exchange knows whom
+//! it has to wake, the [`Asker`], and nothing else of who asked.
+
+use std::borrow::Cow;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{
+    BodyReader, Framing, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
+    Status,
+};
+
+use crate::backends::pool::Admission;
+use crate::body_clock::BodyClock;
+use crate::counters::ServerCounter;
+use crate::exchange::channel::ChannelEnd;
+use crate::exchange::shared::Upstreams;
+use crate::exchange::table::{Asker, Next, OFFERS_MAX, Stage};
+use crate::fault::{Fault, Party, ProxyCounter};
+use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
+use crate::head::proxied::{
+    AnswerContext, BodyFraming, RequestContext, write_answer, write_interim, write_request,
+    write_upgrade,
+};
+use crate::head::{Frame, version};
+use crate::ids::{ExchangeId, FrontId};
+use crate::log::{AccessLog, CLIENT_GONE, Entry, Proxied};
+
+/// Upstream connections that one request may have, one after the other.
+const TRIES_MAX: u32 = 3;
+/// Interim answers to one request; a backend that sends them for ever is not answering. One each ten seconds, as a
+/// sign that a long request is under way (RFC 2518 10.1), makes 360 in the hour that it has by default.
+const INTERIMS_MAX: u32 = 1024;
+/// With this much of them waiting for the client no other one is taken. One more, and the page for a fault
+/// behind them, fit into a call ([`Actions::ROOM_MIN`]): what a client gets of an interim answer is whole.
+const INTERIM_BYTES_MAX: usize = 40 * 1024;
+/// Longest interim answer that is passed on.
+const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// What an exchange has to know of who asks, beside the request.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) asker: Asker,
+    pub(crate) front: FrontId,
+    /// The client's address without its port; empty on a unix socket.
+    pub(crate) peer: &'a str,
+    /// Whose it is, where a PROXY head says so in front of the connection to the backend.
+    pub(crate) header: Option<ProxyHeader>,
+    /// No request follows on the client's connection.
+    pub(crate) is_last: bool,
+}
+
+/// The head of a request, as it came.
+#[derive(Debug)]
+pub(crate) struct NewHead<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) head: &'a [u8],
+    pub(crate) facts: RequestFacts,
+    /// What is left of Max-Forwards, where it counts.
+    pub(crate) max_forwards: Option<u64>,
+    /// Of the request's body.
+    pub(crate) limits: &'a Limits,
+    pub(crate) log: Option<&'a AccessLog>,
+}
+
+impl Upstreams {
+    /// A sound head came: the request has an exchange, in which its head stands as the backend gets it, and a connection
+    /// that is found, opened or waited for.
+    pub(crate) fn begin(&mut self, asked: &Asked<'_>, new: &NewHead<'_>) -> ExchangeId {
+        let NewHead { request, head, facts, max_forwards, limits, log } = *new;
+        let (at, backend) = self.enter(asked, facts);
+        let front = self.frontends.get(asked.front);
+        let is_secure = self.frontends.secured(asked.front).is_some();
+        let host = request.host();
+        let context = RequestContext {
+            peer: asked.peer,
+            host: host.unwrap_or(&self.backends[backend].host),
+            is_secure,
+            x_forwarded: front.x_forwarded,
+            forwarded: front.forwarded,
+            rules: &front.rules.request,
+            max_forwards,
+        };
+        let exchange = self.exchanges.get_mut(at);
+        exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
+        let frame = match request.framing {
+            Framing::Chunked => Frame::Chunks,
+            _ => Frame::Plain,
+        };
+        exchange.request.begin_body(BodyReader::new(request.framing, limits), frame);
+        if let Some(log) = log {
+            note_line(&mut exchange.line, request, log);
+        }
+        if request.framing.has_body() {
+            self.counters.add(ServerCounter::Bodies, 1);
+        } else if host.is_some() && !exchange.wants_upgrade && request.method != Method::Options {
+            let last = self.repeats.request.get_or_insert_default();
+            let by = RequestKey { front: asked.front, is_secure, peer: asked.peer };
+            last.note(head, by, exchange.request.head(), &exchange.line, facts);
+        }
+        at
+    }
+
+    /// The same of a head that is the last one of this loop again.
+    pub(crate) fn begin_again(&mut self, asked: &Asked<'_>, last: &LastRequest) -> ExchangeId {
+        let (at, _) = self.enter(asked, last.facts);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.head().extend_from_slice(&last.written);
+        exchange.request.begin_without_body();
+        exchange.line.extend_from_slice(&last.line);
+        at
+    }
+
+    /// Makes the exchange, and finds a backend for it.
+    fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, usize) {
+        let group = self.frontends.get(asked.front).group;
+        let is_secure = self.frontends.secured(asked.front).is_some();
+        let is_encrypted = is_secure || self.groups[group].tls.is_some();
+        let may_splice = !is_encrypted && self.pipes.is_on();
+        let at = self.exchanges.begin(asked.asker, self.now.at);
+        let exchange = self.exchanges.get_mut(at);
+        (exchange.front, exchange.group) = (asked.front, group);
+        if let Some(header) = asked.header {
+            exchange.header = header;
+        }
+        (exchange.key, exchange.kind, exchange.minor) = (facts.key, facts.kind, facts.minor);
+        (exchange.is_idempotent, exchange.may_splice) = (facts.is_idempotent, may_splice);
+        exchange.is_last = asked.is_last;
+        exchange.request.keep_sent(facts.is_idempotent);
+        (at, self.choose(at))
+    }
+
+    /// Finds the backend whose turn it is, and obtains a connection to it. Says which one that is; where none may have the
+    /// request the first one of the group, for its address.
+    pub(crate) fn choose(&mut self, at: ExchangeId) -> usize {
+        let exchange = self.exchanges.get_mut(at);
+        if let Some(failed) = exchange.backend {
+            exchange.tried.add(failed);
+        }
+        let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
+        let Some(backend) = self.pick(group, &tried, key) else {
+            self.give_up_later(at, self.why_none(group));
+            return self.groups[group].members.start;
+        };
+        let exchange = self.exchanges.get_mut(at);
+        exchange.tries += 1;
+        exchange.backend = Some(backend);
+        self.proxied.backends()[backend].begun.add(1);
+        self.obtain(at, backend);
+        backend
+    }
+
+    /// Gives the request an idle connection to the backend, opens one, or has it wait for one.
+    fn obtain(&mut self, at: ExchangeId, backend: usize) {
+        match self.admit(at, backend) {
+            Admission::Private => self.reuse_here(at, backend),
+            Admission::Own(pooled) => self.take_own(at, backend, pooled),
+            Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
+            Admission::Open => self.open_for(at, backend),
+            Admission::Wait(keeper) => self.wait(at, backend, keeper),
+            Admission::Full => {
+                self.proxied.backends()[backend].ended.add(1);
+                self.give_up_later(at, Fault::QueueFull);
+            }
+        }
+    }
+
+    /// The upstream connection is there, was woken, or has got rid of what it was given: what there is of the request
+    /// leaves by it. Says by when the backend has to answer.
+    pub(crate) fn upstream_ready(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let first_byte_timeout = self.limits.first_byte_timeout;
+        let tunnel_end = self.quiet_end(at);
+        let now = self.now.at;
+        let exchange = self.exchanges.get_mut(at);
+        let channel = &mut exchange.request;
+        if channel.is_leaving {
+            return;
+        }
+        let sent_bytes = channel.send(actions);
+        if channel.is_done() {
+            exchange.reach(Stage::Waiting);
+            if exchange.is_tunnel() {
+                // The client has said its last word, and all of it has gone.
+                if exchange.response.is_whole {
+                    return actions.close();
+                }
+                actions.set_deadline(tunnel_end);
+                return actions.end_output();
+            }
+            if !exchange.has_answer() {
+                actions.set_deadline(now + first_byte_timeout);
+            }
+            return;
+        }
+        if sent_bytes == 0 {
+            return;
+        }
+        // More is to come: only when this has left, so that what waits here stays little.
+        channel.is_leaving = true;
+        if exchange.is_tunnel() && !exchange.response.is_full() {
+            actions.set_deadline(tunnel_end);
+        } else if !exchange.has_answer() {
+            // Not idle any more; how slow the client may be is its own side's to judge.
+            actions.set_deadline(Moment::NEVER);
+        }
+        actions.call_again();
+    }
+
+    /// Input of the client while its request is under way: more of its body, or what follows that and waits unread. Says
+    /// how much was used.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(crate) fn request_bytes(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Result<usize, Rejection> {
+        let exchange = self.exchanges.get_mut(at);
+        let channel = &mut exchange.request;
+        if channel.is_whole && exchange.stage != Stage::Tunnel {
+            if !input.is_empty() {
+                actions.pause_input();
+            }
+            self.wake_upstream(at, actions);
+            return Ok(0);
+        }
+        let before = channel.body_bytes;
+        let used = match exchange.stage {
+            Stage::Tunnel => channel.take_raw(input),
+            _ => channel.take(input)?,
+        };
+        let body_bytes = channel.body_bytes - before;
+        if self.request_grew(at, actions, body_bytes) || used < input.len() {
+            actions.pause_input();
+        }
+        self.leave_long_body(at, ChannelEnd::Client, actions);
+        Ok(used)
+    }
+
+    /// The same, from the client's socket into a pipe.
+    pub(crate) fn request_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let body_bytes = self.splice_body(at, ChannelEnd::Client, actions);
+        if body_bytes == 0 && !self.exchange(at).request.is_full() {
+            return;
+        }
+        self.request_grew(at, actions, body_bytes);
+        if self.exchange(at).is_asker_paused {
+            actions.pause_input();
+        }
+    }
+
+    /// So much of the body was taken; says whether that is all that there is room for.
+    fn request_grew(&mut self, at: ExchangeId, actions: &mut Actions<'_>, body_bytes: u64) -> bool {
+        self.counters.add(ServerCounter::BodyBytes, body_bytes);
+        let exchange = self.exchanges.get_mut(at);
+        if body_bytes > 0 {
+            exchange.body_clock.on_bytes(self.now.at);
+        }
+        let is_full = exchange.request.is_full();
+        exchange.is_asker_paused = is_full && !exchange.request.is_whole;
+        if exchange.request.is_whole {
+            actions.read_in_turn();
+        }
+        self.set_asker_deadline(at, actions);
+        self.wake_upstream(at, actions);
+        is_full
+    }
+
+    /// An interim answer (1xx) came.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn interim(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        response: &Response<'_>,
+    ) -> Result<(), Cow<'static, str>> {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.forget_sent();
+        exchange.interims += 1;
+        if exchange.interims > INTERIMS_MAX {
+            return Err("more interim answers (1xx) than 1024".into());
+        }
+        if exchange.request.is_done() {
+            // The backend is at work.
+            actions.set_deadline(self.now.at + self.limits.first_byte_timeout);
+        }
+        // Clients of HTTP/1.0 know none (RFC 9110 15.2).
+        if exchange.minor == 0 {
+            return Ok(());
+        }
+        if response.facts.head_len > INTERIM_HEAD_BYTES_MAX {
+            return Err("an interim answer (1xx) of more than 16 KiB".into());
+        }
+        let head = exchange.response.head();
+        if head.len() > INTERIM_BYTES_MAX {
+            return Err("more interim answers (1xx) than the client takes".into());
+        }
+        write_interim(head, response);
+        self.proxied.count(ProxyCounter::Interim);
+        self.wake_asker(at, actions);
+        Ok(())
+    }
+
+    /// The backend continues with the WebSocket protocol (101): what follows is a tunnel.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn upgraded(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        response: &Response<'_>,
+    ) -> Result<(), Cow<'static, str>> {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.forget_sent();
+        let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
+        if !is_wanted || !write_upgrade(exchange.response.head(), response) {
+            return Err("an upgrade (101) that was not asked for".into());
+        }
+        exchange.reach(Stage::Tunnel);
+        (exchange.is_last, exchange.request.is_whole) = (true, false);
+        exchange.status = response.facts.status.code();
+        exchange.times.first_byte = Some(self.now.at);
+        self.proxied.count(ProxyCounter::Upgrades);
+        self.wake_asker(at, actions);
+        Ok(())
+    }
+
+    /// The head of the answer came: what was sent of the request is kept no more, as there is no second try.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(crate) fn answer_head(
+        &mut self,
+        at: ExchangeId,
+        response: &Response<'_>,
+        head: &[u8],
+    ) -> Result<(), Cow<'static, str>> {
+        let by = self.answer_key(at);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.forget_sent();
+        let is_early = !exchange.request.is_whole;
+        // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
+        exchange.is_last |= is_early && response.facts.status.code() >= 400;
+        let context = AnswerContext {
+            kind: exchange.kind,
+            minor: exchange.minor,
+            is_last: exchange.is_last,
+            date: &self.date,
+            rules: &self.frontends.get(exchange.front).rules.response,
+        };
+        let out = exchange.response.head();
+        let before = out.len();
+        let framing = write_answer(out, response, &context)
+            .ok_or("a coding before chunked, which was not asked for")?;
+        if !is_early {
+            self.repeats.note_answer(head, by, &out[before..], (response.facts, framing));
+        }
+        self.answer_began(at, response.facts, framing);
+        Ok(())
+    }
+
+    /// The same, if it is the last one of this loop again; says what it means.
+    pub(crate) fn answer_head_again(
+        &mut self,
+        at: ExchangeId,
+        input: &[u8],
+    ) -> Option<ResponseFacts> {
+        let by = self.answer_key(at);
+        let exchange = self.exchanges.get_mut(at);
+        if !exchange.request.is_whole {
+            return None;
+        }
+        let (facts, framing) = self.repeats.answer(input, by, exchange.response.head())?;
+        exchange.request.forget_sent();
+        self.answer_began(at, facts, framing);
+        Some(facts)
+    }
+
+    fn answer_key(&self, at: ExchangeId) -> AnswerKey {
+        let exchange = self.exchanges.get(at);
+        AnswerKey {
+            front: exchange.front,
+            kind: exchange.kind,
+            minor: exchange.minor,
+            is_last: exchange.is_last,
+            unix_s: self.now.unix_s,
+        }
+    }
+
+    fn answer_began(&mut self, at: ExchangeId, facts: ResponseFacts, framing: BodyFraming) {
+        let exchange = self.exchanges.get_mut(at);
+        let reader = BodyReader::of_response(facts.body, &self.answer_limits);
+        exchange.response.begin_body(reader, framing.frame);
+        exchange.reach(Stage::Answering);
+        exchange.is_last = framing.is_last;
+        (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(self.now.at));
+        let times = exchange.times;
+        let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
+        let backend = exchange.backend.expect("it answers");
+        let counts = &self.proxied.backends()[backend];
+        counts.answered.add(1);
+        counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
+        self.backend_answered(backend);
+    }
+
+    /// Some of the answer's body came; says how much of it was used. Behind the last byte [`Self::answer_end`] follows.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(crate) fn answer_bytes(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Result<usize, Rejection> {
+        let used = self.exchanges.get_mut(at).response.take(input)?;
+        if !self.exchanges.get(at).response.is_whole {
+            self.answer_grew(at, actions);
+        }
+        self.leave_long_body(at, ChannelEnd::Backend, actions);
+        Ok(used)
+    }
+
+    /// The same, from the backend's socket into a pipe.
+    pub(crate) fn answer_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let bytes = self.splice_body(at, ChannelEnd::Backend, actions);
+        let response = &self.exchanges.get(at).response;
+        if !response.is_whole && (bytes > 0 || response.is_full()) {
+            self.answer_grew(at, actions);
+        }
+    }
+
+    /// Bytes of a tunnel came from the backend; says how many were used.
+    pub(crate) fn tunnel_bytes(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let used = self.exchanges.get_mut(at).response.take_raw(input);
+        self.answer_grew(at, actions);
+        used
+    }
+
+    fn answer_grew(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        self.slow_down(at, actions);
+        self.wake_asker(at, actions);
+    }
+
+    /// Pauses the upstream connection while the client does not take what is there; sets the deadline of the next piece.
+    pub(crate) fn slow_down(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let response = &self.exchanges.get(at).response;
+        let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
+        if is_full {
+            // With a pipe each piece is a pause.
+            self.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
+            actions.pause_input();
+            // How slow a client may be is the loop's to judge.
+            actions.set_deadline(Moment::NEVER);
+        } else {
+            actions.set_deadline(self.quiet_end(at));
+        }
+    }
+
+    /// All of the answer came: the upstream connection has no exchange any more. Says whether that may carry another
+    /// request, as far as this one goes.
+    pub(crate) fn answer_end(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
+        let is_request_gone =
+            self.exchanges.get(at).request.is_done() && !actions.is_output_waiting();
+        self.part(at);
+        self.wake_asker(at, actions);
+        is_request_gone
+    }
+
+    /// Gives the client what there is of the answer; says whether that was the last of it.
+    pub(crate) fn answer_leaves(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
+        let exchange = self.exchanges.get_mut(at);
+        if exchange.response.is_leaving {
+            return false;
+        }
+        let sent_bytes = exchange.response.send(actions);
+        if exchange.stage == Stage::Answering && sent_bytes > 0 {
+            exchange.stage = Stage::Committed;
+        }
+        if exchange.response.is_done() {
+            if exchange.is_tunnel() && !exchange.request.is_whole {
+                // The backend has ended its output; the client may continue.
+                actions.end_output();
+                return false;
+            }
+            if exchange.has_answer() {
+                return true;
+            }
+        }
+        if sent_bytes == 0 {
+            return false;
+        }
+        // More is to come: only when this has left, so that what waits here stays little.
+        exchange.response.is_leaving = true;
+        if !exchange.request.is_whole {
+            if !exchange.has_answer() {
+                // The client may have waited for the interim answer with its body.
+                exchange.body_clock = BodyClock::started(self.now.at);
+            }
+            self.set_asker_deadline(at, actions);
+        }
+        actions.call_again();
+        false
+    }
+
+    /// Something went wrong, on either side: the one place that decides between a second try, a page and a cut.
+    pub(crate) fn fault(&mut self, at: ExchangeId, fault: Fault) -> Next {
+        let exchange = self.exchanges.get_mut(at);
+        // An idle connection that was closed says nothing of its backend, nor does a request that takes long altogether.
+        let is_its_fault = fault.party() == Party::Upstream
+            && fault != Fault::RequestTimeout
+            && !(fault == Fault::Closed && exchange.is_reused);
+        if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
+            self.backend_failed(backend);
+        }
+        if self.may_try_again(at, fault) {
+            if is_its_fault && fault == Fault::Closed {
+                // The client sees nothing of it.
+                self.report_fault(at, fault);
+            }
+            self.proxied.count(ProxyCounter::Retries);
+            self.choose(at);
+            self.wake_all(at);
+            return Next::Retry;
+        }
+        // Why a connect failed, or why bytes are not an answer, was reported where it was seen.
+        let is_reported =
+            matches!(fault, Fault::ConnectFailed | Fault::TlsFailed | Fault::BadAnswer);
+        if fault.party() == Party::Upstream && !is_reported {
+            self.report_fault(at, fault);
+        }
+        self.give_up(at, fault)
+    }
+
+    /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
+    /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
+    /// A backend that has failed does not get it again: it may be what made the backend fail.
+    fn may_try_again(&mut self, at: ExchangeId, fault: Fault) -> bool {
+        let exchange = self.exchanges.get(at);
+        let was_idle = fault == Fault::Closed && exchange.is_reused;
+        let failed = exchange.backend.filter(|_| !was_idle);
+        if failed.is_some_and(|it| !self.has_another(exchange.group, &exchange.tried, it)) {
+            return false;
+        }
+        let exchange = self.exchanges.get_mut(at);
+        let tries_max = if fault == Fault::ConnectFailed { OFFERS_MAX as u32 } else { TRIES_MAX };
+        if exchange.has_answer() || exchange.interims > 0 || exchange.tries >= tries_max {
+            return false;
+        }
+        let has_left = exchange.request.has_begun_to_leave();
+        let is_safe = match fault {
+            // Another backend may be there.
+            Fault::ConnectFailed | Fault::ConnectTimeout => true,
+            Fault::TlsFailed => !has_left,
+            Fault::Closed => !has_left || exchange.is_idempotent,
+            _ => false,
+        };
+        is_safe && exchange.rewind()
+    }
+
+    /// The request ends by this fault: a page while nothing of an answer has left.
+    pub(crate) fn give_up(&mut self, at: ExchangeId, fault: Fault) -> Next {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.fault = Some(fault);
+        if exchange.stage == Stage::Answering {
+            exchange.response.drop_piped(&mut self.pipes);
+            exchange.response.reset();
+        }
+        Next::of(exchange.stage, fault)
+    }
+
+    /// The time to drain is over: what is under way is cut, whether an answer has begun or not.
+    pub(crate) fn drained(&mut self, at: ExchangeId) -> Next {
+        self.exchanges.get_mut(at).fault = Some(Fault::Ended);
+        Next::Cut
+    }
+
+    /// The same as [`Self::give_up`], where the client's session is not the one that is called: it gets a wake.
+    pub(crate) fn give_up_later(&mut self, at: ExchangeId, fault: Fault) {
+        self.give_up(at, fault);
+        self.wake_asker_later(at);
+    }
+
+    /// The exchange is over: it is counted, logged and gone.
+    pub(crate) fn finish(
+        &mut self,
+        at: ExchangeId,
+        fault: Option<Fault>,
+        peer: &str,
+        log: Option<&mut AccessLog>,
+    ) {
+        if let Some(fault) = fault {
+            self.proxied.count_fault(fault);
+        }
+        let exchange = self.exchanges.get(at);
+        self.proxied.add(ProxyCounter::AnswerBytes, exchange.response.body_bytes);
+        if exchange.status != 0 {
+            self.counters.count_answer(Status::of(exchange.status));
+        }
+        if let Some(log) = log {
+            self.log(at, fault, peer, log);
+        }
+        self.end(at);
+    }
+
+    fn log(&self, at: ExchangeId, fault: Option<Fault>, peer: &str, log: &mut AccessLog) {
+        let exchange = self.exchanges.get(at);
+        let Line { method, target, referer, agent } = Line::of(&exchange.line);
+        let times = exchange.times;
+        let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
+        let proxied = Proxied {
+            backend: exchange.backend.map_or("", |backend| self.name(backend)),
+            queued: since(times.assigned),
+            connected: since(times.connected),
+            first_byte: since(times.first_byte),
+            total: Some(self.now.at - times.began),
+            tries: exchange.tries,
+            end: fault.map_or("ok", Fault::name),
+            state: fault.map(|_| exchange.state()),
+            is_retry_safe: fault.map(|_| exchange.is_retry_safe()),
+        };
+        let status = match (exchange.status, fault) {
+            (0, Some(Fault::ClientGone)) => CLIENT_GONE,
+            (status, _) => status,
+        };
+        let entry = Entry {
+            peer,
+            method,
+            target,
+            version: version(exchange.minor),
+            status,
+            body_bytes: exchange.response.body_bytes,
+            referer,
+            agent,
+            cut: None,
+            proxied: Some(proxied),
+        };
+        log.add(&entry, &self.counters);
+    }
+}
+
+/// Keeps what the log says of a request: method and target, and for the combined form two fields behind
+/// them; no value of a field has a line feed.
+fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log: &AccessLog) {
+    line.extend_from_slice(request.method.name().as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(request.target.text());
+    if log.names_agents() {
+        for name in ["referer", "user-agent"] {
+            line.push(b'\n');
+            line.extend_from_slice(request.fields.first(name).unwrap_or_default());
+        }
+    }
+}
+
+/// What [`note_line`] kept.
+#[derive(Default)]
+struct Line<'l> {
+    method: &'l str,
+    target: &'l [u8],
+    referer: &'l [u8],
+    agent: &'l [u8],
+}
+
+impl<'l> Line<'l> {
+    fn of(line: &'l [u8]) -> Self {
+        let mut parts = line.split(|byte| *byte == b'\n');
+        let mut next = || parts.next().unwrap_or_default();
+        let mut words = next().splitn(2, |byte| *byte == b' ');
+        let mut word = || words.next().unwrap_or_default();
+        // Methods are ASCII.
+        let (method, target) = (str::from_utf8(word()).unwrap_or_default(), word());
+        Self { method, target, referer: next(), agent: next() }
+    }
+}
