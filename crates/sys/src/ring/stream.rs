@@ -11,7 +11,7 @@
 //!
 //! A queued request counts as one that the kernel has. Dropping the ring cancels what is left
 //! and frees the memory only when every request that references it has ended: closing a ring cancels its requests, but some time later and without a word,
-//! so they are cancelled and awaited first.
+//! so they are cancelled and awaited first. A fork's child that drops its copy leaves all to its parent.
 //!
 //! Descriptors are plain numbers, because a request may wait longer than any borrow: a caller that
 //! closes one first ends its requests, else its next owner's data is received.
@@ -29,6 +29,7 @@ use super::pool::{Pool, ReceiveBuffers, Received};
 use super::stream_request::push;
 use super::trial::{self, Bounds};
 use super::{QueueFull, Ring};
+use crate::process::ForkMark;
 
 /// The only group of provided buffers of a ring.
 pub(super) const GROUP: u16 = 0;
@@ -63,6 +64,7 @@ pub struct StreamRing {
     pub(super) ledger: Ledger,
     pub(super) arena: Arena,
     pub(super) bounds: Bounds,
+    mark: ForkMark,
 }
 
 impl StreamRing {
@@ -112,7 +114,8 @@ impl StreamRing {
             ring.setup.refused.push(format!("no registered index for the ring: {error}"));
         }
         let ledger = Ledger { pool, owned: Owned::default(), armed: 0 };
-        let mut ring = Self { ring, ledger, arena, bounds: Bounds::Unknown };
+        let mark = ForkMark::new().map_err(no_memory)?;
+        let mut ring = Self { ring, ledger, arena, bounds: Bounds::Unknown, mark };
         ring.register_pool()?;
         Ok(ring)
     }
@@ -128,6 +131,14 @@ impl StreamRing {
             .map_err(|cause| RingUnavailable { reason: explain_pool(&cause, sizes), cause })?;
         self.ledger.pool.publish();
         Ok(())
+    }
+
+    /// Whether this process is a child of the one that opened the ring (`fork(2)`). Its queues are its parent's memory: what a
+    /// child takes out of one is missing there, and what it puts into the other is submitted there.
+    #[must_use]
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        !self.mark.is_here()
     }
 
     /// Whether [`StreamRing::receive_up_to`] is there.
@@ -311,7 +322,7 @@ const ROUND: Duration = Duration::from_millis(10);
 
 impl Drop for StreamRing {
     fn drop(&mut self) {
-        let is_clear = self.end_requests(Instant::now() + PATIENCE);
+        let is_clear = !self.is_inherited() && self.end_requests(Instant::now() + PATIENCE);
         self.ring.door.unregister();
         if !is_clear {
             self.ledger.owned.leak();

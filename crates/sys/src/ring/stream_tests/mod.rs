@@ -173,3 +173,42 @@ fn is_own_process(module: &str, test: &str, prepare: impl FnOnce(&mut Command)) 
     }
     false
 }
+
+/// A child of this process, which lives until this is dropped.
+struct Child(libc::pid_t);
+
+impl Child {
+    /// Forks; returns when the child has done `act`.
+    fn after(act: impl FnOnce()) -> Self {
+        let (mut theirs, ours) = pair();
+        // SAFETY: the caller's test has a process of its own, whose other thread waits for that of the test: no lock is
+        // held that the child may want.
+        let id = unsafe { libc::fork() };
+        assert!(id >= 0, "fork: {}", io::Error::last_os_error());
+        if id == 0 {
+            // SAFETY: ends this process when the parent has not, and changes nothing else.
+            unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+            act();
+            let said = theirs.write_all(b"x");
+            while said.is_ok() {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+            // SAFETY: ends this process and nothing else.
+            unsafe { libc::_exit(1) };
+        }
+        let child = Self(id);
+        drop(theirs);
+        assert_eq!(read(ours, 1), b"x");
+        child
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: the signal goes to our own child, which nobody has waited for.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+        // SAFETY: writes no status.
+        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+    }
+}

@@ -396,6 +396,61 @@ fn word_at(address: u64) -> u64 {
     unsafe { word.read_unaligned() }
 }
 
+/// The child has a copy of all memory but the two queues, which it shares with its parent. Pages of the others are
+/// shared until one of the two writes to them, which must not part the parent from what the kernel fills.
+#[test]
+fn a_child_that_has_a_copy_of_a_ring_or_drops_it_takes_nothing_from_its_parent() {
+    let test = "a_child_that_has_a_copy_of_a_ring_or_drops_it_takes_nothing_from_its_parent";
+    if !is_own_process(module_path!(), test, |_| {}) {
+        return;
+    }
+    let sizes = Sizes { submission: 16, completion: 64 };
+    for (is_incremental, is_dropped) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let receive = ReceiveBuffers { count: 4, bytes: BUFFER_BYTES, is_incremental };
+        let Some(mut ring) = ring_with(sizes, receive) else { return };
+        let (ours, mut peer) = tcp_pair();
+        ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+        submit_quietly(&mut ring);
+        // A completion was not taken, and a request was not submitted.
+        peer.write_all(b"first").expect("sent");
+        while !ring.has_completions() {
+            enter(&mut ring, 1, Some(PATIENCE));
+        }
+        ring.spare()[..5].copy_from_slice(b"hello");
+        ring.send_spare(ours.as_raw_fd(), 5, 8).expect("room");
+        let mut ring = Some(ring);
+        let _child = Child::after(|| {
+            if is_dropped {
+                drop(ring.take());
+            }
+        });
+        let mut ring = ring.expect("the child dropped its own");
+        let seen = next(&mut ring);
+        assert_eq!((seen.user_data, seen.has_more), (7, true), "{receive}, dropped {is_dropped}");
+        assert_eq!(text(&mut ring, seen), b"first");
+        assert_eq!(ring.queued(), 1, "{receive}, dropped {is_dropped}");
+        submit_quietly(&mut ring);
+        assert_eq!(read(&peer, 5), b"hello");
+        for round in 0..20_u8 {
+            let sent = [round; 10];
+            peer.write_all(&sent).expect("sent");
+            let mut bytes = Vec::new();
+            while bytes.len() < sent.len() {
+                let seen = next(&mut ring);
+                assert_eq!((seen.user_data, seen.has_more), (7, true));
+                bytes.extend(text(&mut ring, seen));
+            }
+            assert_eq!(bytes, sent);
+            ring.spare()[..10].copy_from_slice(&sent);
+            ring.send_spare(ours.as_raw_fd(), 10, 8).expect("room");
+            submit_quietly(&mut ring);
+            assert_eq!(read(&peer, 10), sent);
+            assert!(ring.reset_arena());
+        }
+    }
+}
+
 /// A thread has sixteen registered indices; one that is kept also keeps its ring open.
 #[test]
 fn a_ring_that_is_dropped_gives_its_index_back() {
