@@ -315,9 +315,14 @@ impl<S: Session> Conversation<S> {
         std::mem::take(&mut self.seen).unpacked()
     }
 
-    /// Whether the next receive is to be a small one; true until it is armed.
-    pub(crate) fn takes_little_next(&mut self) -> bool {
-        std::mem::take(&mut self.receives_little)
+    /// Whether the next receive is to be a small one; true until it has brought something.
+    pub(crate) fn receives_little(&self) -> bool {
+        self.receives_little
+    }
+
+    /// A receive has brought something.
+    pub(crate) fn has_received(&mut self) {
+        self.receives_little = false;
     }
 
     /// The loop has ended the output.

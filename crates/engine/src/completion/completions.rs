@@ -99,6 +99,7 @@ impl<S: Session> CompletionLoop<S> {
             self.state.counters.count(Counter::Rearms);
         }
         connection.received(bytes);
+        connection.conversation.has_received();
         if let Tail::Lingering(linger) = &mut connection.tail {
             if linger.drops(bytes) {
                 return self.receive_as_wanted(token);

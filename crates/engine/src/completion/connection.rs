@@ -307,7 +307,7 @@ impl<S: Session> CompletionLoop<S> {
                 let watch = label(Kind::Readable, token);
                 self.push(|ring| ring.poll(fd, POLLIN, Shots::One, watch));
             }
-            Receiving::Idle if conversation.wants_input() && conversation.takes_little_next() => {
+            Receiving::Idle if conversation.wants_input() && conversation.receives_little() => {
                 connection.receiving = Receiving::Once;
                 let label = label(Kind::Receive, token);
                 self.push(|ring| ring.receive_once(fd, HEAD_BYTES, label));

@@ -26,12 +26,18 @@ enum Taker {
     Hesitant(usize),
     /// Takes what comes first, and then nothing.
     Stalled { has_taken: bool },
+    /// Takes all, and asks for little each time.
+    Little(usize),
+    /// Takes all.
+    All(usize),
 }
 
 #[derive(Default)]
 struct Taken {
     bytes: Vec<Vec<u8>>,
     ended: usize,
+    /// The longest input of a session that asked for little.
+    longest: usize,
 }
 
 impl Session for Taker {
@@ -57,6 +63,16 @@ impl Session for Taker {
             Self::Stalled { .. } => {
                 actions.pause_input();
                 0
+            }
+            Self::Little(number) => {
+                taken.bytes[*number].extend_from_slice(input);
+                taken.longest = taken.longest.max(input.len());
+                actions.receive_little();
+                input.len()
+            }
+            Self::All(number) => {
+                taken.bytes[*number].extend_from_slice(input);
+                input.len()
             }
         }
     }
@@ -100,7 +116,7 @@ fn streams_arrive_in_order_through_every_pool_however_often_their_sessions_pause
             let ring = Sizes { submission: 8, completion: 8 };
             let sizes = StreamSizes { ring, receive, otherwise: None, ..SIZES };
             let bytes = vec![Vec::new(); STREAMS];
-            let Some(mut this) = open(sizes, Taken { bytes, ended: 0 }) else { return };
+            let Some(mut this) = open(sizes, Taken { bytes, ..Taken::default() }) else { return };
             this.is_bounded &= is_bounded;
             let mut writers = Vec::new();
             for number in 0..STREAMS {
@@ -124,6 +140,38 @@ fn streams_arrive_in_order_through_every_pool_however_often_their_sessions_pause
             }
             writers.into_iter().for_each(|writer| drop(writer.join().expect("written")));
         }
+    }
+}
+
+/// Uploads in a row to a proxy that leaves their bodies in the socket: one in four came through a buffer all the same.
+#[test]
+fn a_session_that_asked_for_little_gets_little_also_when_no_buffer_was_left_at_first() {
+    const ROUNDS: usize = 50;
+    for is_incremental in [false, true] {
+        let receive = ReceiveBuffers { count: 1, bytes: 8192, is_incremental };
+        let ring = Sizes { submission: 16, completion: 64 };
+        let sizes = StreamSizes { ring, receive, otherwise: None, ..SIZES };
+        let bytes = vec![Vec::new(); 2];
+        let Some(mut this) = open(sizes, Taken { bytes, ..Taken::default() }) else { return };
+        let (all, mut all_peer) = pair();
+        let (little, mut little_peer) = pair();
+        this.adopt(all, Taker::All(0));
+        this.adopt(little, Taker::Little(1));
+        let end = Instant::now() + PATIENCE;
+        let mut sent = [0; 2];
+        for round in 0..=ROUNDS {
+            // The first time it has not asked yet.
+            let lengths = if round == 0 { [1, 1] } else { [8192, 20_000] };
+            all_peer.write_all(&vec![b'a'; lengths[0]]).expect("room");
+            little_peer.write_all(&vec![b'b'; lengths[1]]).expect("room");
+            sent = [sent[0] + lengths[0], sent[1] + lengths[1]];
+            while this.state.shared.bytes.iter().zip(sent).any(|(bytes, sent)| bytes.len() < sent) {
+                assert!(Instant::now() < end, "{receive}: bytes were lost");
+                this.turn(Some(Duration::from_millis(1))).expect("turned");
+            }
+        }
+        assert!(this.state.counters.value(Counter::BufferStarvations) > 0, "{receive}");
+        assert!(this.state.shared.longest <= 4096, "{receive}: {}", this.state.shared.longest);
     }
 }
 
