@@ -354,11 +354,79 @@ fn has_client(socket: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::completion::SIZES;
     use crate::turn::TurnLoop;
-    use crate::{Limits, NoSession};
+    use crate::{Actions, Limits, ListenAddress, NoSession};
+    use pollux_sys::ring::{Sizes, StreamSizes};
     use rustix::net::{Shutdown, shutdown};
+    use std::io::{ErrorKind, Read};
+    use std::net::TcpStream;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
+
+    /// Says who its client is, and closes.
+    struct Namer;
+
+    impl Session for Namer {
+        type Shared = ();
+
+        fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
+            let peer = actions.peer().expect("a client over TCP");
+            actions.send(peer.to_string().as_bytes());
+            actions.close();
+            Self
+        }
+
+        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+            input.len()
+        }
+
+        fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.close();
+        }
+    }
+
+    /// Turns until each client has received its own address and then the end.
+    fn assert_each_is_named(this: &mut CompletionLoop<Namer>, clients: Vec<TcpStream>) {
+        let end = Instant::now() + Duration::from_secs(60);
+        for mut client in clients {
+            let address = client.local_addr().expect("connected").to_string();
+            client.set_nonblocking(true).expect("set");
+            let mut said = Vec::new();
+            loop {
+                assert!(Instant::now() < end, "{address} received {said:?} only");
+                match client.read_to_end(&mut said) {
+                    Ok(_) => break,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+                this.turn(Some(Duration::from_millis(1))).expect("turned");
+            }
+            assert_eq!(String::from_utf8_lossy(&said), address);
+        }
+    }
+
+    /// One request accepts all that wait, and its completions do not fit the queue: that ends it.
+    #[test]
+    fn an_accept_of_many_that_an_overflow_ends_loses_no_client_and_mixes_none_up() {
+        const CLIENTS: usize = 60;
+        let sizes = StreamSizes { ring: Sizes { submission: 8, completion: 8 }, ..SIZES };
+        let (clock, limits) = (Clock::new(Arc::default()), Limits::default());
+        let opened = CompletionLoop::with_sizes(sizes, (), limits, clock, Arc::default());
+        let Some(mut this) = pollux_testing::or_skip(opened) else { return };
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let &ListenAddress::Tcp(address) = listener.address() else { panic!("a TCP listener") };
+        this.listen(listener, false);
+        this.listeners[0].steady = STEADY;
+        this.turn(Some(Duration::ZERO)).expect("turned");
+        assert!(this.listeners[0].is_many, "{:?}", this.describe());
+        let connect = |_| TcpStream::connect(address).expect("room in the backlog");
+        assert_each_is_named(&mut this, (0..CLIENTS).map(connect).collect());
+        assert!(this.state.counters.value(Counter::RingOverflows) > 0, "all completions fitted");
+        // It is armed anew.
+        assert_each_is_named(&mut this, (0..1).map(connect).collect());
+        assert_eq!(this.state.counters.value(Counter::Accepted), CLIENTS as u64 + 1);
+    }
 
     /// Another process that shares a listener may shut it down.
     #[test]

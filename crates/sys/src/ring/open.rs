@@ -538,6 +538,7 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
+    use io_uring::squeue;
     use pollux_testing::or_skip;
 
     use super::*;
@@ -582,6 +583,37 @@ mod tests {
                 assert!(passes.is_none_or(|passes| said.is_some_and(|said| said.contains(passes))));
                 assert!(io.submission().is_empty() && io.completion().is_empty());
             }
+        }
+    }
+
+    /// Each of them has a rule that no code here keeps: memory that is read until a second completion, a descriptor
+    /// that is not one, a worker thread, a request that breaks when the one in front is cut short.
+    #[test]
+    fn a_ring_that_receives_and_sends_refuses_every_other_request_and_flag() {
+        let sizes = Sizes { submission: 64, completion: 256 };
+        let Some((mut io, setup)) = or_skip(open(sizes, STREAMS)) else { return };
+        assert!(setup.flags.contains(&"DEFER_TASKRUN"), "{setup:?}");
+        assert!(!io.params().is_setup_sqpoll(), "{setup:?}");
+        if !setup.is_restricted {
+            return pollux_testing::skip("this kernel restricts no ring");
+        }
+        // All that Linux 6.1 knows.
+        let all = 0..=opcode::SendMsgZc::CODE;
+        let others = all.filter(|code| !STREAMS.requests.contains(code)).map(|code| (code, 0));
+        let refused = Flags::all().difference(FLAGS).iter();
+        let flagged = refused.map(|flag| (opcode::Send::CODE, flag.bits()));
+        for (code, flags) in others.chain(flagged) {
+            let mut bytes = [0_u8; size_of::<squeue::Entry>()];
+            (bytes[0], bytes[1]) = (code, flags);
+            // No descriptor.
+            bytes[4..8].copy_from_slice(&(-1_i32).to_ne_bytes());
+            // SAFETY: an entry consists of integers and unions of integers: all bytes are one.
+            let entry = unsafe { std::mem::transmute::<[u8; 64], squeue::Entry>(bytes) };
+            // SAFETY: the request references no memory: address and length are 0.
+            unsafe { io.submission().push(&entry) }.expect("an empty queue takes one");
+            io.submit_and_wait(1).expect("entered");
+            let result = io.completion().next().map(|completion| completion.result());
+            assert_eq!(result, Some(-libc::EACCES), "request {code} with flags {flags:#x}");
         }
     }
 

@@ -173,6 +173,63 @@ fn an_end_between_a_completion_and_the_next_receive_costs_no_buffer() {
     }
 }
 
+/// Arms a receive in each way that this ring has.
+fn arm(ring: &mut StreamRing, fd: RawFd, way: usize) {
+    let bound = Bound { each: 20, enough: 40 };
+    let armed = match way {
+        0 => ring.receive(fd, Shots::One, 7),
+        1 => ring.receive(fd, Shots::Many, 7),
+        2 => ring.receive_once(fd, 5, 7),
+        _ if ring.bounds_receives() => ring.receive_up_to(fd, bound, 7),
+        _ => ring.receive(fd, Shots::Many, 7),
+    };
+    armed.expect("room");
+    submit_quietly(ring);
+}
+
+#[test]
+fn a_reset_and_a_cancellation_take_no_buffer() {
+    for mut ring in each_ring(QUEUES) {
+        for way in 0..4 {
+            let (ours, peer) = tcp_pair();
+            (&ours).write_all(b"never read").expect("sent");
+            arm(&mut ring, ours.as_raw_fd(), way);
+            // Closing with unread bytes resets the connection.
+            drop(peer);
+            let seen = next(&mut ring);
+            assert_eq!((seen.result, seen.has_more), (-libc::ECONNRESET, false));
+            assert!(seen.received.is_none());
+            for late in [&b""[..], b"late"] {
+                let (ours, mut peer) = tcp_pair();
+                arm(&mut ring, ours.as_raw_fd(), way);
+                // Bytes may come before the kernel has looked at the cancellation.
+                peer.write_all(late).expect("sent");
+                ring.cancel(7, 8).expect("room");
+                let mut words = Vec::new();
+                loop {
+                    let seen = next(&mut ring);
+                    if seen.user_data == 8 {
+                        // It came too late: the receive has ended with its bytes.
+                        continue;
+                    }
+                    let has_more = seen.has_more;
+                    match seen.result {
+                        1.. => words.extend(text(&mut ring, seen)),
+                        result => {
+                            assert_eq!(result, -libc::ECANCELED, "{}", ring.receive_buffers());
+                        }
+                    }
+                    if !has_more {
+                        break;
+                    }
+                }
+                assert!(late.starts_with(&words), "{words:?}");
+            }
+            assert_is_whole(&mut ring);
+        }
+    }
+}
+
 /// A lease that is held for long keeps its buffer back and no other, and its bytes stay.
 #[test]
 fn a_slow_holder_keeps_its_bytes_and_the_others_continue() {
