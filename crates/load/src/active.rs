@@ -474,20 +474,31 @@ impl Active {
 
     /// Books that the peer can't be understood, and gives the connection up.
     #[cold]
-    pub(crate) fn give_up(
+    fn give_up(
         &mut self,
         shared: &mut Shared,
         actions: &mut Actions<'_>,
         fault: Fault,
         input_len: usize,
     ) -> usize {
+        self.broken(shared, fault);
+        actions.abort();
+        input_len
+    }
+
+    /// Books that what came can't be understood.
+    #[cold]
+    pub(crate) fn broken(&mut self, shared: &mut Shared, fault: Fault) {
         if self.under_way.is_empty() && shared.stage == Stage::Running {
             let now_ns = shared.turn_ns;
             shared.tally(now_ns).failed(fault, None);
         }
         self.fail_all(shared, fault);
-        actions.abort();
-        input_len
+    }
+
+    /// Whether its socket is connected, in TLS where the target is encrypted.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.state != State::Connecting
     }
 
     /// Books all requests under way as failed.

@@ -32,7 +32,7 @@ use crate::crowd::{Kind, Member};
 use crate::gather::{Handed, OwnUse, ThreadOutcome, cpu_time};
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
-use crate::session::{ClientSession, Tls};
+use crate::session::{Client, ClientSession, Tls};
 use crate::shared::{Opener, Reopen, SECOND_NS, Shared, Stage, monotonic_ns};
 use crate::tally::{Cause, Interval};
 use crate::{LoadError, Plan};
@@ -278,7 +278,7 @@ impl Worker {
         }
         active.begins(now_ns, self.shared().terms.requests_per_connection);
         let deadline = Moment::from_nanos(now_ns) + self.plan.connect_timeout;
-        let session = self.encrypted(ClientSession::Active(active));
+        let session = self.session(Client::Active(active));
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => {
                 let shared = self.shared();
@@ -298,10 +298,10 @@ impl Worker {
     }
 
     /// The session, through TLS where the targets are encrypted.
-    fn encrypted(&self, session: ClientSession) -> ClientSession {
+    fn session(&self, client: Client) -> ClientSession {
         match &self.tls {
-            Some(tls) => ClientSession::Encrypted(Box::new(tls.connection(session))),
-            None => session,
+            Some(tls) => ClientSession::Encrypted(Box::new(tls.connection(client))),
+            None => ClientSession::Plain(client),
         }
     }
 
@@ -409,9 +409,12 @@ impl Worker {
     fn open_member(&mut self, kind: Kind) {
         self.shared().crowd.unsettled += 1;
         let deadline = Moment::from_nanos(monotonic_ns()) + self.plan.connect_timeout;
-        let member = ClientSession::Crowd(Member::new(kind));
-        // Those that never send don't begin a handshake either.
-        let session = if kind == Kind::Silent { member } else { self.encrypted(member) };
+        let member = Client::Crowd(Member::new(kind));
+        let session = match kind {
+            // Those that never send don't begin a handshake either.
+            Kind::Silent => ClientSession::Plain(member),
+            Kind::Dead | Kind::Slow => self.session(member),
+        };
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => self.shared().connecting += 1,
             Err(_) => self.shared().crowd.refused(kind),

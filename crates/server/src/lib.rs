@@ -18,7 +18,7 @@
 //! | `config` | the settings, checked |
 //! | `log`, `counters`, `fault` | what is written and counted; what can go wrong with a backend, and whose fault it is |
 //! | `fields`, `body_clock` | which fields a proxy passes on, and the user's rules; by when the rest of a body has to come |
-//! | `tls`, `identity`, `system` | encryption below sessions; users and groups; sockets and notifications of a service manager, the id file |
+//! | `tls`, `identity`, `system` | what clients of HTTP say to a server of TLS; users and groups; sockets and notifications of a service manager, the id file |
 //! | `error` | what keeps a server from running; how many connections the descriptor limit allows |
 #![forbid(unsafe_code)]
 

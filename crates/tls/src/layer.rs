@@ -52,6 +52,7 @@ impl Layer {
 
     /// Whether the handshake is through.
     #[must_use]
+    #[inline]
     pub fn is_open(&self) -> bool {
         !self.connection.is_handshaking()
     }
@@ -66,6 +67,7 @@ impl Layer {
     /// Whether the peer has said that it sends no more. An end of the transport alone proves
     /// nothing: it is not authenticated (RFC 8446 6.1).
     #[must_use]
+    #[inline]
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -94,6 +96,7 @@ impl Layer {
 
     /// Whether something was decrypted that was not used yet.
     #[must_use]
+    #[inline]
     pub fn has_input(&self) -> bool {
         !self.plain.is_empty()
     }
@@ -118,6 +121,7 @@ impl Layer {
 
     /// Whether this is the side of a server.
     #[must_use]
+    #[inline]
     pub fn is_server(&self) -> bool {
         matches!(self.connection, Connection::Server(_))
     }
@@ -162,6 +166,7 @@ impl Layer {
 
     /// Whether something is to be written.
     #[must_use]
+    #[inline]
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }

@@ -1,8 +1,9 @@
-//! TLS without I/O, for servers and clients.
+//! TLS without I/O, for servers and clients, and below sessions of the engine.
 //!
 //! | part | one job |
 //! |---|---|
 //! | `layer` | one connection: bytes of the wire in and out, plain bytes out and in |
+//! | `encrypted` | a session of the engine above such a connection, which does not know of it |
 //! | `keys` | the certificate that a server shows, its PEM files, and what clients may refuse about it |
 //! | `inner_type` | suites that answer a record without an inner type as the standard says |
 //! | `trust` | which certificates are believed, and why a handshake failed |
@@ -11,11 +12,13 @@
 //! read when a configuration is made, and a server's certificate again when it reloads.
 #![forbid(unsafe_code)]
 
+mod encrypted;
 mod inner_type;
 mod keys;
 mod layer;
 mod trust;
 
+pub use encrypted::{Encrypted, HoldsTls, Opening, PlaintextSession, SharedTls, Tls};
 pub use keys::{Certificate, Keys, Pem, TlsError};
 pub use layer::Layer;
 pub use rustls::pki_types::ServerName;

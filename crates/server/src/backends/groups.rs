@@ -5,17 +5,19 @@
 //! read from files before the proxy starts and at each reload.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, Address, ListenAddress};
 use pollux_http::ProxyVersion;
-use pollux_tls::{ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, server_name};
+use pollux_tls::{
+    ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, SharedTls, Tls, server_name,
+};
 
 use crate::backends::names::places_of;
 use crate::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
 use crate::ids::FrontId;
-use crate::tls::{Certificate, SharedTls, Tls, TlsError};
+use crate::tls::{Certificate, TlsError};
 
 /// One group, as one loop has it.
 #[derive(Debug)]
@@ -358,7 +360,7 @@ impl ServerSecrets {
             Mode::Http => &self.http,
             Mode::Tcp => &self.bytes,
         };
-        Arc::new(Mutex::new(Tls::outgoing(config, &self.names[place])))
+        Tls::outgoing(config, &self.names[place]).into()
     }
 }
 

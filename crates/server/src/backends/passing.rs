@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use pollux_engine::{Inbox, Sender, SharedSocket};
 use pollux_poller::Waker;
+use pollux_tls::SharedTls;
 
 use crate::backends::Backend;
 use crate::backends::names::{Names, places_of};
 use crate::backends::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
 use crate::config::{BackendConfig, ProxyConfig};
 use crate::ids::UpstreamId;
-use crate::tls::SharedTls;
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
 const MESSAGES_MAX: usize = 1 << 20;

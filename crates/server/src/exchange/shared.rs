@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, Command, ConnectTo, ListenAddress, Moment, Now};
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
+use pollux_tls::SharedTls;
 
 use crate::backends::groups::{FrontendTable, Group, Secrets, why};
 use crate::backends::passing::Passing;
@@ -23,7 +24,6 @@ use crate::fault::{Fault, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
 use crate::ids::{ExchangeId, FrontId, UpstreamId};
 use crate::log::{Event, Logs};
-use crate::tls::SharedTls;
 
 /// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use pollux_engine::{Actions, Command, ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind};
+use pollux_tls::SharedTls;
 
 use crate::backends::passing::Pooled;
 use crate::backends::pool::Ticket;
@@ -23,7 +24,6 @@ use crate::body_clock::BodyClock;
 use crate::exchange::channel::{Channel, ChannelEnd};
 use crate::fault::{Fault, Party};
 use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
-use crate::tls::SharedTls;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
 /// time.

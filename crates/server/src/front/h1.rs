@@ -19,7 +19,7 @@
 //!
 //! | deadline | in | what happens |
 //! |---|---|---|
-//! | header timeout, from the accept | Fresh | closed silently |
+//! | header timeout, from the accept | a handshake of TLS, Fresh | closed silently |
 //! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
 //! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
 //! | body timeout and rate | Later, while the request's body comes | 408, or cut |
@@ -36,11 +36,12 @@
 mod answering;
 mod asking;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
-use pollux_tls::Error;
+use pollux_tls::{Error, Opening, PlaintextSession, ServerConfig};
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
@@ -55,7 +56,6 @@ use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
 use crate::head::explanation;
 use crate::ids::{ExchangeId, FrontId};
 use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
-use crate::tls::{PlaintextSession, Tls};
 
 /// How long a drained server waits for the first request of a connection, and a proxy for the next one: one that was
 /// on its way has arrived by then.
@@ -721,83 +721,22 @@ fn body_deadline(shared: &Shared, body: &Body) -> Moment {
     body.clock.deadline(body.received_bytes, BodyTime { timeout, rate_min_bytes })
 }
 
-#[cfg(test)]
-mod tests;
-
-/// The server's side of one connection in TLS.
-///
-/// | deadline | in | what happens |
-/// |---|---|---|
-/// | header timeout, from the accept | the handshake | closed silently |
-/// | what is left of it | then | as that of the first request |
-///
-/// Its peer may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where
-/// it ends, so that a truncation on the network path costs at most what was not asked for yet.
-#[derive(Debug)]
-pub(crate) struct EncryptedSession {
-    http: HttpSession,
-    tls: Tls,
-}
-
-impl Session for EncryptedSession {
-    type Shared = Shared;
-
-    fn begin_turn(shared: &mut Shared, now: Now) {
-        shared.begin_turn(now);
-    }
-
-    fn end_turn(shared: &mut Shared) {
-        shared.end_turn();
-    }
-
-    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        let http = HttpSession::accepted(shared, actions);
-        let config = shared.tls.as_ref().expect("loops that speak TLS have a certificate");
-        Self { http, tls: Tls::accepted(config) }
-    }
-
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
-        self.tls.on_bytes(&mut self.http, shared, actions, input)
-    }
-
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.tls.on_end(&mut self.http, shared, actions);
-    }
-
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.tls.on_drained(&mut self.http, shared, actions);
-    }
-
-    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        if self.tls.is_in_handshake() {
-            shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
-            return actions.close();
-        }
-        self.tls.call(&mut self.http, shared, actions, HttpSession::on_deadline);
-    }
-
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.tls.call(&mut self.http, shared, actions, HttpSession::on_drain);
-    }
-
-    fn output_lost(&mut self, bytes: u64) {
-        // In records: a little more than there was of the answer.
-        self.http.output_lost(bytes);
-    }
-
-    fn closed(self, shared: &mut Shared, cause: CloseCause) {
-        self.http.closed(shared, cause);
-    }
-}
-
+/// A client may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where it ends, so that a
+/// truncation on the network path costs at most what was not asked for yet.
 impl PlaintextSession for HttpSession {
-    type Shared = Shared;
-
     fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
         &mut shared.plain_room
     }
 
-    fn opened(&mut self, shared: &mut Shared, _: &mut Actions<'_>, is_resumed: bool) {
+    fn server_config(shared: &Shared) -> Option<&Arc<ServerConfig>> {
+        shared.tls.as_ref()
+    }
+
+    fn opening(&self, start: &[u8]) -> Opening {
+        crate::tls::opening(start)
+    }
+
+    fn secured(&mut self, shared: &mut Shared, _: &mut Actions<'_>, is_resumed: bool) {
         shared.counters.count_handshake(is_resumed);
     }
 
@@ -817,23 +756,11 @@ impl PlaintextSession for HttpSession {
         });
     }
 
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
-        Session::on_bytes(self, shared, actions, input)
-    }
-
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        Session::on_end(self, shared, actions);
-    }
-
-    fn answers_http(&self) -> bool {
+    fn ends_slow_handshake(&mut self, shared: &mut Shared) -> bool {
+        shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
         true
     }
-
-    fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        Session::on_end(self, shared, actions);
-    }
-
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        Session::on_drained(self, shared, actions);
-    }
 }
+
+#[cfg(test)]
+mod tests;

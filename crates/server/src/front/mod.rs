@@ -12,32 +12,37 @@ mod request;
 pub(crate) mod shared;
 
 use std::io;
-use std::sync::{Arc, Mutex};
 
 use pollux_engine::{Actions, CloseCause, Command, Moment, Now, Session};
 use pollux_http::ProxyHeader;
+use pollux_tls::{Encrypted, Error, Opening, PlaintextSession, SharedTls, Tls};
 
 use crate::config::Mode;
-use crate::counters::ServerCounter;
 use crate::exchange::check::CheckSession;
 use crate::exchange::stream::Stream;
 use crate::exchange::table::{Outgoing, Purpose};
 use crate::exchange::upstream::Upstream;
 use crate::front::h1::HttpSession;
 use crate::front::shared::Shared;
-use crate::tls::{PlaintextSession, SharedTls, Tls, lock};
 
 /// One connection of a proxy.
 #[derive(Debug)]
-pub struct FrontSession {
-    side: Role,
-    /// A head of the PROXY protocol has to come first.
-    awaits_header: bool,
-    /// What lies between the side and the connection.
-    tls: Option<SharedTls>,
+pub struct FrontSession(Wire);
+
+/// A role, and what lies between it and the connection.
+#[derive(Debug)]
+enum Wire {
+    Plain(Role),
+    Encrypted(Encrypted<Role, Box<Tls>>),
+    /// A connection to a backend, which other loops may take over with its encryption.
+    ToBackend(Encrypted<Role, SharedTls>),
+    /// One of the others, when a head of the PROXY protocol has come, which says whose connection it is.
+    Header(Option<Box<Wire>>),
 }
 
-/// The peer of a connection.
+const _: () = assert!(size_of::<FrontSession>() <= 104, "a proxy has thousands that are idle");
+
+/// What the connection of a proxy is.
 #[derive(Debug)]
 enum Role {
     Client(HttpSession),
@@ -46,15 +51,52 @@ enum Role {
     Stream(Stream),
 }
 
+/// The same call of the session on any wire.
+macro_rules! on_wire {
+    ($wire:expr, $session:ident => $call:expr) => {
+        match $wire {
+            Wire::Plain($session) => $call,
+            Wire::Encrypted($session) => $call,
+            Wire::ToBackend($session) => $call,
+            Wire::Header(_) => unreachable!("one head stands in front"),
+        }
+    };
+}
+
+impl Wire {
+    /// Itself, or what it will be when the head has come.
+    fn behind_header(&mut self) -> &mut Self {
+        match self {
+            Self::Header(behind) => behind.as_mut().expect(UNTIL_HEADER),
+            wire => wire,
+        }
+    }
+
+    fn role(&mut self) -> &mut Role {
+        match self.behind_header() {
+            Self::Plain(role) => role,
+            Self::Encrypted(encrypted) => encrypted.session_mut(),
+            Self::ToBackend(encrypted) => encrypted.session_mut(),
+            Self::Header(_) => unreachable!("one head stands in front"),
+        }
+    }
+}
+
+const UNTIL_HEADER: &str = "it is taken when the head has come";
+
 impl FrontSession {
     /// What runs on a connection that was opened for this.
     fn outgoing(Outgoing { purpose, tls }: Outgoing) -> Self {
-        let side = match purpose {
+        let role = match purpose {
             Purpose::Requests(link) => Role::Upstream(Upstream::new(link)),
             Purpose::Check(backend) => Role::Check(CheckSession::new(backend)),
             Purpose::Stream(pair) => Role::Stream(Stream::to_backend(pair)),
         };
-        Self { side, awaits_header: false, tls }
+        let wire = match tls {
+            Some(tls) => Wire::ToBackend(Encrypted::new(role, tls)),
+            None => Wire::Plain(role),
+        };
+        Self(wire)
     }
 
     /// Reads the head that says whose connection it is; the client's side gets what follows.
@@ -62,10 +104,12 @@ impl FrontSession {
         match ProxyHeader::parse(input) {
             Ok(None) => 0,
             Ok(Some((header, len))) => {
-                self.awaits_header = false;
-                self.side.belongs_to(header);
-                if self.tls.is_none() {
-                    self.side.connected(shared, actions);
+                if let Wire::Header(behind) = &mut self.0 {
+                    self.0 = *behind.take().expect(UNTIL_HEADER);
+                }
+                self.0.role().belongs_to(header);
+                if let Wire::Plain(role) = &mut self.0 {
+                    role.connected(shared, actions);
                 }
                 let rest = &input[len..];
                 len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
@@ -75,18 +119,6 @@ impl FrontSession {
                 actions.abort();
                 input.len()
             }
-        }
-    }
-
-    fn call(
-        &mut self,
-        shared: &mut Shared,
-        actions: &mut Actions<'_>,
-        call: impl FnOnce(&mut Role, &mut Shared, &mut Actions<'_>),
-    ) {
-        match &self.tls {
-            Some(tls) => lock(tls).call(&mut self.side, shared, actions, call),
-            None => call(&mut self.side, shared, actions),
         }
     }
 }
@@ -124,8 +156,7 @@ impl Session for FrontSession {
         let (place, front) = upstreams.front(actions);
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let tls = upstreams.frontends.secured(place).map(Tls::accepted);
-        let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
-        let mut side = match mode {
+        let mut role = match mode {
             Mode::Http => Role::Client(HttpSession::of_front(shared, actions, place)),
             Mode::Tcp => {
                 let is_secure = tls.is_some();
@@ -133,99 +164,72 @@ impl Session for FrontSession {
             }
         };
         if !awaits_header && tls.is_none() {
-            side.connected(shared, actions);
+            role.connected(shared, actions);
         }
-        Self { side, awaits_header, tls }
+        let wire = match tls {
+            Some(tls) => Wire::Encrypted(Encrypted::new(role, Box::new(tls))),
+            None => Wire::Plain(role),
+        };
+        Self(if awaits_header { Wire::Header(Some(Box::new(wire))) } else { wire })
     }
 
     fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.side.announce(shared, actions);
-        match &self.tls {
-            Some(tls) => lock(tls).connected(&mut self.side, shared, actions),
-            None => self.side.connected(shared, actions),
-        }
+        self.0.role().announce(shared, actions);
+        on_wire!(self.0.behind_header(), each => each.connected(shared, actions));
     }
 
     fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
-        match &mut self.side {
-            Role::Upstream(upstream) => upstream.connect_failed(shared.upstreams(), &error),
-            Role::Stream(stream) => stream.connect_failed(shared.upstreams(), &error),
-            Role::Check(check) => check.connect_failed(&error),
-            Role::Client(_) => {}
-        }
+        self.0.role().connect_failed(shared, error);
     }
 
+    #[inline]
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
-        if self.awaits_header {
-            return self.on_header(shared, actions, input);
-        }
-        match &self.tls {
-            Some(tls) => lock(tls).on_bytes(&mut self.side, shared, actions, input),
-            None => self.side.on_bytes(shared, actions, input),
+        match &mut self.0 {
+            Wire::Plain(role) => role.on_bytes(shared, actions, input),
+            Wire::Encrypted(encrypted) => encrypted.on_bytes(shared, actions, input),
+            Wire::ToBackend(encrypted) => encrypted.on_bytes(shared, actions, input),
+            Wire::Header(_) => self.on_header(shared, actions, input),
         }
     }
 
     fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match &mut self.side {
-            Role::Stream(stream) => stream.on_readable(shared.upstreams(), actions),
-            Role::Upstream(upstream) => upstream.on_readable(shared.upstreams(), actions),
-            Role::Client(client) => Session::on_readable(client, shared, actions),
-            // It does not leave its input in the socket.
-            Role::Check(_) => actions.take_input(),
-        }
+        on_wire!(self.0.behind_header(), each => each.on_readable(shared, actions));
     }
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match &self.tls {
-            Some(tls) => lock(tls).on_end(&mut self.side, shared, actions),
-            None => self.side.on_end(shared, actions),
-        }
+        on_wire!(self.0.behind_header(), each => each.on_end(shared, actions));
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match &self.tls {
-            Some(tls) => lock(tls).on_drained(&mut self.side, shared, actions),
-            None => self.side.on_drained(shared, actions),
-        }
+        on_wire!(self.0.behind_header(), each => each.on_drained(shared, actions));
     }
 
     fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        let is_in_handshake = self.tls.as_ref().is_some_and(|tls| lock(tls).is_in_handshake());
-        if is_in_handshake && matches!(self.side, Role::Client(_)) {
-            shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
-            return actions.close();
-        }
-        self.call(shared, actions, Role::on_deadline);
+        on_wire!(self.0.behind_header(), each => each.on_deadline(shared, actions));
     }
 
     fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.call(shared, actions, Role::on_wake);
+        on_wire!(self.0.behind_header(), each => each.on_wake(shared, actions));
     }
 
     fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.upstreams().drain();
-        self.call(shared, actions, Role::on_drain);
+        on_wire!(self.0.behind_header(), each => each.on_drain(shared, actions));
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        self.0.role().output_lost(bytes);
     }
 
     fn closed(self, shared: &mut Shared, cause: CloseCause) {
-        let was_refused = self.side.was_refused();
-        match self.side {
-            Role::Client(client) => Session::closed(client, shared, cause),
-            Role::Upstream(upstream) => upstream.closed(shared.upstreams(), cause),
-            Role::Stream(stream) => {
-                let Shared { upstreams, log, .. } = shared;
-                let upstreams = upstreams.as_mut().expect("a proxy has backends");
-                stream.closed(upstreams, log.as_mut(), cause);
-            }
-            Role::Check(check) => check.closed(shared.upstreams()),
-        }
-        if !was_refused {
-            shared.upstreams().room_is_free();
-        }
+        let wire = match self.0 {
+            Wire::Header(behind) => *behind.expect(UNTIL_HEADER),
+            wire => wire,
+        };
+        on_wire!(wire, each => each.closed(shared, cause));
     }
 }
 
-/// The calls of a session, on plain bytes.
 impl Role {
     fn is_of_client(&self) -> bool {
         match self {
@@ -254,44 +258,6 @@ impl Role {
         }
     }
 
-    /// The connection is there, and its encryption where it has any.
-    pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(_) => {}
-            Self::Upstream(upstream) => upstream.connected(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.opened(shared.upstreams(), actions),
-            Self::Check(check) => check.connected(shared.upstreams(), actions),
-        }
-    }
-
-    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => Session::on_deadline(client, shared, actions),
-            Self::Upstream(upstream) => upstream.on_deadline(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_deadline(shared.upstreams(), actions),
-            Self::Check(check) => check.give_up(actions),
-        }
-    }
-
-    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => Session::on_wake(client, shared, actions),
-            Self::Upstream(upstream) => upstream.on_wake(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_wake(shared.upstreams(), actions),
-            Self::Check(_) => {}
-        }
-    }
-
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => Session::on_drain(client, shared, actions),
-            Self::Upstream(upstream) => upstream.on_drain(shared.upstreams(), actions),
-            // Nothing says where a stream could end: it has the time of the drain.
-            Self::Stream(_) => {}
-            Self::Check(check) => check.on_drain(actions),
-        }
-    }
-
     /// The connection was refused for want of room, so that its end makes none.
     fn was_refused(&self) -> bool {
         match self {
@@ -303,27 +269,141 @@ impl Role {
     }
 }
 
-/// The same calls, on decrypted bytes.
-impl PlaintextSession for Role {
+/// On plain bytes: those of the connection, or decrypted ones.
+impl Session for Role {
     type Shared = Shared;
 
+    fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
+        unreachable!("`FrontSession` accepts it, which knows its front end")
+    }
+
+    fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(_) => {}
+            Self::Upstream(upstream) => upstream.connected(shared.upstreams(), actions),
+            Self::Stream(stream) => stream.opened(shared.upstreams(), actions),
+            Self::Check(check) => check.connected(shared.upstreams(), actions),
+        }
+    }
+
+    fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
+        match self {
+            Self::Upstream(upstream) => upstream.connect_failed(shared.upstreams(), &error),
+            Self::Stream(stream) => stream.connect_failed(shared.upstreams(), &error),
+            Self::Check(check) => check.connect_failed(&error),
+            Self::Client(_) => {}
+        }
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        match self {
+            Self::Client(client) => client.on_bytes(shared, actions, input),
+            Self::Upstream(upstream) => upstream.on_bytes(shared.upstreams(), actions, input),
+            Self::Stream(stream) => stream.on_bytes(shared.upstreams(), actions, input),
+            Self::Check(check) => check.on_bytes(shared.upstreams(), actions, input),
+        }
+    }
+
+    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Stream(stream) => stream.on_readable(shared.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.on_readable(shared.upstreams(), actions),
+            Self::Client(client) => client.on_readable(shared, actions),
+            // It does not leave its input in the socket.
+            Self::Check(_) => actions.take_input(),
+        }
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_end(shared, actions),
+            Self::Upstream(upstream) => upstream.on_end(shared.upstreams(), actions),
+            Self::Stream(stream) => stream.on_end(shared.upstreams(), actions),
+            Self::Check(check) => check.give_up(actions),
+        }
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_drained(shared, actions),
+            Self::Upstream(upstream) => upstream.on_drained(shared.upstreams(), actions),
+            Self::Stream(stream) => stream.on_drained(shared.upstreams(), actions),
+            Self::Check(_) => {}
+        }
+    }
+
+    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_deadline(shared, actions),
+            Self::Upstream(upstream) => upstream.on_deadline(shared.upstreams(), actions),
+            Self::Stream(stream) => stream.on_deadline(shared.upstreams(), actions),
+            Self::Check(check) => check.give_up(actions),
+        }
+    }
+
+    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_wake(shared, actions),
+            Self::Upstream(upstream) => upstream.on_wake(shared.upstreams(), actions),
+            Self::Stream(stream) => stream.on_wake(shared.upstreams(), actions),
+            Self::Check(_) => {}
+        }
+    }
+
+    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_drain(shared, actions),
+            Self::Upstream(upstream) => upstream.on_drain(shared.upstreams(), actions),
+            // Nothing says where a stream could end: it has the time of the drain.
+            Self::Stream(_) => {}
+            Self::Check(check) => check.on_drain(actions),
+        }
+    }
+
+    fn output_lost(&mut self, bytes: u64) {
+        if let Self::Client(client) = self {
+            client.output_lost(bytes);
+        }
+    }
+
+    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+        let was_refused = self.was_refused();
+        match self {
+            Self::Client(client) => client.closed(shared, cause),
+            Self::Upstream(upstream) => upstream.closed(shared.upstreams(), cause),
+            Self::Stream(stream) => {
+                let Shared { upstreams, log, .. } = shared;
+                let upstreams = upstreams.as_mut().expect("a proxy has backends");
+                stream.closed(upstreams, log.as_mut(), cause);
+            }
+            Self::Check(check) => check.closed(shared.upstreams()),
+        }
+        if !was_refused {
+            shared.upstreams().room_is_free();
+        }
+    }
+}
+
+impl PlaintextSession for Role {
     fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
         &mut shared.plain_room
     }
 
-    fn opened(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, is_resumed: bool) {
+    fn opening(&self, start: &[u8]) -> Opening {
+        match self {
+            Self::Client(client) => client.opening(start),
+            Self::Upstream(_) | Self::Check(_) | Self::Stream(_) => Opening::Tls,
+        }
+    }
+
+    fn secured(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, is_resumed: bool) {
         if self.is_of_client() {
             shared.counters.count_handshake(is_resumed);
         }
         self.connected(shared, actions);
     }
 
-    fn tls_failed(
-        &mut self,
-        shared: &mut Shared,
-        actions: &Actions<'_>,
-        error: Option<&pollux_tls::Error>,
-    ) {
+    fn tls_failed(&mut self, shared: &mut Shared, actions: &Actions<'_>, error: Option<&Error>) {
         match self {
             Self::Client(client) => client.tls_failed(shared, actions, error),
             Self::Upstream(upstream) => upstream.tls_failed(shared.upstreams(), error),
@@ -332,44 +412,19 @@ impl PlaintextSession for Role {
         }
     }
 
-    fn answers_http(&self) -> bool {
-        matches!(self, Self::Client(_))
-    }
-
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn ends_slow_handshake(&mut self, shared: &mut Shared) -> bool {
         match self {
-            Self::Client(client) => Session::on_bytes(client, shared, actions, input),
-            Self::Upstream(upstream) => upstream.on_bytes(shared.upstreams(), actions, input),
-            Self::Stream(stream) => stream.on_bytes(shared.upstreams(), actions, input),
-            Self::Check(check) => check.on_bytes(shared.upstreams(), actions, input),
-        }
-    }
-
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => Session::on_end(client, shared, actions),
-            Self::Upstream(upstream) => upstream.on_end(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_end(shared.upstreams(), actions),
-            Self::Check(check) => check.give_up(actions),
+            Self::Client(client) => client.ends_slow_handshake(shared),
+            Self::Upstream(_) | Self::Check(_) | Self::Stream(_) => false,
         }
     }
 
     fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match self {
-            // A request says itself where it ends.
-            Self::Client(client) => Session::on_end(client, shared, actions),
+            Self::Client(client) => client.on_cut(shared, actions),
             Self::Upstream(upstream) => upstream.on_cut(shared.upstreams(), actions),
             Self::Stream(stream) => stream.on_cut(actions),
             Self::Check(check) => check.give_up(actions),
-        }
-    }
-
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => Session::on_drained(client, shared, actions),
-            Self::Upstream(upstream) => upstream.on_drained(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_drained(shared.upstreams(), actions),
-            Self::Check(_) => {}
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A running server: its loops, its endpoints, and how signals end it.
 //!
 //! ```text
-//!  group "server"    N loops      HttpSession      the configured answer; with a certificate
-//!                               EncryptedSession
+//!  group "server"    N loops      HttpSession      the configured answer
+//!                                 Encrypted<HttpSession>, with a certificate
 //!  group "stats"     1 loop       HttpSession      /metrics
 //!  group "control"   1 loop       ControlSession   show …
 //!  this thread       Signals::wait

@@ -15,7 +15,7 @@ use pollux_engine::{
 };
 use pollux_poller::{Mechanism, Waker};
 use pollux_sys::descriptors::in_words;
-use pollux_tls::ServerConfig;
+use pollux_tls::{Encrypted, ServerConfig};
 use rustix::io::Errno;
 
 use crate::backends::backends_of;
@@ -27,7 +27,6 @@ use crate::config::ProxyConfig;
 use crate::config::descriptors::{connections_max, limit};
 use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
 use crate::fault::ProxyCounters;
-use crate::front::h1::EncryptedSession;
 use crate::front::shared::{Inbox, Replacements};
 use crate::identity::{Identity, SocketOwner};
 use crate::log::{ErrorWriter, Event, unix_s};
@@ -207,7 +206,7 @@ pub(super) fn start_group(
             return Group::start_on::<HttpSession, _, _>(&group, again, make);
         };
         let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
-        Group::start_on::<EncryptedSession, _, _>(&group, again, make)
+        Group::start_on::<Encrypted<HttpSession>, _, _>(&group, again, make)
     })
 }
 
