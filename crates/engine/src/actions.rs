@@ -18,7 +18,8 @@ pub struct FileRange {
     pub file: OwnedFd,
     /// First byte.
     pub offset: u64,
-    /// Number of bytes; a file that turns out shorter breaks the connection.
+    /// Number of bytes; a file that turns out shorter resets the connection
+    /// ([`CloseCause::FileFailed`](crate::CloseCause::FileFailed)).
     pub len: u64,
 }
 

@@ -147,6 +147,8 @@ named_counters! {
         InputLimit = "input_limit",
         /// Another error of the socket.
         SocketError = "socket_error",
+        /// A file that was being sent could not be read, or was shorter than was announced.
+        FileFailed = "file_failed",
         /// It was handed to a loop that had its most connections already.
         LoopFull = "loop_full",
         /// Another loop has taken the connection over; it lives on there.
@@ -163,12 +165,12 @@ named_counters! {
 impl CloseCause {
     /// Whether what the peer has not taken is dropped, and the peer sees a reset.
     ///
-    /// One that is open when its loop ends had more to send, or to receive: an end would make a part
-    /// pass for the whole. `is_said` is the exception: its session was done, and only the peer was waited
+    /// One whose file fails, or that is open when its loop ends, had more to send, or to receive: an end would make
+    /// a part pass for the whole. `is_said` is the exception: its session was done, and only the peer was waited
     /// for.
     pub(crate) fn drops_untaken(self, is_said: bool) -> bool {
         match self {
-            Self::SlowReader | Self::Reset => true,
+            Self::SlowReader | Self::Reset | Self::FileFailed => true,
             Self::Drained | Self::LoopEnded => !is_said,
             _ => false,
         }

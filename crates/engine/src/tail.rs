@@ -497,8 +497,11 @@ fn send_source(
     };
     let mut offset = range.offset;
     let len = range.len.min(FILE_CHUNK as u64) as usize;
-    let outcome = sendfile(socket, &range.file, Some(&mut offset), len);
-    if outcome == Ok(0) { Err(CloseCause::SocketError) } else { Ok(outcome) }
+    match sendfile(socket, &range.file, Some(&mut offset), len) {
+        // EIO is the file's: a socket never gives it.
+        Ok(0) | Err(Errno::IO) => Err(CloseCause::FileFailed),
+        outcome => Ok(outcome),
+    }
 }
 
 /// What an error of a socket means: gone peers are distinguished from other errors.

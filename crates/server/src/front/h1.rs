@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
 use pollux_tls::{Error, Opening, PlaintextSession, ServerConfig};
+use rustix::io::Errno;
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
@@ -57,8 +58,8 @@ use crate::head::explanation;
 use crate::ids::{ExchangeId, FrontId};
 use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
 
-/// How long a drained server waits for the first request of a connection, and a proxy for the next one: one that was
-/// on its way has arrived by then.
+/// How long a connection without a request waits for one when the loop drains: one that was on its way has arrived by
+/// then.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// The server's side of one connection.
@@ -208,7 +209,7 @@ impl Session for HttpSession {
             }
             Phase::Body(body) => {
                 shared.counters.add(ServerCounter::Incomplete, 1);
-                if body.has_answer_begun() { actions.abort() } else { actions.close() }
+                if body.has_answer_begun() { actions.reset() } else { actions.close() }
             }
             // What was asked for is still sent to a peer that only stopped talking.
             Phase::Unsent(_) | Phase::File => self.is_last = true,
@@ -234,7 +235,7 @@ impl Session for HttpSession {
                     let left_bytes = unsent.left_bytes();
                     self.log_sent(shared, left_bytes, Some(Cut::FileFailed));
                     self.is_last = true;
-                    return actions.abort();
+                    return actions.reset();
                 }
             },
             Phase::File => true,
@@ -276,7 +277,7 @@ impl Session for HttpSession {
         match &mut self.phase {
             Phase::Body(body) if body.has_answer_begun() => {
                 body.cut = Some(Cut::ClientTimeout);
-                actions.abort();
+                actions.reset();
             }
             Phase::Head | Phase::Body(_) => self.time_out(shared, actions),
             _ => actions.close(),
@@ -286,7 +287,6 @@ impl Session for HttpSession {
     fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.is_draining = true;
         match self.phase {
-            Phase::Idle if shared.upstreams.is_none() => actions.close(),
             Phase::Fresh | Phase::Idle => {
                 let grace = shared.now.at + DRAIN_GRACE;
                 actions.set_deadline(actions.deadline().min(grace));
@@ -316,6 +316,9 @@ impl Session for HttpSession {
     fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
         if let Phase::Later(at) = self.phase {
             return self.asker_closed(shared, at, cause);
+        }
+        if cause == CloseCause::FileFailed {
+            shared.report_cut(Errno::IO);
         }
         if shared.log.is_none() {
             return;
@@ -492,7 +495,7 @@ impl HttpSession {
             Err(_) if body.has_answer_begun() => {
                 body.cut = Some(Cut::BadRequest);
                 self.phase = Phase::Body(body);
-                actions.abort();
+                actions.reset();
                 self.is_last = true;
                 input.len()
             }

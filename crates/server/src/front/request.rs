@@ -185,6 +185,7 @@ impl Cut {
         match cause {
             CloseCause::Drained | CloseCause::LoopEnded => Self::Ended,
             CloseCause::SlowReader => Self::ClientTimeout,
+            CloseCause::FileFailed => Self::FileFailed,
             _ => Self::ClientGone,
         }
     }

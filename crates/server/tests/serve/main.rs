@@ -239,18 +239,29 @@ fn a_file_that_is_cut_or_grows_while_it_is_sent_never_lies_about_its_length() {
         for (new_bytes, is_whole) in [(1000, false), (WHOLE_BYTES as u64 * 2, true)] {
             let file = std::fs::File::create(&path).expect("made");
             file.set_len(WHOLE_BYTES as u64).expect("sparse");
-            let Some(server) = start_on(driver, &format!("dir = {:?}", folder.path())) else {
-                continue;
-            };
+            let log = folder.path().join("log");
+            let config = format!(
+                "dir = {:?}\naccess_log = {log:?}\naccess_log_format = \"json\"",
+                folder.path()
+            );
+            let Some(server) = start_on(driver, &config) else { continue };
             let mut stream = client(&server);
             stream.write_all(b"GET /f HTTP/1.0\r\n\r\n").expect("sent");
             stream.read_exact(&mut [0]).expect("the answer has begun");
             file.set_len(new_bytes).expect("changed");
             let mut all = Vec::new();
-            let _ = stream.read_to_end(&mut all);
+            let read = stream.read_to_end(&mut all).map_err(|error| error.kind());
             assert_eq!(all.len() > WHOLE_BYTES, is_whole, "{driver}: {}", all.len());
             assert!(all.len() < WHOLE_BYTES + 1024, "{driver}: {}", all.len());
-            end(server);
+            // No part passes for the whole, and nobody but the server is to blame.
+            let is_reset = read == Err(ErrorKind::ConnectionReset);
+            assert_eq!(is_reset, !is_whole, "{driver}: {read:?}");
+            server.drain();
+            server.join().expect("ended");
+            let line = std::fs::read_to_string(&log).expect("written");
+            std::fs::remove_file(&log).expect("there");
+            let is_blamed = line.ends_with("\"end\":\"server_file_failed\"}\n");
+            assert_eq!(is_blamed, !is_whole, "{driver}: {line}");
         }
     }
 }
