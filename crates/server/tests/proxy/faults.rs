@@ -44,7 +44,7 @@ const REFUSED: &[(&str, &str, u16)] = &[
         "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
         405,
     ),
-    ("TRACE", "TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    ("TRACE with a body", "TRACE / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 405),
     ("HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
 ];
 

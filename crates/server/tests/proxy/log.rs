@@ -38,7 +38,7 @@ fn lines(form: LogFormat, count: usize, scene: impl Fn(&Proxy)) -> Vec<Vec<Strin
 const REFUSED: [(&str, u16, &str); 7] = [
     ("GET / HTTP/1.1\r\n\r\n", 400, "client_bad_request"),
     ("BAD\r\n\r\n", 400, "client_bad_request"),
-    ("TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405, "client_bad_request"),
+    ("TRACE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405, "client_bad_request"),
     ("POST / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", 417, "client_bad_request"),
     ("GET / HTTP/2.0\r\n\r\n", 505, "client_bad_request"),
     ("GET https://x/ HTTP/1.1\r\nHost: x\r\n\r\n", 421, "client_bad_request"),

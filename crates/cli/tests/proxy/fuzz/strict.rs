@@ -100,7 +100,8 @@ pub(crate) fn request(bytes: &[u8], writer: Writer) -> Read<Head> {
     let Some(fields) = fields(bytes, &mut at, writer == Writer::Proxy)? else { return Ok(None) };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (method, target) = (text(method), text(target));
-    if matches!(method.as_str(), "CONNECT" | "TRACE") {
+    // The proxy answers TRACE itself and continues; what follows CONNECT may be meant for its tunnel.
+    if method == "CONNECT" || (method == "TRACE" && writer == Writer::Proxy) {
         return Err("a method that goes no further");
     }
     let is_path = target.starts_with('/') || (target == "*" && method == "OPTIONS");
@@ -337,7 +338,11 @@ pub(super) fn asked(bytes: &[u8]) -> Vec<Asked> {
             0 => head.fields.has("connection", "keep-alive"),
             _ => true,
         };
-        let is_last = !is_kept || head.fields.has("connection", "close") || body.is_none();
+        // A body that nobody asked for is not read.
+        let has_body = !matches!(head.frame, Frame::Nothing | Frame::Length(0));
+        let is_unread = head.method == "TRACE" && has_body;
+        let is_ended = !is_kept || head.fields.has("connection", "close");
+        let is_last = is_ended || is_unread || body.is_none();
         at += body.as_ref().map_or(0, |(_, len)| *len);
         found.push(Asked { head, body: body.map(|(body, _)| body) });
         if is_last {

@@ -44,9 +44,10 @@ impl HttpSession {
             return actions.linger();
         }
         if matches!(request.method, Method::Connect | Method::Trace) {
-            // What follows may be meant for the tunnel, made to look like a request.
+            // What follows CONNECT may be meant for the tunnel, made to look like a request.
+            let is_last = is_last || request.method == Method::Connect;
             let status = Status::METHOD_NOT_ALLOWED;
-            return self.answer_here(state, actions, request, head, status, true);
+            return self.answer_here(state, actions, request, head, status, is_last);
         }
         self.peer(actions);
         let facts = RequestFacts {
