@@ -198,14 +198,43 @@ pub fn answer(error: clap::Error, command: &mut Command) -> Result<ExitCode, Fai
         let text = if is_colourful() { text.ansi().to_string() } else { text.to_string() };
         return result(&text).map(|()| ExitCode::SUCCESS);
     }
-    match in_one_line(&error).or_else(|| of_another_program(&error)) {
+    let line = in_one_line(&error).or_else(|| of_another_program(&error));
+    match line.or_else(|| of_its_twin(&error, command)) {
         Some(line) => Err(Failure::usage(line)),
         None => with_right_hints(error, command).format(command).exit(),
     }
 }
 
+/// Commands that start one kind of server each, with the other one and what that is for.
+const TWINS: [(&str, &str, &str); 2] = [
+    ("serve", "proxy", "which passes requests on to backends"),
+    ("proxy", "serve", "which answers requests by itself"),
+];
+
+/// The line about a flag that is for the other kind of server; none for other mistakes.
+fn of_its_twin(error: &clap::Error, command: &Command) -> Option<String> {
+    let (path, flag) = refused(error)?;
+    let name = path.split(' ').nth(1)?;
+    let (_, other, what) = TWINS.iter().find(|(own, ..)| *own == name)?;
+    let is_of_twin = |arg: &Arg| match flag.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => arg.get_short().is_some_and(|short| flag == format!("-{short}")),
+    };
+    let mut of_twin = command.find_subcommand(other)?.get_arguments();
+    let is_known = of_twin.any(|arg| !arg.is_hide_set() && is_of_twin(arg));
+    is_known.then(|| {
+        format!("{flag}: pollux {name} has no such flag; it is one of pollux {other}, {what}")
+    })
+}
+
 /// The line about a flag that another program has; none for other mistakes.
 fn of_another_program(error: &clap::Error) -> Option<String> {
+    let (path, flag) = refused(error)?;
+    foreign::answer(&path, &flag)
+}
+
+/// A flag that is not known, behind the command that it was given to: `pollux lab run …`.
+fn refused(error: &clap::Error) -> Option<(String, String)> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
@@ -214,9 +243,8 @@ fn of_another_program(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
     let usage = usage.to_string();
     // "Usage: pollux lab run --arm <ARM> <JOB>"
-    let path = usage.lines().next()?.trim_start_matches("Usage: ");
-    let flag = flag.split(['=', ' ']).next().unwrap_or(flag);
-    foreign::answer(path, flag)
+    let path = usage.lines().next()?.trim_start_matches("Usage: ").to_owned();
+    Some((path, flag.split(['=', ' ']).next().unwrap_or(flag).to_owned()))
 }
 
 /// The line about a value that was refused; none for other mistakes.

@@ -174,6 +174,18 @@ fn a_flag_of_another_program_is_answered_with_the_one_here() {
         ("run -p 7", "-p is strace's and perf's; the pollux flag is --attach PID"),
         ("lab run http --warmup 3", "--warmup is hyperfine's; the pollux flag is --ramp-time TIME"),
         ("lab --runs 3", "--runs is hyperfine's; the pollux flag is --blocks N"),
+        (
+            "serve --balance least",
+            "--balance: pollux serve has no such flag; it is one of pollux proxy, which passes requests on",
+        ),
+        (
+            "serve . --backend=127.0.0.1:1",
+            "--backend: pollux serve has no such flag; it is one of pollux proxy",
+        ),
+        (
+            "proxy --backend 127.0.0.1:1 --listing",
+            "--listing: pollux proxy has no such flag; it is one of pollux serve, which answers requests by itself",
+        ),
         ("load --no-such http://h/", "error: unexpected argument '--no-such' found\n\nUsage:"),
         ("lab run quick --blcoks 3", "tip: a similar argument exists: '--blocks'"),
         ("serv .", "tip: a similar subcommand exists: 'serve'"),
