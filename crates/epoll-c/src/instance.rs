@@ -273,15 +273,26 @@ impl Instance {
         Ok(found)
     }
 
-    /// The number `fd` is about to be closed, or to name another file.
-    pub(crate) fn closing(&self, fd: RawFd) {
+    /// The number `fd` is about to be closed, or to name another file. Says whether it was the tag's: the kernel's
+    /// epoll needs the new one ([`Instance::tag_again`]).
+    pub(crate) fn closing(&self, fd: RawFd) -> bool {
         let mut state = self.lock();
+        let is_tag = state.subject.tag.as_ref().is_some_and(|tag| tag.as_raw_fd() == fd);
         if held(&state).contains(&fd) {
             state.loses(fd);
         }
         if state.subject.registrations.remove(fd) {
             // A deletion is never refused.
             let _ = self.waiters.removed(state);
+        }
+        is_tag
+    }
+
+    /// Puts a new tag into the kernel's epoll, which `epoll` names.
+    pub(crate) fn tag_again(&self, epoll: RawFd) {
+        if let Some(tag) = self.tag() {
+            // Without memory for that, the instance is taken for closed.
+            let _ = kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag, Some(NOTHING));
         }
     }
 

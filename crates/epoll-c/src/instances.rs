@@ -213,8 +213,14 @@ impl Instances {
         }
         let table = self.read();
         let is_instance = table.get(fd).is_some();
-        for instance in &table.all {
-            instance.closing(fd);
+        for &instance in &table.all {
+            let is_other =
+                |(number, one): &(RawFd, &Instance)| *number != fd && ptr::eq(*one, instance);
+            if instance.closing(fd)
+                && let Some((number, _)) = table.numbers().find(is_other)
+            {
+                instance.tag_again(number);
+            }
         }
         drop(table);
         if is_instance {
