@@ -22,6 +22,8 @@ mod lockup;
 mod names;
 #[path = "../src/past.rs"]
 mod past;
+#[path = "../src/ports.rs"]
+mod ports;
 #[path = "../src/rings.rs"]
 mod rings;
 #[path = "../src/syscall.rs"]

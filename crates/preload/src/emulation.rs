@@ -311,6 +311,11 @@ fn notify(call: &str, work: impl FnOnce()) {
     }
 }
 
+/// Whether the program asks, and what it waits for is polled by rings of io_uring.
+pub(crate) fn is_on_rings() -> bool {
+    chosen() == Some(Mechanism::UringPoll) && is_asked()
+}
+
 /// Whether calls of epoll go to another mechanism than the kernel's own.
 #[inline]
 pub(crate) fn is_chosen() -> bool {

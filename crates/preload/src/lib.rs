@@ -12,6 +12,7 @@
 //! | `waits.rs` | the functions of epoll |
 //! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep; exec and vfork |
 //! | `syscall.rs` | calls by their number: the same ways, and rings of io_uring |
+//! | `ports.rs` | bind(2) to a port that a ring holds longer than its process |
 //! | `kernel.rs` | system calls by their instruction |
 //! | `rings.rs` | registrations by such a ring, counted |
 //! | `locks.rs` | where a thread may sleep without a descriptor: locks, conditions, processes |
@@ -43,6 +44,7 @@ mod locks;
 mod lockup;
 mod names;
 mod past;
+mod ports;
 mod rings;
 mod syscall;
 mod thread;

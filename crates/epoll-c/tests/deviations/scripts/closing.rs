@@ -2,14 +2,14 @@
 //! peer. `programs.rs` has the same with a wait between.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, c_int};
 
 use super::programs::{close_range, while_another_waits};
 use super::{Subject, ctl, found_on};
@@ -289,29 +289,48 @@ pub(super) fn a_file_of_a_process_that_exits_ends_with_it(subject: &Subject) -> 
     end_with_its_process(subject, || unsafe { libc::exit(0) })
 }
 
-/// The port of a process that listened and was killed can be bound once that was waited for, each of 20 times.
+/// The port of a process that listened and was killed can be bound once that was waited for, each of 30 times.
 pub(super) fn a_port_of_a_process_that_is_killed_is_free(subject: &Subject) -> String {
-    let seen = [EPOLLIN as u32, (EPOLLIN | EPOLLET) as u32].map(|events| {
+    let seen = [EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLEXCLUSIVE].map(|events| {
         let bound = (0..10).map(|_| {
             let listener = TcpListener::bind((own_address(), 0)).expect("a port");
             let address = listener.local_addr().expect("bound");
-            // SAFETY: the child makes system calls and ends.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let epoll = subject.another().into_number().into_raw_fd();
-                ctl(epoll, EPOLL_CTL_ADD, listener.as_raw_fd(), Some((events, 1)));
-                let _ = found_on(epoll, Duration::ZERO);
-                // SAFETY: ends the child and nothing else.
-                unsafe { libc::raise(libc::SIGKILL) };
-            }
-            drop(listener);
-            // SAFETY: no status is asked for.
-            assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+            watched_by_one_that_is_killed(subject, listener, events);
             TcpListener::bind(address).map(drop).map_err(|error| error.kind())
         });
         bound.filter(Result::is_ok).count()
     });
     format!("{seen:?}")
+}
+
+/// The same of a port of UDP, each of 20 times.
+pub(super) fn a_udp_port_of_a_process_that_is_killed_is_free(subject: &Subject) -> String {
+    let seen = [EPOLLIN, EPOLLIN | EPOLLET].map(|events| {
+        let bound = (0..10).map(|_| {
+            let socket = UdpSocket::bind((own_address(), 0)).expect("a port");
+            let address = socket.local_addr().expect("bound");
+            watched_by_one_that_is_killed(subject, socket, events);
+            UdpSocket::bind(address).map(drop).map_err(|error| error.kind())
+        });
+        bound.filter(Result::is_ok).count()
+    });
+    format!("{seen:?}")
+}
+
+/// A child watches a socket that nobody else has open, is killed, and is waited for.
+fn watched_by_one_that_is_killed(subject: &Subject, socket: impl AsRawFd, events: c_int) {
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let epoll = subject.another().into_number().into_raw_fd();
+        ctl(epoll, EPOLL_CTL_ADD, socket.as_raw_fd(), Some((events as u32, 1)));
+        let _ = found_on(epoll, Duration::ZERO);
+        // SAFETY: ends the child and nothing else.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    drop(socket);
+    // SAFETY: no status is asked for.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
 }
 
 /// A child that uses the instance and ends by exit(3) takes nothing of its parent's with it.

@@ -94,6 +94,7 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_file_of_a_process_that_is_killed_ends_with_it,
     a_file_of_a_process_that_exits_ends_with_it,
     a_port_of_a_process_that_is_killed_is_free,
+    a_udp_port_of_a_process_that_is_killed_is_free,
     a_child_that_exits_leaves_the_instance_to_its_parent,
     a_process_whose_threads_wait_can_exit,
     an_instance_lives_on_when_all_behind_it_is_closed;
