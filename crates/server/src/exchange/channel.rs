@@ -193,6 +193,11 @@ impl Channel {
         self.is_whole && self.frame == Frame::Plain && self.body_bytes >= bytes_min
     }
 
+    /// Whether some of the body went through a pipe.
+    pub(crate) fn is_spliced(&self) -> bool {
+        self.is_spliced
+    }
+
     /// Takes bytes that are in this pipe. The other side gets them behind all that it was not given yet.
     pub(crate) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
         debug_assert!(!self.has_pipe(), "one pipe at a time");

@@ -23,8 +23,8 @@ use crate::ids::ExchangeId;
 const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 
 impl Upstreams {
-    /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers. Behind one that was as
-    /// long another one may come.
+    /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers, and its last bytes
+    /// too: a receive for them would bring of what follows whatever came. Behind one that was as long another one may come.
     pub(crate) fn leave_long_body(
         &self,
         at: ExchangeId,
@@ -32,9 +32,9 @@ impl Upstreams {
         actions: &mut Actions<'_>,
     ) {
         let exchange = self.exchanges.get(at);
-        let left = exchange.spliceable(side);
-        if left.is_none_or(|left| left < SPLICED_BYTES_MIN) {
-            if exchange.may_splice && exchange.sent_by(side).was_long(SPLICED_BYTES_MIN) {
+        let (left, channel) = (exchange.spliceable(side), exchange.sent_by(side));
+        if left.is_none_or(|left| left < SPLICED_BYTES_MIN && !channel.is_spliced()) {
+            if exchange.may_splice && channel.was_long(SPLICED_BYTES_MIN) {
                 actions.receive_little();
             }
             return actions.take_input();

@@ -151,6 +151,33 @@ fn long_requests_arrive_byte_for_byte_and_stay_in_the_kernel() {
     });
 }
 
+/// A receive for the last of a body brought the next body as well.
+#[test]
+fn the_last_bytes_of_a_long_request_stay_in_the_kernel_too() {
+    const LAST_BYTES: usize = 1000;
+    let backend = Backend::answering(|head, client| {
+        assert!(client.bytes(length(head, "Content-Length")) == pattern(LONG_BYTES));
+        Some(ok("", "whole"))
+    });
+    backend.on_every_driver(|driver, proxy| {
+        let mut client = proxy.client();
+        let request = put("PUT", LONG_BYTES);
+        let (first, last) = request.split_at(request.len() - LAST_BYTES);
+        client.send(first);
+        proxy.await_that("all of it has left", |proxy| {
+            let least = (LONG_BYTES - LAST_BYTES) as u64;
+            let counted = [Counter::BytesIn, Counter::BytesOut].map(|it| proxy.count_of_engine(it));
+            counted[0] == first.len() as u64 && counted[1] >= least
+        });
+        let before = proxy.count_of_engine(Counter::BytesSpliced);
+        client.send(last);
+        assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
+        assert_eq!(client.bytes(5), b"whole", "{driver}");
+        let spliced = proxy.count_of_engine(Counter::BytesSpliced) - before;
+        assert_eq!(spliced, LAST_BYTES as u64, "{driver}");
+    });
+}
+
 #[test]
 fn what_follows_a_body_is_the_next_message() {
     let backend = generous();
