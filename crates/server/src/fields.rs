@@ -268,21 +268,13 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The rules of a front end.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FieldRules {
-    /// For requests.
-    pub request: Vec<FieldRule>,
-    /// For answers.
-    pub response: Vec<FieldRule>,
-}
-
 /// Whether a field that came goes no further.
 #[inline]
-pub(crate) fn drops(rules: &[FieldRule], name: &str) -> bool {
-    rules
-        .iter()
-        .any(|rule| !matches!(rule, FieldRule::Add(..)) && rule.name().eq_ignore_ascii_case(name))
+pub(crate) fn drops<'r>(rules: impl IntoIterator<Item = &'r FieldRule>, name: &str) -> bool {
+    let drops = |rule: &FieldRule| {
+        !matches!(rule, FieldRule::Add(..)) && rule.name().eq_ignore_ascii_case(name)
+    };
+    rules.into_iter().any(drops)
 }
 
 /// What Host is set to; the last rule holds.
@@ -296,7 +288,7 @@ pub(crate) fn host_of(rules: &[FieldRule]) -> Option<&str> {
 
 /// Writes the lines that rules ask for, but for Host, which stands in front.
 #[inline]
-pub(crate) fn write_added(out: &mut Vec<u8>, rules: &[FieldRule]) {
+pub(crate) fn write_added<'r>(out: &mut Vec<u8>, rules: impl IntoIterator<Item = &'r FieldRule>) {
     for rule in rules {
         if let FieldRule::Set(name, value) | FieldRule::Add(name, value) = rule
             && !is_host(name)

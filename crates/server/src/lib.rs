@@ -48,7 +48,7 @@ pub use backends::{Backend, backends_of};
 pub use counters::{RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
-pub use fields::{FieldRule, FieldRules};
+pub use fields::FieldRule;
 pub use front::FrontSession;
 pub use front::h1::HttpSession;
 pub use front::shared::Shared;

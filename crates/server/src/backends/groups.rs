@@ -16,6 +16,7 @@ use pollux_tls::{
 
 use crate::backends::names::places_of;
 use crate::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
+use crate::head::rules::Rules;
 use crate::ids::FrontId;
 use crate::tls::{Certificate, TlsError};
 
@@ -63,6 +64,8 @@ pub(crate) struct FrontendTable {
     all: Vec<Frontend>,
     /// For each, where its clients speak TLS.
     secured: Vec<Option<Arc<ServerConfig>>>,
+    /// Of each, for answers.
+    rules: Vec<Rules>,
     by_address: Vec<(ListenAddress, FrontId)>,
 }
 
@@ -77,7 +80,8 @@ impl FrontendTable {
         let by_address =
             addresses.iter().map(|(address, at)| (address.clone(), ids[*at])).collect();
         let all = config.frontends.clone();
-        Self { secured: vec![None; all.len()], all, by_address }
+        let rules = all.iter().map(|front| Rules::new(&front.rules.response)).collect();
+        Self { secured: vec![None; all.len()], rules, all, by_address }
     }
 
     /// The front end that a connection was accepted by. A system call where there are
@@ -93,6 +97,12 @@ impl FrontendTable {
     /// The front end of this number.
     pub(crate) fn get(&self, id: FrontId) -> &Frontend {
         &self.all[id.place()]
+    }
+
+    /// Its rules for fields of answers.
+    #[inline]
+    pub(crate) fn rules(&self, id: FrontId) -> &Rules {
+        &self.rules[id.place()]
     }
 
     /// What clients of this front end speak TLS with.
@@ -382,7 +392,8 @@ mod tests {
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
         let by_address =
             listens.iter().map(|text| read(text)).zip((0..).map(FrontId::of_place)).collect();
-        let frontends = FrontendTable { all: Vec::new(), secured: Vec::new(), by_address };
+        let frontends =
+            FrontendTable { all: Vec::new(), secured: Vec::new(), rules: Vec::new(), by_address };
         for (local, place) in [
             ("127.0.0.1:80", 0),
             ("[::ffff:127.0.0.1]:80", 0),

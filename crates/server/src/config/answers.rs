@@ -141,20 +141,18 @@ impl Extras {
         if self.cors.len() > 1 && self.cors.iter().any(|origin| origin == "*") {
             keys.note("cors", "* means all; expected it alone");
         }
-        let fields = self.fields.iter().map(|rule| rule.to_string().len());
-        let bytes: usize = fields.chain(self.cors.iter().map(String::len)).sum();
-        let most = FIELDS_BYTES_MAX / 2;
-        if bytes > most {
-            keys.note("response_field", format!("{bytes} bytes in all; expected at most {most}"));
-        }
+        fit_into_a_head(keys, &self.fields, self.cors.iter().map(String::len).sum());
         self
     }
 }
 
-/// `set NAME: VALUE` and the like.
-pub(crate) fn field_rule() -> Kind<FieldRule> {
-    let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\"";
-    Kind::new("RULE", accepts, FieldRule::read)
+/// Refuses rules that are longer than fits into an answer of pollux's own, beside so many bytes.
+pub(super) fn fit_into_a_head(keys: &mut Keys<'_>, rules: &[AnswerRule], others_bytes: usize) {
+    let bytes = others_bytes + rules.iter().map(|rule| rule.to_string().len()).sum::<usize>();
+    let most = FIELDS_BYTES_MAX / 2;
+    if bytes > most {
+        keys.note("response_field", format!("{bytes} bytes in all; expected at most {most}"));
+    }
 }
 
 /// A rule for requests, which may set Host too.
@@ -165,16 +163,22 @@ pub(crate) fn request_rule() -> Kind<FieldRule> {
 
 /// A rule for answers of the server's own making.
 fn answer_rule() -> Kind<AnswerRule> {
-    let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\", with a path and a \
-                   status before it where it is not for all answers";
-    Kind::new("RULE", accepts, |text| {
+    Kind::new("RULE", OF_ANSWERS, |text| {
         let rule = AnswerRule::read(text)?;
         is_free(&rule.rule).map(|()| rule)
     })
 }
 
+/// A rule for answers that are passed on, and for those of the proxy's own where they can take it.
+pub(super) fn passed_rule() -> Kind<AnswerRule> {
+    Kind::new("RULE", OF_ANSWERS, AnswerRule::read)
+}
+
+const OF_ANSWERS: &str = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\", with a path and a status before \
+                          it where it is not for all answers";
+
 /// Whether a field is the user's to say: what the server says of a file stays true.
-fn is_free(rule: &FieldRule) -> Result<(), String> {
+pub(crate) fn is_free(rule: &FieldRule) -> Result<(), String> {
     /// Written by the server from what it sends.
     const OWN: [&str; 12] = [
         "accept-ranges",

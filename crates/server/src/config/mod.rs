@@ -21,7 +21,7 @@ use crate::identity::{Identity, SocketOwner};
 pub(crate) use crate::system::ADDRESSES_MAX;
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
-pub(crate) use answers::{FIELDS_BYTES_MAX, field_rule, request_rule};
+pub(crate) use answers::{FIELDS_BYTES_MAX, request_rule};
 pub use proxy::{ProxyConfig, ProxyLimits};
 pub use sections::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,

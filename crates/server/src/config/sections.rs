@@ -8,12 +8,13 @@ use pollux_http::{ProxyVersion, is_host_and_port};
 use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, path, table, whole};
 use pollux_tls::server_name;
 
+use crate::config::answers::{fit_into_a_head, passed_rule};
 use crate::config::proxy::BACKENDS_MAX;
 use crate::config::{
-    ADDRESSES_MAX, CONNECTIONS_MAX, RULES_MAX, address, certificate, field_rule, read_address,
+    ADDRESSES_MAX, AnswerRule, CONNECTIONS_MAX, RULES_MAX, address, certificate, read_address,
     request_rule, timeout,
 };
-use crate::fields::FieldRules;
+use crate::fields::FieldRule;
 use crate::tls;
 use crate::tls::Trust;
 
@@ -409,21 +410,25 @@ pub(super) fn only_http(keys: &mut Keys<'_>, name: &str) {
 }
 
 /// What is done to fields of heads.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FieldRules {
+    /// Of requests.
+    pub request: Vec<FieldRule>,
+    /// Of answers: those that are passed on, and the proxy's own.
+    pub response: Vec<AnswerRule>,
+}
+
 fn rules(keys: &mut Keys<'_>) -> FieldRules {
-    let mut rules = |name, about, rule| keys.key(name, about).list(rule, 0..=RULES_MAX);
-    FieldRules {
-        request: rules(
-            "request_field",
-            "Change a request field, such as \"set X-Env: prod\", \"set Host: app.example\" or \"remove Cookie\"; \
-             repeatable, applied in order",
-            &request_rule(),
-        ),
-        response: rules(
-            "response_field",
-            "Change a response field, such as \"add X-By: pollux\"; repeatable, applied in order",
-            &field_rule(),
-        ),
-    }
+    let about = "Change a request field, such as \"set X-Env: prod\", \"set Host: app.example\" or \"remove Cookie\"; \
+                 repeatable, applied in order";
+    let request = keys.key("request_field", about).list(&request_rule(), 0..=RULES_MAX);
+    let about = "Change a response field: [PATH] [STATUS] set|add NAME: VALUE, or remove NAME. PATH limits the \
+                 rule to a path, to all below a folder (ends with /) or to a pattern with *, STATUS to \
+                 statuses (404 or 2xx,304): '/assets/ 2xx set Cache-Control: max-age=31536000'. Repeatable, \
+                 applied in order";
+    let response = keys.key("response_field", about).list(&passed_rule(), 0..=RULES_MAX);
+    fit_into_a_head(keys, &response, 0);
+    FieldRules { request, response }
 }
 
 /// What a front end passes on.

@@ -141,6 +141,7 @@ impl Upstreams {
         }
         (exchange.key, exchange.kind, exchange.minor) = (facts.key, facts.kind, facts.minor);
         (exchange.is_idempotent, exchange.may_splice) = (facts.is_idempotent, may_splice);
+        exchange.rules = facts.rules;
         exchange.is_last = asked.is_last;
         exchange.request.keep_sent(facts.is_idempotent);
         (at, self.choose(at))
@@ -358,6 +359,7 @@ impl Upstreams {
     ) -> Result<(), Cow<'static, str>> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
+        let rules = self.frontends.rules(exchange.front);
         exchange.request.forget_sent();
         let is_early = !exchange.request.is_whole;
         // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
@@ -367,7 +369,7 @@ impl Upstreams {
             minor: exchange.minor,
             is_last: exchange.is_last,
             date: &self.date,
-            rules: &self.frontends.get(exchange.front).rules.response,
+            rules: rules.applying(exchange.rules, response.facts.status.code()),
         };
         let out = exchange.response.head();
         let before = out.len();
@@ -405,6 +407,7 @@ impl Upstreams {
             minor: exchange.minor,
             is_last: exchange.is_last,
             unix_s: self.now.unix_s,
+            rules: exchange.rules,
         }
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Exchange {
     pub(crate) front: FrontId,
     /// What a backend is chosen by, where that counts.
     pub(crate) key: u64,
+    /// The rules for fields of its answer that apply to its path.
+    pub(crate) rules: u64,
     /// Upstream connections that had it.
     pub(crate) tries: u32,
     pub(crate) kind: RequestKind,
@@ -206,6 +208,7 @@ impl Exchange {
             tried: Tried::default(),
             front: FrontId::default(),
             key: 0,
+            rules: 0,
             tries: 0,
             kind: RequestKind::Other,
             is_idempotent: false,

@@ -532,8 +532,8 @@ impl HttpSession {
         is_head: bool,
     ) {
         shared.counters.count_refusal(rejection.status);
-        let answered =
-            answer::refusal(actions, &shared.common, rejection, &shared.head_limits, is_head);
+        let common = shared.common_of(self.front);
+        let answered = answer::refusal(actions, common, rejection, &shared.head_limits, is_head);
         self.answered(shared, actions, head, answered, true);
     }
 
@@ -543,9 +543,10 @@ impl HttpSession {
         let status = Status::REQUEST_TIMEOUT;
         shared.counters.count_refusal(status);
         // Without a body: part of a head may be the start of one to HEAD.
-        let asked = shared.common.unasked();
+        let common = shared.common_of(self.front);
+        let asked = common.unasked();
         let context = Context { persistence: Persistence::Close, is_head: false, asked };
-        let answered = answer::empty(actions, &shared.common, context, status, |_| {});
+        let answered = answer::empty(actions, common, context, status, |_| {});
         let head = match &mut self.phase {
             Phase::Body(body) => std::mem::take(&mut body.head),
             _ => Box::default(),

@@ -24,6 +24,7 @@ use crate::handlers::answer::{Answered, Context, FixedReply, Left, Persistence};
 use crate::handlers::files::Site;
 use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
 use crate::head::common::Common;
+use crate::ids::FrontId;
 use crate::log::{AccessLog, Event, Logs};
 
 /// What the HTTP sessions of one loop share.
@@ -33,6 +34,8 @@ pub struct Shared {
     pub(crate) limits: Limits,
     pub(crate) head_limits: pollux_http::Limits,
     pub(crate) common: Common,
+    /// For answers of a proxy's own, of each front end.
+    of_fronts: Vec<Common>,
     pub(crate) now: Now,
     /// When a connection that is idle from now on has been idle too long.
     pub(crate) idle_deadline: Moment,
@@ -121,6 +124,8 @@ impl Shared {
         shared.logs = logs.clone();
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         shared.upstreams = Some(Box::new(upstreams));
+        let fronts = config.frontends.iter();
+        shared.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
         Ok(shared)
     }
 
@@ -140,6 +145,11 @@ impl Shared {
     #[must_use]
     pub fn idle(&self, backend: usize) -> usize {
         self.upstreams.as_ref().map_or(0, |upstreams| upstreams.idle(backend))
+    }
+
+    /// What answers of pollux's own have in common that clients of this front end get.
+    pub(crate) fn common_of(&self, front: FrontId) -> &Common {
+        self.of_fronts.get(front.place()).unwrap_or(&self.common)
     }
 
     /// The backends of a proxy.
@@ -187,7 +197,9 @@ impl Shared {
     }
 
     fn set_date(&mut self) {
-        self.common.date.at(self.now.unix_s);
+        for common in self.of_fronts.iter_mut().chain([&mut self.common]) {
+            common.date.at(self.now.unix_s);
+        }
         if let Handler::Reply(reply) = &mut self.handler {
             reply.set_date(&self.common.date);
         }
@@ -216,6 +228,7 @@ impl Shared {
             limits,
             head_limits,
             common: Common::default(),
+            of_fronts: Vec::new(),
             now,
             idle_deadline,
             room_bytes_min,

@@ -56,6 +56,8 @@ pub(crate) struct RequestFacts {
     pub(crate) keep_alive: bool,
     /// What a backend is chosen by.
     pub(crate) key: u64,
+    /// The rules for fields of its answer, as [`Rules`](crate::head::rules::Rules) has them.
+    pub(crate) rules: u64,
 }
 
 impl LastRequest {
@@ -103,6 +105,8 @@ pub(crate) struct AnswerKey {
     pub(crate) is_last: bool,
     /// An answer that has no Date gets that of this second.
     pub(crate) unix_s: u64,
+    /// The rules for the path of its request.
+    pub(crate) rules: u64,
 }
 
 /// The head of an answer that was passed on.
@@ -196,6 +200,7 @@ mod tests {
             AnswerKey { minor: 0, ..by },
             AnswerKey { is_last: true, ..by },
             AnswerKey { unix_s: 8, ..by },
+            AnswerKey { rules: 1, ..by },
         ] {
             assert_eq!(repeats.answer(input, other, &mut out), None, "{other:?}");
         }

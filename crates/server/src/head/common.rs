@@ -4,15 +4,14 @@
 //! Everything that writes the head of an answer begins it here. The settings are read once, when the
 //! loops start and at each reload; nothing here reads a file while it serves.
 
-use std::cell::RefCell;
 use std::path::Path;
 
 use pollux_http::{DateCache, HeadWriter, Request, Status};
 
 use crate::ServerError;
-use crate::config::answers::{AnswerRule, decoded};
-use crate::config::{Extras, FIELDS_BYTES_MAX};
+use crate::config::{AnswerRule, Extras, FIELDS_BYTES_MAX};
 use crate::fields::FieldRule;
+use crate::head::rules::Rules;
 
 /// What this server calls itself.
 const SERVER: &[u8] = b"pollux";
@@ -37,6 +36,11 @@ pub(crate) struct FieldContext {
 }
 
 impl FieldContext {
+    /// Of a request that these rules apply to, in a proxy.
+    pub(crate) fn of_rules(rules: u64) -> Self {
+        Self { origin: None, rules }
+    }
+
     /// Whether a page of another origin asks that may read the answer.
     pub(crate) fn is_from_another_origin(self) -> bool {
         self.origin.is_some()
@@ -45,22 +49,9 @@ impl FieldContext {
 
 #[derive(Debug, Default)]
 struct More {
-    rules: Vec<Rule>,
-    /// Rules that apply whatever the path is, as bits.
-    pathless: u64,
-    has_paths: bool,
+    rules: Rules,
     origins: Vec<String>,
     pages: Vec<(u16, Page)>,
-    /// Where paths are decoded.
-    room: RefCell<Vec<u8>>,
-}
-
-/// A rule with those behind it that take its place where they apply too.
-#[derive(Debug)]
-struct Rule {
-    rule: AnswerRule,
-    /// As bits.
-    replaced_by: u64,
 }
 
 /// A page of the user's own.
@@ -83,18 +74,8 @@ impl Common {
     /// A page can't be read, or is too large.
     pub(crate) fn new(extras: &Extras) -> Result<Self, ServerError> {
         let mut common = Self::default();
-        let mut more = More { origins: extras.cors.clone(), ..More::default() };
-        for (at, rule) in extras.fields.iter().enumerate() {
-            let name = rule.rule.name();
-            if !matches!(rule.rule, FieldRule::Add(..)) {
-                let before = more.rules.iter_mut();
-                let same = before.filter(|one| one.rule.rule.name().eq_ignore_ascii_case(name));
-                same.for_each(|one| one.replaced_by |= 1 << at);
-            }
-            more.has_paths |= rule.has_path();
-            more.pathless |= u64::from(!rule.has_path()) << at;
-            more.rules.push(Rule { rule: rule.clone(), replaced_by: 0 });
-        }
+        let rules = Rules::new(&extras.fields);
+        let mut more = More { rules, origins: extras.cors.clone(), pages: Vec::new() };
         for (status, path) in &extras.error_pages {
             more.pages.push((*status, Page::read(path)?));
         }
@@ -102,6 +83,12 @@ impl Common {
             common.more = Some(Box::new(more));
         }
         Ok(common)
+    }
+
+    /// That of answers of a proxy's own, which these rules change as well.
+    pub(crate) fn of_rules(rules: &[AnswerRule]) -> Self {
+        let more = || Box::new(More { rules: Rules::new(rules), ..More::default() });
+        Self { more: (!rules.is_empty()).then(more), ..Self::default() }
     }
 
     /// Begins the head of an answer.
@@ -142,18 +129,21 @@ impl Common {
 
     /// The same where there is no sound request.
     pub(crate) fn unasked(&self) -> FieldContext {
-        FieldContext { origin: None, rules: self.more.as_ref().map_or(0, |more| more.pathless) }
+        FieldContext {
+            origin: None,
+            rules: self.more.as_ref().map_or(0, |more| more.rules.pathless()),
+        }
     }
 
     /// Whether some paths get fields that others don't.
     pub(crate) fn has_paths(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.has_paths)
+        self.more.as_ref().is_some_and(|more| more.rules.has_paths())
     }
 }
 
 impl More {
     fn asked(&self, request: &Request<'_>) -> FieldContext {
-        FieldContext { origin: self.origin(request), rules: self.rules_for(request) }
+        FieldContext { origin: self.origin(request), rules: self.rules.for_request(request) }
     }
 
     /// The place of the origin of the page that asks, where it may see the answer.
@@ -163,16 +153,6 @@ impl More {
         u8::try_from(place).ok()
     }
 
-    fn rules_for(&self, request: &Request<'_>) -> u64 {
-        if !self.has_paths {
-            return self.pathless;
-        }
-        let mut room = self.room.borrow_mut();
-        let path = request.target.path().and_then(|path| decoded(path, &mut room));
-        let bit = |(at, one): (usize, &Rule)| u64::from(one.rule.is_for_path(path)) << at;
-        self.rules.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
-    }
-
     fn write(
         &self,
         head: &mut HeadWriter<'_>,
@@ -180,14 +160,8 @@ impl More {
         asked: FieldContext,
         date: &DateCache,
     ) {
-        let mut applying = asked.rules;
-        for (at, one) in self.rules.iter().enumerate() {
-            applying &= !(u64::from(!one.rule.is_for_status(status.code())) << at);
-        }
-        let applies = |(at, one): &(usize, &Rule)| {
-            applying & (1 << at) != 0 && applying & one.replaced_by == 0
-        };
-        let rules = || self.rules.iter().enumerate().filter(applies).map(|(_, one)| &one.rule.rule);
+        let applying = self.rules.applying_to_own(asked.rules, status.code());
+        let rules = || applying.iter();
         let is_server = |rule: &&FieldRule| rule.name().eq_ignore_ascii_case("server");
         match rules().find(is_server) {
             None => {

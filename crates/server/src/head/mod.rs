@@ -3,12 +3,14 @@
 //! | part | one job |
 //! |---|---|
 //! | `common` | what all answers of pollux's own have in common; media types |
+//! | `rules` | the user's rules for fields of answers |
 //! | `proxied` | heads of requests and answers that a proxy passes on, by the rules of `fields.rs` |
 //! | `cache` | the last of those, which may come again |
 
 pub(crate) mod cache;
 pub(crate) mod common;
 pub(crate) mod proxied;
+pub(crate) mod rules;
 
 use pollux_http::{LimitName, Limits, Rejection};
 

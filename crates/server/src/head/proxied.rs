@@ -13,6 +13,7 @@ use crate::config::Forwarding;
 use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
 use crate::head::Frame;
+use crate::head::rules::Applying;
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -244,7 +245,7 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) is_last: bool,
     pub(crate) date: &'a DateCache,
     /// What is done to fields.
-    pub(crate) rules: &'a [FieldRule],
+    pub(crate) rules: Applying<'a>,
 }
 
 /// How the answer continues behind its head.
@@ -276,7 +277,7 @@ pub(crate) fn write_answer(
         out.truncate(before);
         return None;
     }
-    fields::write_added(out, context.rules);
+    context.rules.write_added(out);
     if !has_date {
         fields::write(out, "Date", context.date.text());
     }
@@ -329,13 +330,13 @@ struct SeenInAnswer<'b> {
 fn write_answer_fields<'b>(
     out: &mut Vec<u8>,
     response: &Response<'b>,
-    rules: &[FieldRule],
+    rules: Applying<'_>,
     named: Option<&Named>,
 ) -> Option<SeenInAnswer<'b>> {
     let mut seen = SeenInAnswer::default();
     for field in response.fields {
         match fields::kind(field.name) {
-            Kind::EndToEnd | Kind::ClaimsClient if fields::drops(rules, field.name) => {}
+            Kind::EndToEnd | Kind::ClaimsClient if rules.drops(field.name) => {}
             Kind::Connection if named.is_none() && fields::names_others(field.value) => {
                 return None;
             }

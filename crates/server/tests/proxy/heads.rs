@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pollux_http::{ProxyHeader, ProxyVersion};
-use pollux_server::config::ProxyConfig;
+use pollux_server::config::{AnswerRule, ProxyConfig};
 use pollux_server::{FieldRule, ProxyCounter};
+use pollux_settings::Given;
 
 use crate::{Backend, GET, OK, field, ok, on_every_driver};
 
@@ -343,7 +344,7 @@ fn rules_of_a_front_end_change_fields_and_nothing_else() {
             FieldRule::Add("Accept".to_owned(), "b".to_owned()),
             FieldRule::Remove("Cookie".to_owned()),
         ];
-        rules.response = vec![FieldRule::Set("Server".to_owned(), "front".to_owned())];
+        rules.response = answer_rules(&["set Server: front"]);
     };
     on_every_driver(&[backend.address], set, |driver, proxy| {
         let mut client = proxy.client();
@@ -362,6 +363,79 @@ fn rules_of_a_front_end_change_fields_and_nothing_else() {
             "{driver}: {asked}"
         );
         assert!(!asked.contains("ookie") && !asked.contains("dev"), "{driver}: {asked}");
+    });
+}
+
+/// Rules for answers, as the settings have them.
+fn answer_rules(rules: &[&str]) -> Vec<AnswerRule> {
+    let list: Vec<_> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+    let text =
+        format!("response_field = [{}]\n[[server]]\naddress = \"127.0.0.1:9\"", list.join(", "));
+    let config: ProxyConfig = Given::from_toml(&text, "test").read().expect("right");
+    config.frontends[0].rules.response.clone()
+}
+
+/// The fields of an answer that rules are about here.
+fn ruled(head: &str) -> String {
+    let names = ["Strict-Transport-Security", "Cache-Control", "X-Own", "Content-Type", "Location"];
+    let is_ruled = |line: &&str| names.iter().any(|name| line.starts_with(name));
+    head.lines().filter(is_ruled).collect::<Vec<_>>().join("|")
+}
+
+#[test]
+fn rules_for_answers_reach_those_of_the_proxy_too_and_are_for_their_paths_and_statuses() {
+    let backend = Backend::answering(|head, _| {
+        let fields = "Cache-Control: private\r\nX-Own: b\r\nContent-Type: text/html\r\n";
+        match head.split(' ').nth(1) {
+            Some("/bad") => Some("SSH-2.0-x\r\n".to_owned()),
+            Some(_) => Some(ok(fields, "hi")),
+            None => None,
+        }
+    });
+    let set = |config: &mut ProxyConfig| {
+        config.frontends[0].rules.response = answer_rules(&[
+            "set Strict-Transport-Security: max-age=9",
+            "/assets/ 2xx set Cache-Control: max-age=7",
+            "5xx add X-Own: failed",
+            "remove X-Own",
+            "add X-Own: c",
+            // What an answer of the proxy says of itself stays true.
+            "set Content-Type: text/plain",
+        ]);
+    };
+    let sts = "Strict-Transport-Security: max-age=9";
+    on_every_driver(&[backend.address], set, |driver, proxy| {
+        // Each twice: the second head is the last one of the loop again.
+        for _ in 0..2 {
+            for (request, expected) in [
+                ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "Cache-Control: private"),
+                ("GET /assets/a HTTP/1.1\r\nHost: x\r\n\r\n", "Cache-Control: max-age=7"),
+            ] {
+                let mut client = proxy.client();
+                client.send(request);
+                let head = client.head();
+                let found = ruled(&head);
+                assert!(found.contains(sts) && found.contains(expected), "{driver}: {head}");
+                assert_eq!(found.matches("X-Own").count(), 1, "{driver}: {head}");
+                assert!(found.contains("X-Own: c"), "{driver}: {head}");
+                assert!(found.contains("Content-Type: text/plain"), "{driver}: {head}");
+                assert!(!found.contains("text/html"), "{driver}: {head}");
+            }
+            for (request, status) in [
+                ("GET /bad HTTP/1.1\r\nHost: x\r\n\r\n", 502),
+                ("GET / HTTP/1.1\r\n\r\n", 400),
+                ("TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+            ] {
+                let mut client = proxy.client();
+                client.send(request);
+                let head = client.head();
+                assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{driver}: {head}");
+                let expected = format!("Content-Type: text/plain; charset=utf-8|{sts}|X-Own: c");
+                let mut found: Vec<_> = ruled(&head).split('|').map(str::to_owned).collect();
+                found.sort();
+                assert_eq!(found.join("|"), expected, "{driver}: {head}");
+            }
+        }
     });
 }
 

@@ -151,22 +151,23 @@ impl HttpSession {
         fault: Fault,
         because: Option<&str>,
     ) {
-        let Shared { upstreams, common, .. } = state;
-        let exchange = upstreams.as_mut().expect("a proxy has backends").exchange(at);
+        let exchange = state.upstreams().exchange(at);
         let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole;
         let context = answer::Context {
             persistence: Persistence::of(exchange.minor, is_last),
             is_head: exchange.kind == RequestKind::Head,
-            asked: FieldContext::default(),
+            asked: FieldContext::of_rules(exchange.rules),
         };
         // An interim answer may still stand in front.
         exchange.response.send(actions);
         let (status, details) = (fault.status(), exchange.details(fault));
         let proxy_status = format!("pollux;error={};details=\"{details}\"", fault.error_type());
         let why = because.unwrap_or(&details);
+        let common = state.common_of(self.front);
         let answered = answer::explained(actions, common, context, status, why, |head| {
             head.field("Proxy-Status", proxy_status.as_bytes());
         });
+        let exchange = state.upstreams().exchange(at);
         exchange.status = status.code();
         exchange.response.body_bytes = answered.body_bytes;
         self.finish(state, actions, at, Some(fault));
@@ -210,16 +211,17 @@ impl HttpSession {
         let context = answer::Context {
             persistence: Persistence::of(request.version_minor, is_last),
             is_head: request.method == Method::Head,
-            asked: FieldContext::default(),
+            asked: state.common_of(self.front).asked(request),
         };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        let common = state.common_of(self.front);
         let answered = if status == Status::NO_CONTENT {
-            answer::empty(actions, &state.common, context, status, |head| {
+            answer::empty(actions, common, context, status, |head| {
                 head.field("Allow", allow);
             })
         } else {
             state.counters.count_refusal(status);
-            answer::page(actions, &state.common, context, status, |head| {
+            answer::page(actions, common, context, status, |head| {
                 head.field("Allow", allow);
             })
         };

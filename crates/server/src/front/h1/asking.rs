@@ -61,6 +61,7 @@ impl HttpSession {
                 Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
                 _ => 0,
             },
+            rules: shared.frontends.rules(self.front).for_request(request),
         };
         let Shared { upstreams, log, head_limits, .. } = state;
         let shared = upstreams.as_mut().expect("a proxy has backends");
