@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use libc::{sockaddr, socklen_t};
 
-use crate::emulation;
 use crate::names::{taken, unknown};
 use crate::thread::{Thread, errno, set_errno};
+use crate::{emulation, filters};
 
 /// How long a port may be in use by a process that is gone: on a busy machine ten times of what is measured, and no
 /// more than a program that finds its port taken may wait for the answer.
@@ -28,7 +28,8 @@ taken! { Emulation: bind / 3 (fd: c_int, address: *const sockaddr, len: socklen_
     // SAFETY: the caller's own arguments.
     let bind = || unsafe { real(fd, address, len) };
     let first = bind();
-    if first == 0 || errno() != libc::EADDRINUSE || !emulation::is_on_rings() {
+    let is_due = || emulation::is_on_rings() && !filters::is_set();
+    if first == 0 || errno() != libc::EADDRINUSE || !is_due() {
         return first;
     }
     // SAFETY: the kernel has read the address.
