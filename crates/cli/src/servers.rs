@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
 use pollux_server::config::settings::{ProxySettings, ServeSettings, ServerSettings};
-use pollux_server::master::{CommandLine, Master, MasterError, Settings, WorkerProcess};
+use pollux_server::master::{
+    CommandLine, Master, MasterError, ProxySockets, Settings, WorkerProcess,
+};
 use pollux_server::stats::RELOADED;
 use pollux_server::{OwnProcess, Server, ServerError};
 use pollux_server::{privileges, system};
@@ -124,6 +126,10 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         if self.is_check {
             return check(|| Server::check_proxy(&settings.config));
         }
+        // Before anything else is opened, as `answer` does it.
+        let passed = system::sockets().map_err(Failure::failed)?;
+        let passed = passed.map(|passed| ProxySockets::passed(&passed, &settings.config));
+        let passed = passed.transpose().map_err(Failure::failed)?.unwrap_or_default();
         pollux_sys::descriptors::raise().map_err(Failure::failed)?;
         let mut signals = signals(early).map_err(Failure::failed)?;
         let (flags, name) = (self.flags.clone(), self.name);
@@ -133,7 +139,7 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
             print: Box::new(move |text| output::remark(&format!("pollux {name}: {text}"))),
         };
         let failed = |error: MasterError| Failure::failed(output::in_words(&error));
-        let master = Master::start(settings, command_line).map_err(failed)?;
+        let master = Master::start(settings, command_line, &passed).map_err(failed)?;
         master.run(&mut signals).map_err(failed)?;
         Ok(ExitCode::SUCCESS)
     }

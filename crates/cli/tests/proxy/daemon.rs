@@ -5,9 +5,10 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,56 @@ fn no_request_fails_while_settings_are_read_anew_again_and_again() {
     proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
     proxy.signal(Signal::TERM);
     assert!(proxy.ended().success());
+}
+
+#[test]
+fn sockets_that_were_opened_before_are_the_front_ends_of_a_proxy() {
+    let backend = Backend::start();
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let addresses = listeners.each_ref().map(|one| one.local_addr().expect("bound"));
+    // One comes before there is a proxy.
+    let early = TcpStream::connect(addresses[1]).expect("waits");
+    early.set_read_timeout(Some(DEADLINE)).expect("set");
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = |settings: &str, numbers: &str| {
+        fs::write(folder.path().join("p.toml"), settings).expect("written");
+        let mut command = Command::new("sh");
+        let count = numbers.split(' ').count();
+        let script = format!("LISTEN_PID=$$ LISTEN_FDS={count} exec \"$0\" \"$@\" {numbers}");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_pollux"), "proxy", "--config", "p.toml"]);
+        let [one, two] = listeners.each_ref().map(|one| one.try_clone().expect("ours"));
+        command.stdin(Stdio::from(OwnedFd::from(one))).stdout(Stdio::from(OwnedFd::from(two)));
+        Process::start(command.current_dir(folder.path()))
+    };
+    let server = format!("[[server]]\naddress = \"{}\"\n", backend.address);
+    // A single address is put aside for what was passed.
+    let mut one = start(&format!("listen = \"127.0.0.1:1\"\n{server}"), "3<&0");
+    one.wait_for_stderr_line(&format!("pollux proxy: http://{}", addresses[0]));
+    assert_eq!(Client::default().ask(addresses[0], "/a").0, Outcome::Right);
+    one.signal(Signal::HUP);
+    one.wait_for_stderr_line("reloaded: process ");
+    assert_eq!(Client::default().ask(addresses[0], "/b").0, Outcome::Right);
+    one.signal(Signal::TERM);
+    assert!(one.ended().status.success());
+    // Of several each has its own.
+    let [first, second] = addresses;
+    let settings = format!("listen = [\"{second}\", \"{first}\"]\n{server}");
+    let mut both = start(&settings, "3<&0 4<&1");
+    both.wait_for_stderr_line(&format!("http://{second}"));
+    let mut client = early;
+    client.write_all(b"GET /early HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("answered");
+    assert!(answer.contains("\r\nX-Id: "), "by the backend: {answer}");
+    assert_eq!(Client::default().ask(first, "/c").0, Outcome::Right);
+    both.signal(Signal::TERM);
+    assert!(both.ended().status.success());
+    let settings = format!("listen = [\"127.0.0.1:0\", \"{first}\"]\n{server}");
+    let refused = start(&settings, "3<&0 4<&1").ended();
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    let expected =
+        format!("LISTEN_FDS passes a socket at {second}, which no listen of the settings names");
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
 }
 
 #[test]

@@ -147,12 +147,16 @@ impl Restart {
 }
 
 impl Master {
-    /// Opens what the settings name, and starts the first worker.
+    /// Opens what the settings name and `passed` does not have, and starts the first worker.
     ///
     /// # Errors
     /// [`MasterError::Listen`], [`MasterError::System`].
-    pub fn start(settings: Settings, command_line: CommandLine) -> Result<Self, MasterError> {
-        let sockets = ProxySockets::open(&settings.config)?;
+    pub fn start(
+        settings: Settings,
+        command_line: CommandLine,
+        passed: &ProxySockets,
+    ) -> Result<Self, MasterError> {
+        let sockets = passed.changed_to(&settings.config)?;
         let pid_file =
             settings.config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
         let mut master = Self {

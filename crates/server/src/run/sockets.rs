@@ -45,6 +45,8 @@ struct Bound {
     /// As it was configured: port 0 is kept apart from the port that the kernel chose.
     address: Address,
     sockets: Sockets,
+    /// A service manager has opened them, whose they are to remove and to open to others.
+    is_passed: bool,
 }
 
 /// The sockets of a proxy.
@@ -62,6 +64,47 @@ impl ProxySockets {
         Self::default().changed_to(config)
     }
 
+    /// Sockets that a service manager has passed, each in the place of the address of the settings that it listens on; where
+    /// the settings have one address alone, in the place of that.
+    ///
+    /// # Errors
+    /// One that has no place, in words, or no descriptor is left.
+    pub fn passed(passed: &Sockets, config: &ProxyConfig) -> Result<Self, String> {
+        let listed = config.listen();
+        let is_at = |listed: &Address, address: &ListenAddress| match (listed, address) {
+            (Address::Known(ListenAddress::Tcp(one)), ListenAddress::Tcp(two)) => {
+                (one.ip().to_canonical(), one.port()) == (two.ip().to_canonical(), two.port())
+            }
+            (Address::Known(one), two) => one == two,
+            (Address::Name { .. }, _) => false,
+        };
+        let mut all: Vec<Bound> = Vec::new();
+        for (address, sockets) in passed.addresses().into_iter().zip(passed.descriptors()) {
+            let place = match &listed[..] {
+                [only] => Some(only),
+                several => several.iter().find(|listed| is_at(listed, &address)),
+            };
+            let place = place.ok_or_else(|| {
+                format!("LISTEN_FDS passes a socket at {address}, which no listen of the settings names; expected its address there")
+            })?;
+            let copies = sockets.into_iter().map(|fd| fd.try_clone_to_owned());
+            let copies = copies
+                .collect::<io::Result<Vec<_>>>()
+                .and_then(|copies| Sockets::inherited(vec![copies]));
+            let sockets = copies.map_err(|error| error.to_string())?;
+            match all.iter_mut().find(|bound| bound.address == *place) {
+                Some(bound) => bound.sockets.append(sockets),
+                None => all.push(Bound {
+                    part: Part::Clients,
+                    address: place.clone(),
+                    sockets,
+                    is_passed: true,
+                }),
+            }
+        }
+        Ok(Self { all })
+    }
+
     /// The sockets that these settings name: those that are here, and new ones for other addresses.
     ///
     /// # Errors
@@ -77,23 +120,24 @@ impl ProxySockets {
         // A name that is in the settings already is not looked up again: it keeps its sockets.
         for (part, address) in clients.chain(stats).chain(control) {
             let is_it = |bound: &&Bound| bound.part == part && bound.address == address;
-            let sockets = match here.iter().position(is_it) {
+            let (sockets, is_passed) = match here.iter().position(is_it) {
                 Some(at) => {
-                    let sockets = here.remove(at).sockets.duplicate().map_err(no_descriptor)?;
+                    let bound = here.remove(at);
+                    let sockets = bound.sockets.duplicate().map_err(no_descriptor)?;
                     // One whose path was taken away has nothing to permit.
-                    if sockets.paths().iter().all(|path| path.exists()) {
+                    if !bound.is_passed && sockets.paths().iter().all(|path| path.exists()) {
                         permit(part, &sockets, config)?;
                     }
-                    sockets
+                    (sockets, bound.is_passed)
                 }
                 None => {
                     let sockets = open(part, &address, config)?;
                     opened.0.extend(sockets.paths());
                     permit(part, &sockets, config)?;
-                    sockets
+                    (sockets, false)
                 }
             };
-            all.push(Bound { part, address, sockets });
+            all.push(Bound { part, address, sockets, is_passed });
         }
         opened.0.clear();
         Ok(Self { all })
@@ -144,7 +188,8 @@ impl ProxySockets {
     /// Paths of unix sockets, which are removed at the end.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.all.iter().flat_map(|bound| bound.sockets.paths()).collect()
+        let own = self.all.iter().filter(|bound| !bound.is_passed);
+        own.flat_map(|bound| bound.sockets.paths()).collect()
     }
 
     /// Descriptors for a child that is about to be started, open in it as well, and the text that
@@ -189,7 +234,8 @@ impl ProxySockets {
             let each = of_addresses.map(|numbers| numbers.split(',').map(take).collect());
             let sockets = Sockets::inherited(each.collect::<io::Result<_>>()?)?;
             let address = sockets.addresses().remove(0).into();
-            all.push(Bound { part: part.ok_or_else(wrong)?, address, sockets });
+            let part = part.ok_or_else(wrong)?;
+            all.push(Bound { part, address, sockets, is_passed: false });
         }
         Ok(Self { all })
     }
