@@ -35,7 +35,7 @@ ids! {
     ExchangeId: u32;
     /// An upstream connection, in [`Links`](crate::exchange::table::Links).
     UpstreamId: u32;
-    /// The two sides of a stream of TCP mode, in [`Pairs`](crate::exchange::channel::Pairs).
+    /// The two sides of a stream of TCP mode, in [`Pairs`](crate::exchange::pair::Pairs).
     PairId: u32;
     /// A front end, in [`FrontendTable`](crate::backends::groups::FrontendTable); by default the first one.
     #[derive(Default)]

@@ -123,11 +123,11 @@ impl Upstreams {
         let group = &mut self.groups[group];
         let first = group.members.start;
         let is_out = |place: usize| !self.are_there[place] || self.backends[place].is_draining();
+        if group.members.len() == 1 {
+            return Some(first).filter(|first| !is_out(*first));
+        }
         if group.members.clone().all(is_out) {
             return None;
-        }
-        if group.members.len() == 1 {
-            return Some(first);
         }
         let all = group.members.clone().map(|place| match self.are_there[place] {
             true => Choice {

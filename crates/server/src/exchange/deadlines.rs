@@ -72,11 +72,11 @@ impl Upstreams {
             drain: self.drain_end,
             request: exchange.times.began + limits.request_timeout,
             queue: queued.map_or(Moment::NEVER, |queued| queued + limits.queue_timeout),
-            body: if exchange.request.is_whole {
+            body: if exchange.request.is_whole() {
                 Moment::NEVER
             } else {
                 let time = BodyTime { timeout, rate_min_bytes };
-                exchange.body_clock.deadline(exchange.request.body_bytes, time)
+                exchange.body_clock.deadline(exchange.request.body_bytes(), time)
             },
         }
     }
@@ -84,7 +84,7 @@ impl Upstreams {
     /// Sets the deadline of the asker's connection.
     pub(crate) fn set_asker_deadline(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
-        if !exchange.request.is_whole {
+        if !exchange.request.is_whole() {
             // A client that takes an answer may send the rest of its body behind that; how fast it takes it is the loop's to judge.
             let is_standing = exchange.is_asker_paused || exchange.response.is_leaving;
             exchange.body_clock.set_standing(is_standing, self.now.at);

@@ -1,8 +1,8 @@
 //! What answers requests later, by backends: one request under way with its answer, and the side of the backend.
 //!
 //! ```text
-//!  client ──► HttpSession ──► Exchange: request channel  ──► Upstream ──► backend
-//!         ◄──             ◄──           response channel ◄──          ◄──
+//!  client ──► HttpSession ──► Exchange: request message  ──► Upstream ──► backend
+//!         ◄──             ◄──           response message ◄──          ◄──
 //! ```
 //!
 //! A client and an upstream connection are two sessions of one loop. They never touch each other:
@@ -12,7 +12,9 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `table`, `channel` | the exchanges and upstream connections of a loop; the bytes of one direction, and of both of a stream |
+//! | `table` | the exchanges and upstream connections of a loop |
+//! | `message`, `framing` | head, body and end in one direction; how they leave by a connection of HTTP/1 |
+//! | `direction`, `pair` | a message between two connections of HTTP/1; two of them, which are a stream of TCP mode |
 //! | `request` | the order of a request, from its head to its last byte: one function for each step |
 //! | `deadlines` | by when a client has to have sent, and to be answered |
 //! | `assign` | how a request comes to an upstream connection |
@@ -22,9 +24,12 @@
 //! | `shared` | what one loop has of backends, and of what is under way to them |
 
 mod assign;
-pub(crate) mod channel;
 pub(crate) mod check;
 pub(crate) mod deadlines;
+pub(crate) mod direction;
+mod framing;
+mod message;
+pub(crate) mod pair;
 mod pipes;
 pub(crate) mod request;
 pub(crate) mod shared;

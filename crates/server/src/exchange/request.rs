@@ -22,23 +22,22 @@ use std::borrow::Cow;
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::{
-    BodyReader, Framing, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
-    Status,
+    BodyReader, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts, Status,
 };
 
 use crate::backends::pool::Admission;
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
-use crate::exchange::channel::ChannelEnd;
+use crate::exchange::direction::Side;
 use crate::exchange::shared::Upstreams;
 use crate::exchange::table::{Asker, Next, OFFERS_MAX, Stage};
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
 use crate::head::proxied::{
-    AnswerContext, BodyFraming, RequestContext, write_answer, write_interim, write_request,
-    write_upgrade,
+    AnswerContext, RequestContext, write_answer, write_interim, write_request, write_upgrade,
 };
-use crate::head::{Frame, version};
+use crate::head::tail::{HeadTail, HopFields};
+use crate::head::version;
 use crate::ids::{ExchangeId, FrontId};
 use crate::log::{AccessLog, CLIENT_GONE, Entry, Proxied};
 
@@ -58,6 +57,10 @@ const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Asked<'a> {
     pub(crate) asker: Asker,
     pub(crate) front: FrontId,
+    /// Whether the client speaks TLS.
+    pub(crate) is_secure: bool,
+    /// The group of backends that its front end leads to.
+    pub(crate) group: usize,
     /// The client's address without its port; empty on a unix socket.
     pub(crate) peer: &'a str,
     /// Whose it is, where a PROXY head says so in front of the connection to the backend.
@@ -86,7 +89,7 @@ impl Upstreams {
         let NewHead { request, head, facts, max_forwards, limits, log } = *new;
         let (at, backend) = self.enter(asked, facts);
         let front = self.frontends.get(asked.front);
-        let is_secure = self.frontends.secured(asked.front).is_some();
+        let is_secure = asked.is_secure;
         let host = request.host();
         let context = RequestContext {
             peer: asked.peer,
@@ -99,11 +102,8 @@ impl Upstreams {
         };
         let exchange = self.exchanges.get_mut(at);
         exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
-        let frame = match request.framing {
-            Framing::Chunked => Frame::Chunks,
-            _ => Frame::Plain,
-        };
-        exchange.request.begin_body(BodyReader::new(request.framing, limits), frame);
+        let tail = HeadTail::of(HopFields::of_request(request, exchange.wants_upgrade));
+        exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail);
         if let Some(log) = log {
             note_line(&mut exchange.line, request, log);
         }
@@ -118,20 +118,20 @@ impl Upstreams {
     }
 
     /// The same of a head that is the last one of this loop again.
+    #[inline]
     pub(crate) fn begin_again(&mut self, asked: &Asked<'_>, last: &LastRequest) -> ExchangeId {
         let (at, _) = self.enter(asked, last.facts);
         let exchange = self.exchanges.get_mut(at);
         exchange.request.head().extend_from_slice(&last.written);
-        exchange.request.begin_without_body();
+        exchange.request.begin_without_body(&HeadTail::NONE);
         exchange.line.extend_from_slice(&last.line);
         at
     }
 
     /// Makes the exchange, and finds a backend for it.
     fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, usize) {
-        let group = self.frontends.get(asked.front).group;
-        let is_secure = self.frontends.secured(asked.front).is_some();
-        let is_encrypted = is_secure || self.groups[group].tls.is_some();
+        let group = asked.group;
+        let is_encrypted = asked.is_secure || self.groups[group].tls.is_some();
         let may_splice = !is_encrypted && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
@@ -185,27 +185,23 @@ impl Upstreams {
     /// The upstream connection is there, was woken, or has got rid of what it was given: what there is of the request
     /// leaves by it. Says by when the backend has to answer.
     pub(crate) fn upstream_ready(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
-        let first_byte_timeout = self.limits.first_byte_timeout;
-        let tunnel_end = self.quiet_end(at);
-        let now = self.now.at;
         let exchange = self.exchanges.get_mut(at);
-        let channel = &mut exchange.request;
-        if channel.is_leaving {
+        if exchange.request.is_leaving {
             return;
         }
-        let sent_bytes = channel.send(actions);
-        if channel.is_done() {
+        let sent_bytes = exchange.request.send(actions);
+        if exchange.request.is_done() {
             exchange.reach(Stage::Waiting);
             if exchange.is_tunnel() {
                 // The client has said its last word, and all of it has gone.
-                if exchange.response.is_whole {
+                if exchange.response.is_whole() {
                     return actions.close();
                 }
-                actions.set_deadline(tunnel_end);
+                actions.set_deadline(self.quiet_end(at));
                 return actions.end_output();
             }
             if !exchange.has_answer() {
-                actions.set_deadline(now + first_byte_timeout);
+                actions.set_deadline(self.now.at + self.limits.first_byte_timeout);
             }
             return;
         }
@@ -213,9 +209,9 @@ impl Upstreams {
             return;
         }
         // More is to come: only when this has left, so that what waits here stays little.
-        channel.is_leaving = true;
+        exchange.request.is_leaving = true;
         if exchange.is_tunnel() && !exchange.response.is_full() {
-            actions.set_deadline(tunnel_end);
+            actions.set_deadline(self.quiet_end(at));
         } else if !exchange.has_answer() {
             // Not idle any more; how slow the client may be is its own side's to judge.
             actions.set_deadline(Moment::NEVER);
@@ -235,30 +231,30 @@ impl Upstreams {
         input: &[u8],
     ) -> Result<usize, Rejection> {
         let exchange = self.exchanges.get_mut(at);
-        let channel = &mut exchange.request;
-        if channel.is_whole && exchange.stage != Stage::Tunnel {
+        let request = &mut exchange.request;
+        if request.is_whole() && exchange.stage != Stage::Tunnel {
             if !input.is_empty() {
                 actions.pause_input();
             }
             self.wake_upstream(at, actions);
             return Ok(0);
         }
-        let before = channel.body_bytes;
+        let before = request.body_bytes();
         let used = match exchange.stage {
-            Stage::Tunnel => channel.take_raw(input),
-            _ => channel.take(input)?,
+            Stage::Tunnel => request.take_raw(input),
+            _ => request.take(input)?,
         };
-        let body_bytes = channel.body_bytes - before;
+        let body_bytes = request.body_bytes() - before;
         if self.request_grew(at, actions, body_bytes) || used < input.len() {
             actions.pause_input();
         }
-        self.leave_long_body(at, ChannelEnd::Client, actions);
+        self.leave_long_body(at, Side::Client, actions);
         Ok(used)
     }
 
     /// The same, from the client's socket into a pipe.
     pub(crate) fn request_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
-        let body_bytes = self.splice_body(at, ChannelEnd::Client, actions);
+        let body_bytes = self.splice_body(at, Side::Client, actions);
         if body_bytes == 0 && !self.exchange(at).request.is_full() {
             return;
         }
@@ -276,8 +272,8 @@ impl Upstreams {
             exchange.body_clock.on_bytes(self.now.at);
         }
         let is_full = exchange.request.is_full();
-        exchange.is_asker_paused = is_full && !exchange.request.is_whole;
-        if exchange.request.is_whole {
+        exchange.is_asker_paused = is_full && !exchange.request.is_whole();
+        if exchange.request.is_whole() {
             actions.read_in_turn();
         }
         self.set_asker_deadline(at, actions);
@@ -339,7 +335,9 @@ impl Upstreams {
             return Err("an upgrade (101) that was not asked for".into());
         }
         exchange.reach(Stage::Tunnel);
-        (exchange.is_last, exchange.request.is_whole) = (true, false);
+        exchange.response.begin_tunnel(&HeadTail::of(HopFields::UPGRADE));
+        exchange.request.set_whole(false);
+        exchange.is_last = true;
         exchange.status = response.facts.status.code();
         exchange.times.first_byte = Some(self.now.at);
         self.proxied.count(ProxyCounter::Upgrades);
@@ -361,24 +359,23 @@ impl Upstreams {
         let exchange = self.exchanges.get_mut(at);
         let rules = self.frontends.rules(exchange.front);
         exchange.request.forget_sent();
-        let is_early = !exchange.request.is_whole;
+        let is_early = !exchange.request.is_whole();
         // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
         exchange.is_last |= is_early && response.facts.status.code() >= 400;
         let context = AnswerContext {
             kind: exchange.kind,
-            minor: exchange.minor,
-            is_last: exchange.is_last,
             date: &self.date,
             rules: rules.applying(exchange.rules, response.facts.status.code()),
         };
         let out = exchange.response.head();
         let before = out.len();
-        let framing = write_answer(out, response, &context)
-            .ok_or("a coding before chunked, which was not asked for")?;
-        if !is_early {
-            self.repeats.note_answer(head, by, &out[before..], (response.facts, framing));
+        if !write_answer(out, response, &context) {
+            return Err("a coding before chunked, which was not asked for".into());
         }
-        self.answer_began(at, response.facts, framing);
+        if !is_early {
+            self.repeats.note_answer(head, by, &out[before..], response.facts);
+        }
+        self.answer_began(at, &response.facts);
         Ok(())
     }
 
@@ -390,12 +387,12 @@ impl Upstreams {
     ) -> Option<ResponseFacts> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
-        if !exchange.request.is_whole {
+        if !exchange.request.is_whole() {
             return None;
         }
-        let (facts, framing) = self.repeats.answer(input, by, exchange.response.head())?;
+        let facts = self.repeats.answer(input, by, exchange.response.head())?;
         exchange.request.forget_sent();
-        self.answer_began(at, facts, framing);
+        self.answer_began(at, &facts);
         Some(facts)
     }
 
@@ -404,19 +401,18 @@ impl Upstreams {
         AnswerKey {
             front: exchange.front,
             kind: exchange.kind,
-            minor: exchange.minor,
-            is_last: exchange.is_last,
             unix_s: self.now.unix_s,
             rules: exchange.rules,
         }
     }
 
-    fn answer_began(&mut self, at: ExchangeId, facts: ResponseFacts, framing: BodyFraming) {
+    fn answer_began(&mut self, at: ExchangeId, facts: &ResponseFacts) {
         let exchange = self.exchanges.get_mut(at);
         let reader = BodyReader::of_response(facts.body, &self.answer_limits);
-        exchange.response.begin_body(reader, framing.frame);
+        let (tail, is_last) = self.repeats.tail((facts.body, exchange.minor, exchange.is_last));
+        exchange.response.begin_body(reader, tail);
         exchange.reach(Stage::Answering);
-        exchange.is_last = framing.is_last;
+        exchange.is_last = is_last;
         (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(self.now.at));
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
@@ -438,18 +434,18 @@ impl Upstreams {
         input: &[u8],
     ) -> Result<usize, Rejection> {
         let used = self.exchanges.get_mut(at).response.take(input)?;
-        if !self.exchanges.get(at).response.is_whole {
+        if !self.exchanges.get(at).response.is_whole() {
             self.answer_grew(at, actions);
         }
-        self.leave_long_body(at, ChannelEnd::Backend, actions);
+        self.leave_long_body(at, Side::Backend, actions);
         Ok(used)
     }
 
     /// The same, from the backend's socket into a pipe.
     pub(crate) fn answer_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
-        let bytes = self.splice_body(at, ChannelEnd::Backend, actions);
+        let bytes = self.splice_body(at, Side::Backend, actions);
         let response = &self.exchanges.get(at).response;
-        if !response.is_whole && (bytes > 0 || response.is_full()) {
+        if !response.is_whole() && (bytes > 0 || response.is_full()) {
             self.answer_grew(at, actions);
         }
     }
@@ -507,7 +503,7 @@ impl Upstreams {
             exchange.stage = Stage::Committed;
         }
         if exchange.response.is_done() {
-            if exchange.is_tunnel() && !exchange.request.is_whole {
+            if exchange.is_tunnel() && !exchange.request.is_whole() {
                 // The backend has ended its output; the client may continue.
                 actions.end_output();
                 return false;
@@ -521,7 +517,7 @@ impl Upstreams {
         }
         // More is to come: only when this has left, so that what waits here stays little.
         exchange.response.is_leaving = true;
-        if !exchange.request.is_whole {
+        if !exchange.request.is_whole() {
             if !exchange.has_answer() {
                 // The client may have waited for the interim answer with its body.
                 exchange.body_clock = BodyClock::started(self.now.at);
@@ -622,7 +618,7 @@ impl Upstreams {
             self.proxied.count_fault(fault);
         }
         let exchange = self.exchanges.get(at);
-        self.proxied.add(ProxyCounter::AnswerBytes, exchange.response.body_bytes);
+        self.proxied.add(ProxyCounter::AnswerBytes, exchange.response.body_bytes());
         if exchange.status != 0 {
             self.counters.count_answer(Status::of(exchange.status));
         }
@@ -658,7 +654,7 @@ impl Upstreams {
             target,
             version: version(exchange.minor),
             status,
-            body_bytes: exchange.response.body_bytes,
+            body_bytes: exchange.response.body_bytes(),
             referer,
             agent,
             cut: None,

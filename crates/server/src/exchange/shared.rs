@@ -17,7 +17,7 @@ use crate::backends::{Backend, HealthChange, Schedule, Target};
 use crate::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::exchange::assign::Exchanger;
-use crate::exchange::channel::Pairs;
+use crate::exchange::pair::Pairs;
 use crate::exchange::pipes::Pipes;
 use crate::exchange::table::{Exchange, Exchanges, Links, Outgoing, Purpose};
 use crate::fault::{Fault, ProxyCounter, ProxyCounters};
@@ -177,20 +177,26 @@ impl Upstreams {
         if verdict == Some(false) {
             self.may_have_moved(backend);
         }
-        self.report_health_change(backend, change);
+        if let Some(change) = change {
+            self.report_health_change(backend, change);
+        }
     }
 
     /// A backend has begun to answer a request.
     pub(crate) fn backend_answered(&mut self, backend: usize) {
         let change = self.backends[backend].answered(self.now.at);
-        self.report_health_change(backend, change);
+        if let Some(change) = change {
+            self.report_health_change(backend, change);
+        }
     }
 
     pub(crate) fn backend_failed(&mut self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
         self.may_have_moved(backend);
         let change = self.backends[backend].failed(self.now.at);
-        self.report_health_change(backend, change);
+        if let Some(change) = change {
+            self.report_health_change(backend, change);
+        }
     }
 
     /// The backend failed: where it has a name, that is looked up earlier.
@@ -246,8 +252,8 @@ impl Upstreams {
 
     /// Reports that a backend came up or went down; requests that wait for one that is down go
     /// elsewhere.
-    fn report_health_change(&mut self, backend: usize, change: Option<HealthChange>) {
-        let Some(change) = change else { return };
+    #[cold]
+    fn report_health_change(&mut self, backend: usize, change: HealthChange) {
         if change == HealthChange::Down {
             self.reassign_all(backend);
         }
@@ -319,11 +325,6 @@ impl Upstreams {
     /// The group of the backend at this place.
     pub(crate) fn group_of(&self, backend: usize) -> &Group {
         &self.groups[self.backends[backend].group]
-    }
-
-    /// Whether backends of this front end get a PROXY head that says whose a connection is.
-    pub(crate) fn sends_header(&self, front: FrontId) -> bool {
-        self.groups[self.frontends.get(front).group].sends_header.is_some()
     }
 
     /// How backends of the group at this place are chosen.
@@ -435,7 +436,9 @@ impl Upstreams {
 
     /// Ends the exchange; its upstream connection loses it.
     pub(crate) fn end(&mut self, at: ExchangeId) {
-        self.leave_queue(at);
+        if self.exchanges.get(at).ticket.is_some() {
+            self.leave_queue(at);
+        }
         self.take_back(at);
         let exchange = self.exchanges.get_mut(at);
         exchange.request.drop_piped(&mut self.pipes);

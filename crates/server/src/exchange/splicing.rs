@@ -2,7 +2,7 @@
 //! mode, and long bodies of HTTP.
 //!
 //! ```text
-//!  head, and what came with it ─► on_bytes ─► bytes of the channel ─┐
+//!  head, and what came with it ─► on_bytes ─► bytes of the message ─┐
 //!  rest of the body ─► on_readable ─► pipe, behind these bytes ─────┴─► output of the other side
 //! ```
 //!
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use pollux_engine::{Actions, Pipe, SplicedIn};
 
-use crate::exchange::channel::ChannelEnd;
+use crate::exchange::direction::Side;
 use crate::exchange::shared::Upstreams;
 use crate::fault::ProxyCounter;
 use crate::ids::ExchangeId;
@@ -25,16 +25,11 @@ const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 impl Upstreams {
     /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers, and its last bytes
     /// too: a receive for them would bring of what follows whatever came. Behind one that was as long another one may come.
-    pub(crate) fn leave_long_body(
-        &self,
-        at: ExchangeId,
-        side: ChannelEnd,
-        actions: &mut Actions<'_>,
-    ) {
+    pub(crate) fn leave_long_body(&self, at: ExchangeId, side: Side, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get(at);
-        let (left, channel) = (exchange.spliceable(side), exchange.sent_by(side));
-        if left.is_none_or(|left| left < SPLICED_BYTES_MIN && !channel.is_spliced()) {
-            if exchange.may_splice && channel.was_long(SPLICED_BYTES_MIN) {
+        let (left, sent) = (exchange.spliceable(side), exchange.sent_by(side));
+        if left.is_none_or(|left| left < SPLICED_BYTES_MIN && !sent.is_spliced()) {
+            if exchange.may_splice && sent.was_long(SPLICED_BYTES_MIN) {
                 actions.receive_little();
             }
             return actions.take_input();
@@ -47,12 +42,12 @@ impl Upstreams {
         }
     }
 
-    /// Takes what is in the socket of a body into a pipe, unless the channel is full; says how many bytes that were. Without a
+    /// Takes what is in the socket of a body into a pipe, unless that is full; says how many bytes that were. Without a
     /// pipe they come by `on_bytes`, as does what is behind the body.
     pub(crate) fn splice_body(
         &mut self,
         at: ExchangeId,
-        side: ChannelEnd,
+        side: Side,
         actions: &mut Actions<'_>,
     ) -> u64 {
         let exchange = self.exchanges.get_mut(at);
@@ -60,15 +55,15 @@ impl Upstreams {
             actions.take_input();
             return 0;
         };
-        if exchange.channel(side).is_full() {
+        if exchange.direction(side).is_full() {
             return 0;
         }
         let Some((pipe, bytes)) = self.splice_in(left, actions) else { return 0 };
-        let channel = self.exchanges.get_mut(at).channel(side);
-        if channel.take_piped_body(pipe, bytes) {
+        let direction = self.exchanges.get_mut(at).direction(side);
+        if direction.take_piped_body(pipe, bytes) {
             self.proxied.count(ProxyCounter::BodiesSpliced);
         }
-        if channel.is_whole {
+        if direction.is_whole() {
             actions.take_input();
             actions.receive_little();
         }

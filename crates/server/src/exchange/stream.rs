@@ -1,8 +1,8 @@
 //! TCP mode: bytes both ways between a client and a backend, as they come.
 //!
 //! ```text
-//!  client ── on_bytes ──► channel ── send ──► backend        a channel that is full pauses its source
-//!         ◄── send ── channel ◄── on_bytes ──
+//!  client ── on_bytes ──► message ── send ──► backend        a message that is full pauses its source
+//!         ◄── send ── message ◄── on_bytes ──
 //! ```
 //!
 //! An end on one side is passed on when what came before it has left, and the other direction
@@ -16,7 +16,8 @@ use pollux_http::ProxyHeader;
 
 use crate::backends::groups::hash;
 use crate::config::Mode;
-use crate::exchange::channel::{ChannelEnd, Pair};
+use crate::exchange::direction::{Direction, Side};
+use crate::exchange::pair::Pair;
 use crate::exchange::shared::{Upstreams, client_name};
 use crate::exchange::table::{OFFERS_MAX, Outgoing, Purpose};
 use crate::fault::{Fault, Party, ProxyCounter};
@@ -28,7 +29,7 @@ use crate::log::{AccessLog, Entry, Proxied};
 pub(crate) struct Stream {
     /// None until whose connection it is was said.
     pair: Option<PairId>,
-    side: ChannelEnd,
+    side: Side,
     group: usize,
     /// Whose it is, where a proxy in front said so.
     header: Option<ProxyHeader>,
@@ -46,12 +47,12 @@ impl Stream {
         is_secure: bool,
     ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        Self { pair: None, side: ChannelEnd::Client, group, header: None, is_secure, fault: None }
+        Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
     }
 
     /// What runs on the connection to the backend of this pair.
     pub(crate) fn to_backend(pair: PairId) -> Self {
-        let (side, header, is_secure) = (ChannelEnd::Backend, None, false);
+        let (side, header, is_secure) = (Side::Backend, None, false);
         Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
 
@@ -72,8 +73,8 @@ impl Stream {
     /// The connection can be used.
     pub(crate) fn opened(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         match self.side {
-            ChannelEnd::Client => self.begin(shared, actions),
-            ChannelEnd::Backend => self.connected(shared, actions),
+            Side::Client => self.begin(shared, actions),
+            Side::Backend => self.connected(shared, actions),
         }
     }
 
@@ -102,8 +103,8 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
-        pair.ids[ChannelEnd::Backend as usize] = Some(actions.id());
-        if pair.ids[ChannelEnd::Client as usize].is_none() {
+        pair.ids[Side::Backend as usize] = Some(actions.id());
+        if pair.ids[Side::Client as usize].is_none() {
             return actions.abort();
         }
         pair.connected = Some(now);
@@ -134,12 +135,12 @@ impl Stream {
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
         pair.active = now;
-        if self.side == ChannelEnd::Backend {
+        if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
         }
-        let channel = &mut pair.channels[self.side as usize];
-        let used = channel.take_raw(input);
-        if channel.is_full() {
+        let direction = &mut pair.directions[self.side as usize];
+        let used = direction.take_raw(input);
+        if direction.is_full() {
             pair.is_paused[self.side as usize] = true;
             actions.pause_input();
             shared.proxied.count(ProxyCounter::Pauses);
@@ -158,7 +159,7 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
         let pair = shared.pairs.get_mut(at);
-        if pair.channels[own].is_full() {
+        if pair.directions[own].is_full() {
             pair.is_paused[own] = true;
             return actions.pause_input();
         }
@@ -166,10 +167,10 @@ impl Stream {
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
         pair.active = now;
-        if self.side == ChannelEnd::Backend {
+        if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
         }
-        pair.channels[own].take_piped(pipe, bytes);
+        pair.directions[own].take_piped(pipe, bytes);
         pair.is_paused[own] = true;
         actions.pause_input();
         shared.wake_side(at, self.side.other(), actions);
@@ -177,18 +178,18 @@ impl Stream {
 
     pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
-        shared.pairs.get_mut(at).channels[self.side as usize].is_whole = true;
+        shared.pairs.get_mut(at).directions[self.side as usize].set_whole(true);
         shared.wake_side(at, self.side.other(), actions);
         self.send(shared, actions);
     }
 
     pub(crate) fn is_of_client(&self) -> bool {
-        self.side == ChannelEnd::Client
+        self.side == Side::Client
     }
 
     /// The end of the connection without one of its encryption: an attacker on the path may have ended it.
     pub(crate) fn on_cut(&mut self, actions: &mut Actions<'_>) {
-        let fault = if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
+        let fault = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
         self.fault.get_or_insert(fault);
         actions.abort();
     }
@@ -200,11 +201,11 @@ impl Stream {
         error: Option<&pollux_tls::Error>,
     ) {
         match (self.side, self.pair) {
-            (ChannelEnd::Client, _) => {
+            (Side::Client, _) => {
                 shared.refuse_tls(&client_name(actions, self.header.as_ref()), error);
             }
-            (ChannelEnd::Backend, Some(at)) => self.backend_tls_failed(shared, at, error),
-            (ChannelEnd::Backend, None) => {}
+            (Side::Backend, Some(at)) => self.backend_tls_failed(shared, at, error),
+            (Side::Backend, None) => {}
         }
     }
 
@@ -224,8 +225,8 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
         let pair = shared.pairs.get_mut(at);
-        let channel = &mut pair.channels[other as usize];
-        if channel.has_left(&mut shared.pipes) {
+        let direction = &mut pair.directions[other as usize];
+        if direction.has_left(&mut shared.pipes) {
             shared.wake_side(at, other, actions);
         }
         self.send(shared, actions);
@@ -239,7 +240,7 @@ impl Stream {
         if pair.fault.is_some() {
             return actions.reset();
         }
-        if pair.is_paused[own] && !pair.channels[own].is_full() {
+        if pair.is_paused[own] && !pair.directions[own].is_full() {
             pair.is_paused[own] = false;
             actions.resume_input();
         }
@@ -251,7 +252,7 @@ impl Stream {
         let timeout = shared.limits.tunnel_timeout;
         let now = shared.now.at;
         let pair = shared.pairs.get_mut(at);
-        let is_connecting = self.side == ChannelEnd::Backend && pair.connected.is_none();
+        let is_connecting = self.side == Side::Backend && pair.connected.is_none();
         if !is_connecting && pair.active + timeout > now {
             return actions.set_deadline(pair.active + timeout);
         }
@@ -277,13 +278,13 @@ impl Stream {
         let pair = shared.pairs.get_mut(at);
         pair.sides -= 1;
         pair.ids[own] = None;
-        let has_client = pair.ids[ChannelEnd::Client as usize].is_some();
-        let is_unconnected = self.side == ChannelEnd::Backend && pair.connected.is_none();
+        let has_client = pair.ids[Side::Client as usize].is_some();
+        let is_unconnected = self.side == Side::Backend && pair.connected.is_none();
         if is_unconnected && has_client && self.fault.is_none() {
             // The connection came about, but not its encryption.
             self.backend_tls_failed(shared, at, None);
         }
-        if self.side == ChannelEnd::Backend {
+        if self.side == Side::Backend {
             let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
             shared.proxied.backends()[backend].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
@@ -305,10 +306,9 @@ impl Stream {
             shared.proxied.count(ProxyCounter::Retries);
             return connect(shared, at);
         }
-        let has_ended = pair.channels.iter().all(|channel| channel.is_whole);
+        let has_ended = pair.directions.iter().all(Direction::is_whole);
         if !has_ended {
-            let other =
-                if self.side == ChannelEnd::Client { Fault::ClientGone } else { Fault::Cut };
+            let other = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
             pair.fault.get_or_insert(self.fault.unwrap_or(other));
         }
         if let Some(id) = pair.ids[self.side.other() as usize] {
@@ -317,7 +317,9 @@ impl Stream {
         record(shared, log, at);
         let pair = shared.pairs.get_mut(at);
         if pair.sides == 0 {
-            pair.channels.iter_mut().for_each(|channel| channel.drop_piped(&mut shared.pipes));
+            pair.directions
+                .iter_mut()
+                .for_each(|direction| direction.drop_piped(&mut shared.pipes));
             shared.pairs.end(at);
         }
     }
@@ -327,13 +329,13 @@ impl Stream {
         let Some(at) = self.pair else { return };
         let (own, other) = (self.side as usize, self.side.other());
         let pair = shared.pairs.get_mut(at);
-        let channel = &mut pair.channels[other as usize];
-        if channel.is_leaving {
+        let direction = &mut pair.directions[other as usize];
+        if direction.is_leaving {
             return;
         }
-        let sent_bytes = channel.send(actions);
+        let sent_bytes = direction.send(actions);
         if sent_bytes > 0 {
-            channel.is_leaving = true;
+            direction.is_leaving = true;
             actions.call_again();
             return;
         }
@@ -342,7 +344,7 @@ impl Stream {
         }
         if pair.has_ended_output[own] && pair.is_done(self.side) {
             actions.close();
-        } else if pair.has_ended_output[own] && pair.channels[own].is_whole {
+        } else if pair.has_ended_output[own] && pair.directions[own].is_whole() {
             // The other side closes when it has sent the rest.
             shared.wake_side(at, other, actions);
         }
@@ -362,7 +364,7 @@ fn connect(shared: &mut Upstreams, at: PairId) {
         let why_none = shared.why_none(group);
         let pair = shared.pairs.get_mut(at);
         pair.fault.get_or_insert(why_none);
-        if let Some(client) = pair.ids[ChannelEnd::Client as usize] {
+        if let Some(client) = pair.ids[Side::Client as usize] {
             shared.commands.push_back(Command::Wake(client));
         }
         return;
@@ -387,7 +389,7 @@ fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
         return;
     }
     let fault = pair.fault;
-    let bytes = pair.channels[ChannelEnd::Backend as usize].body_bytes;
+    let bytes = pair.directions[Side::Backend as usize].body_bytes();
     if let Some(fault) = fault {
         shared.proxied.count_fault(fault);
     }
@@ -427,9 +429,9 @@ fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
 
 impl Upstreams {
     /// Has a side of the pair look at it, if it is there.
-    fn wake_side(&mut self, at: PairId, side: ChannelEnd, actions: &mut Actions<'_>) {
+    fn wake_side(&mut self, at: PairId, side: Side, actions: &mut Actions<'_>) {
         let pair = self.pairs.get_mut(at);
-        let is_there = side == ChannelEnd::Client || pair.connected.is_some();
+        let is_there = side == Side::Client || pair.connected.is_some();
         if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
             && !std::mem::replace(&mut pair.is_woken[side as usize], true)
         {

@@ -21,7 +21,7 @@ use pollux_tls::SharedTls;
 use crate::backends::passing::Pooled;
 use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
-use crate::exchange::channel::{Channel, ChannelEnd};
+use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
 use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
 
@@ -98,8 +98,8 @@ pub(crate) struct Exchange {
     pub(crate) fault: Option<Fault>,
     /// By when more of the request's body has to come.
     pub(crate) body_clock: BodyClock,
-    pub(crate) request: Channel,
-    pub(crate) response: Channel,
+    pub(crate) request: Direction,
+    pub(crate) response: Direction,
     pub(crate) status: u16,
     pub(crate) times: Times,
     /// The request's method and target for the log; empty without one.
@@ -220,8 +220,8 @@ impl Exchange {
             may_splice: false,
             fault: None,
             body_clock: BodyClock::default(),
-            request: Channel::default(),
-            response: Channel::default(),
+            request: Direction::default(),
+            response: Direction::default(),
             status: 0,
             times: Times::default(),
             line: Vec::new(),
@@ -229,32 +229,32 @@ impl Exchange {
     }
 
     /// What this side sends.
-    pub(crate) fn sent_by(&self, side: ChannelEnd) -> &Channel {
+    pub(crate) fn sent_by(&self, side: Side) -> &Direction {
         match side {
-            ChannelEnd::Client => &self.request,
-            ChannelEnd::Backend => &self.response,
+            Side::Client => &self.request,
+            Side::Backend => &self.response,
         }
     }
 
     /// The same, to be changed.
-    pub(crate) fn channel(&mut self, side: ChannelEnd) -> &mut Channel {
+    pub(crate) fn direction(&mut self, side: Side) -> &mut Direction {
         match side {
-            ChannelEnd::Client => &mut self.request,
-            ChannelEnd::Backend => &mut self.response,
+            Side::Client => &mut self.request,
+            Side::Backend => &mut self.response,
         }
     }
 
     /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
-    pub(crate) fn spliceable(&self, side: ChannelEnd) -> Option<u64> {
-        let channel = self.sent_by(side);
-        let has_body = !channel.is_whole && (side == ChannelEnd::Client || self.has_answer());
+    pub(crate) fn spliceable(&self, side: Side) -> Option<u64> {
+        let direction = self.sent_by(side);
+        let has_body = !direction.is_whole() && (side == Side::Client || self.has_answer());
         let may_splice = self.may_splice && has_body && !self.is_tunnel();
-        channel.spliceable().filter(|_| may_splice)
+        direction.spliceable().filter(|_| may_splice)
     }
 
     /// Whether it is a tunnel that both sides may still use.
     pub(crate) fn is_open_tunnel(&self) -> bool {
-        self.is_tunnel() && !self.request.is_whole && !self.response.is_whole
+        self.is_tunnel() && !self.request.is_whole() && !self.response.is_whole()
     }
 
     /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
@@ -306,7 +306,7 @@ impl Exchange {
         if self.ticket.is_some() { Stage::Queued.name() } else { self.stage.name() }
     }
 
-    /// As new, but for the room of its channels.
+    /// As new, but for the room of its messages.
     fn reset(&mut self) {
         self.request.reset();
         self.response.reset();

@@ -100,7 +100,8 @@ impl Upstream {
             let exchange = shared.exchange(at);
             let is_tunnel = exchange.is_tunnel();
             if is_tunnel {
-                (exchange.request.is_whole, exchange.response.is_whole) = (true, true);
+                exchange.request.set_whole(true);
+                exchange.response.set_whole(true);
             }
             let fault = match (cause, exchange.has_answer()) {
                 // It took nothing of the request.
@@ -179,7 +180,7 @@ impl Upstream {
                 return self.refuse(shared, actions, &why, input);
             }
         }
-        if shared.exchange(at).response.is_whole {
+        if shared.exchange(at).response.is_whole() {
             self.answered(shared, actions, at, used == input.len());
             return input.len();
         }
@@ -192,7 +193,7 @@ impl Upstream {
             return actions.take_input();
         };
         shared.answer_piped(at, actions);
-        if shared.exchange(at).response.is_whole {
+        if shared.exchange(at).response.is_whole() {
             let is_all_used = !actions.has_unread();
             self.answered(shared, actions, at, is_all_used);
         }
@@ -210,7 +211,7 @@ impl Upstream {
         }
         if exchange.is_tunnel() {
             // The client may continue; its bytes are passed on as long as the backend takes them.
-            exchange.response.is_whole = true;
+            exchange.response.set_whole(true);
             let is_over = exchange.request.is_done();
             actions.set_deadline(shared.quiet_end(at));
             shared.wake_asker(at, actions);

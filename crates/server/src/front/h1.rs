@@ -413,8 +413,10 @@ impl HttpSession {
         let persistence = Persistence::of(request.version_minor, is_last);
         let asked = shared.common.asked(request);
         let context = Context { persistence, is_head: request.method == Method::Head, asked };
-        let answered = respond(shared, actions, request, context);
-        self.answered(shared, actions, head, answered, is_last);
+        match respond(shared, actions, request, context) {
+            Some(answered) => self.answered(shared, actions, head, answered, is_last),
+            None => self.ask(shared, actions, request, head),
+        }
     }
 
     /// Books an answer, and stays with it while not all of it was sent.

@@ -346,18 +346,18 @@ impl Inbox {
     }
 }
 
-/// Sends the answer to a sound request.
+/// Sends the answer to a sound request; none where backends answer.
 #[inline]
 pub(crate) fn respond(
     shared: &mut Shared,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
     context: Context,
-) -> Answered {
+) -> Option<Answered> {
     if !shared.handler.allows(request.method) || request.method == Method::Options {
-        return respond_without_handler(shared, actions, request, context);
+        return Some(respond_without_handler(shared, actions, request, context));
     }
-    match &mut shared.handler {
+    Some(match &mut shared.handler {
         Handler::Reply(reply) => {
             let left = reply.send(actions, &shared.common, context);
             let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
@@ -368,7 +368,7 @@ pub(crate) fn respond(
             let page = pages.page(request.target.path());
             respond_with_page(shared, actions, context, page)
         }
-        Handler::Proxy => unreachable!("the session has a backend answer"),
+        Handler::Proxy => return None,
         Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
         Handler::Files(site) => {
             let answered = site.answer(actions, &shared.common, shared.now, request, context);
@@ -380,7 +380,7 @@ pub(crate) fn respond(
             }
             answered
         }
-    }
+    })
 }
 
 /// The pages of the metrics endpoint.

@@ -5,9 +5,9 @@
 //! all of that is the same again; so what leaves is what would have been written. Only requests
 //! without a body and without a wish of their own are remembered.
 
-use pollux_http::{RequestKind, ResponseFacts};
+use pollux_http::{RequestKind, ResponseBody, ResponseFacts};
 
-use crate::head::proxied::BodyFraming;
+use crate::head::tail::{HeadTail, Hop, HopFields};
 use crate::ids::FrontId;
 
 /// Longer heads are read each time: they cost more in copying.
@@ -19,6 +19,7 @@ pub(crate) struct Repeats {
     /// Taken while it is looked at.
     pub(crate) request: Option<Box<LastRequest>>,
     response: LastResponse,
+    tail: LastTail,
 }
 
 /// What else decides what is made of a request head.
@@ -101,12 +102,30 @@ impl LastRequest {
 pub(crate) struct AnswerKey {
     pub(crate) front: FrontId,
     pub(crate) kind: RequestKind,
-    pub(crate) minor: u8,
-    pub(crate) is_last: bool,
     /// An answer that has no Date gets that of this second.
     pub(crate) unix_s: u64,
     /// The rules for the path of its request.
     pub(crate) rules: u64,
+}
+
+/// What decides what a tail says: the body, the version of the client, and whether its connection is to end.
+pub(crate) type TailKey = (ResponseBody, u8, bool);
+
+/// The tail of an answer that was passed on.
+#[derive(Debug, Default)]
+struct LastTail {
+    of: Option<TailKey>,
+    tail: HeadTail,
+    is_last: bool,
+}
+
+impl LastTail {
+    #[inline(never)]
+    fn new(of: TailKey) -> Self {
+        let (body, minor, is_last) = of;
+        let fields = HopFields::of_answer(body, minor, is_last);
+        Self { of: Some(of), tail: HeadTail::of(fields), is_last: fields.hop == Hop::Close }
+    }
 }
 
 /// The head of an answer that was passed on.
@@ -115,7 +134,7 @@ struct LastResponse {
     head: Vec<u8>,
     by: AnswerKey,
     written: Vec<u8>,
-    meaning: Option<(ResponseFacts, BodyFraming)>,
+    meaning: Option<ResponseFacts>,
 }
 
 impl Repeats {
@@ -126,7 +145,7 @@ impl Repeats {
         input: &[u8],
         by: AnswerKey,
         out: &mut Vec<u8>,
-    ) -> Option<(ResponseFacts, BodyFraming)> {
+    ) -> Option<ResponseFacts> {
         let last = &self.response;
         let meaning = last.meaning?;
         if last.by != by || !input.starts_with(&last.head) {
@@ -136,13 +155,23 @@ impl Repeats {
         Some(meaning)
     }
 
+    /// What the connection of a client adds to the head of an answer, and whether it ends with that
+    /// ([`HopFields::of_answer`]).
+    #[inline]
+    pub(crate) fn tail(&mut self, of: TailKey) -> (&HeadTail, bool) {
+        if self.tail.of != Some(of) {
+            self.tail = LastTail::new(of);
+        }
+        (&self.tail.tail, self.tail.is_last)
+    }
+
     /// Remembers the head of a final answer, of which `written` was made.
     pub(crate) fn note_answer(
         &mut self,
         head: &[u8],
         by: AnswerKey,
         written: &[u8],
-        meaning: (ResponseFacts, BodyFraming),
+        meaning: ResponseFacts,
     ) {
         let last = &mut self.response;
         last.meaning = None;
@@ -186,19 +215,16 @@ mod tests {
         let limits = pollux_http::Limits::default();
         let response = pollux_http::Response::parse(input, &limits, RequestKind::Other);
         let facts = response.expect("sound").expect("whole").facts;
-        let framing = BodyFraming { frame: crate::head::Frame::Plain, is_last: false };
-        let by = AnswerKey { minor: 1, unix_s: 7, ..AnswerKey::default() };
+        let by = AnswerKey { unix_s: 7, ..AnswerKey::default() };
         let mut repeats = Repeats::default();
         let mut out = b"before ".to_vec();
         assert_eq!(repeats.answer(input, by, &mut out), None);
-        repeats.note_answer(input, by, b"written", (facts, framing));
-        assert_eq!(repeats.answer(input, by, &mut out), Some((facts, framing)));
+        repeats.note_answer(input, by, b"written", facts);
+        assert_eq!(repeats.answer(input, by, &mut out), Some(facts));
         assert_eq!(out, b"before written");
         for other in [
             AnswerKey { front: FrontId::of_place(1), ..by },
             AnswerKey { kind: RequestKind::Head, ..by },
-            AnswerKey { minor: 0, ..by },
-            AnswerKey { is_last: true, ..by },
             AnswerKey { unix_s: 8, ..by },
             AnswerKey { rules: 1, ..by },
         ] {

@@ -5,24 +5,16 @@
 //! | `common` | what all answers of pollux's own have in common; media types |
 //! | `rules` | the user's rules for fields of answers |
 //! | `proxied` | heads of requests and answers that a proxy passes on, by the rules of `fields.rs` |
+//! | `tail` | what the connection that a head leaves by adds to it |
 //! | `cache` | the last of those, which may come again |
 
 pub(crate) mod cache;
 pub(crate) mod common;
 pub(crate) mod proxied;
 pub(crate) mod rules;
+pub(crate) mod tail;
 
 use pollux_http::{LimitName, Limits, Rejection};
-
-/// How body bytes are framed on their way out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Frame {
-    /// As they are: a known length, the end of the connection, or no HTTP at all.
-    #[default]
-    Plain,
-    /// In chunks.
-    Chunks,
-}
 
 /// HTTP/1.`minor`, as a log has it.
 pub(crate) const fn version(minor: u8) -> &'static str {

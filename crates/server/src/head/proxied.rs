@@ -5,14 +5,11 @@
 //! chunks for clients that know them, else the end of the connection. All other fields follow in order, one
 //! line each.
 
-use pollux_http::{
-    DateCache, Form, Framing, Method, Request, RequestKind, Response, ResponseBody, Status,
-};
+use pollux_http::{DateCache, Form, Method, Request, RequestKind, Response, ResponseBody, Status};
 
 use crate::config::Forwarding;
 use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
-use crate::head::Frame;
 use crate::head::rules::Applying;
 
 /// What the head is written by, beside the request.
@@ -32,8 +29,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) max_forwards: Option<u64>,
 }
 
-/// Writes the head of a request behind what is in `out`; says whether it asks to continue with the WebSocket
-/// protocol.
+/// Writes the head of a request behind what is in `out`, but for what its connection adds; says whether it asks to continue
+/// with the WebSocket protocol.
 pub(crate) fn write_request(
     out: &mut Vec<u8>,
     request: &Request<'_>,
@@ -66,13 +63,7 @@ pub(crate) fn write_request(
     } else {
         b"Via: 1.1 pollux\r\n"
     });
-    let upgrade = seen.upgrade && wants_upgrade(request);
-    if upgrade {
-        out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n");
-    }
-    write_framing(out, request);
-    out.extend_from_slice(b"\r\n");
-    upgrade
+    seen.upgrade && wants_upgrade(request)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -156,21 +147,6 @@ fn wants_upgrade(request: &Request<'_>) -> bool {
     says_so && request.version_minor > 0 && !request.framing.has_body()
 }
 
-fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
-    match request.framing {
-        Framing::None => {}
-        Framing::Length(len) => {
-            out.extend_from_slice(b"Content-Length: ");
-            fields::write_number(out, len);
-            out.extend_from_slice(b"\r\n");
-        }
-        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-    }
-    if request.expects_continue {
-        out.extend_from_slice(b"Expect: 100-continue\r\n");
-    }
-}
-
 fn scheme(context: &RequestContext<'_>) -> &'static str {
     if context.is_secure { "https" } else { "http" }
 }
@@ -239,30 +215,18 @@ fn write_forwarded(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerContext<'a> {
     pub(crate) kind: RequestKind,
-    /// The client speaks HTTP/1.`minor`.
-    pub(crate) minor: u8,
-    /// No request may follow on the client's connection.
-    pub(crate) is_last: bool,
     pub(crate) date: &'a DateCache,
     /// What is done to fields.
     pub(crate) rules: Applying<'a>,
 }
 
-/// How the answer continues behind its head.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BodyFraming {
-    pub(crate) frame: Frame,
-    /// The client's connection ends with it.
-    pub(crate) is_last: bool,
-}
-
-/// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
-/// chunks: it was not asked for, and the client could not tell. Nothing is written then.
+/// Writes the head of a final answer behind what is in `out`, but for what its connection adds. False when a coding stands
+/// before the chunks: it was not asked for, and the client could not tell. Nothing is written then.
 pub(crate) fn write_answer(
     out: &mut Vec<u8>,
     response: &Response<'_>,
     context: &AnswerContext<'_>,
-) -> Option<BodyFraming> {
+) -> bool {
     let facts = &response.facts;
     let before = out.len();
     write_status_line(out, response);
@@ -275,44 +239,23 @@ pub(crate) fn write_answer(
     let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
         out.truncate(before);
-        return None;
+        return false;
     }
     context.rules.write_added(out);
     if !has_date {
         fields::write(out, "Date", context.date.text());
     }
-    let mut framing = BodyFraming { frame: Frame::Plain, is_last: context.is_last };
-    match facts.body {
-        // What GET would have had, or has (RFC 9110 8.6).
-        ResponseBody::None => {
-            let is_number =
-                |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
-            let is_allowed = allows_length(context.kind, facts.status.code());
-            if let Some(len) = length.filter(is_number)
-                && is_allowed
-                && !is_ambiguous
-            {
-                fields::write(out, "Content-Length", len);
-            }
-        }
-        ResponseBody::Length(len) => {
-            out.extend_from_slice(b"Content-Length: ");
-            fields::write_number(out, len);
-            out.extend_from_slice(b"\r\n");
-        }
-        ResponseBody::Chunked | ResponseBody::UntilClose if context.minor > 0 => {
-            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            framing.frame = Frame::Chunks;
-        }
-        ResponseBody::Chunked | ResponseBody::UntilClose => framing.is_last = true,
+    // What GET would have had, or has (RFC 9110 8.6).
+    let is_number =
+        |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
+    if facts.body == ResponseBody::None
+        && let Some(len) = length.filter(is_number)
+        && allows_length(context.kind, facts.status.code())
+        && !is_ambiguous
+    {
+        fields::write(out, "Content-Length", len);
     }
-    if framing.is_last {
-        out.extend_from_slice(b"Connection: close\r\n");
-    } else if context.minor == 0 {
-        out.extend_from_slice(b"Connection: keep-alive\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    Some(framing)
+    true
 }
 
 #[derive(Clone, Copy, Default)]
@@ -360,14 +303,14 @@ fn write_answer_fields<'b>(
     Some(seen)
 }
 
-/// Writes the head of an interim answer.
+/// Writes the head of an interim answer, with its empty line: there is nothing to add.
 pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
     write_status_line(out, response);
     write_end_to_end(out, response);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of the answer that makes the connection a WebSocket; false when it is not what
+/// Writes the head of the answer that makes the connection a WebSocket, but for what says so; false when it is not what
 /// was asked for.
 pub(crate) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
     let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
@@ -376,7 +319,6 @@ pub(crate) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool 
     }
     write_status_line(out, response);
     write_end_to_end(out, response);
-    out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     true
 }
 
@@ -419,6 +361,7 @@ mod tests {
     use pollux_http::{Limits, Parsed};
 
     use super::*;
+    use crate::head::tail::{HeadTail, HopFields, TAIL_BYTES_MAX};
 
     const CONTEXT: RequestContext<'_> = RequestContext {
         peer: "192.0.2.1",
@@ -437,7 +380,10 @@ mod tests {
         };
         let mut out = Vec::new();
         let host = request.host().unwrap_or(context.host);
-        write_request(&mut out, &request, &RequestContext { host, ..*context });
+        let upgrades = write_request(&mut out, &request, &RequestContext { host, ..*context });
+        let mut tail = [0; TAIL_BYTES_MAX];
+        let tail_bytes = HeadTail::of(HopFields::of_request(&request, upgrades)).write(&mut tail);
+        out.extend_from_slice(&tail[..tail_bytes]);
         let text = String::from_utf8(out).expect("ASCII");
         text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
     }

@@ -4,8 +4,8 @@ use pollux_engine::Actions;
 use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 
 use crate::counters::ServerCounter;
-use crate::exchange::channel::ChannelEnd;
 use crate::exchange::deadlines::Due;
+use crate::exchange::direction::Side;
 use crate::exchange::table::Next;
 use crate::fault::Fault;
 use crate::front::h1::{HttpSession, Phase};
@@ -44,7 +44,7 @@ impl HttpSession {
             exchange.is_asker_paused = false;
             actions.resume_input();
             shared.set_asker_deadline(at, actions);
-            shared.leave_long_body(at, ChannelEnd::Client, actions);
+            shared.leave_long_body(at, Side::Client, actions);
         }
         self.send(state, actions, at);
     }
@@ -60,7 +60,7 @@ impl HttpSession {
         if shared.exchanges.get_mut(at).response.has_left(&mut shared.pipes) {
             shared.wake_upstream(at, actions);
         }
-        if !shared.exchange(at).request.is_whole {
+        if !shared.exchange(at).request.is_whole() {
             shared.set_asker_deadline(at, actions);
         }
         self.send(state, actions, at);
@@ -84,7 +84,7 @@ impl HttpSession {
         let Shared { upstreams, log, .. } = state;
         let shared = upstreams.as_mut().expect("a proxy has backends");
         let exchange = shared.exchange(at);
-        let is_read = exchange.request.is_whole;
+        let is_read = exchange.request.is_whole();
         let is_last = exchange.is_last || self.is_last || !is_read;
         let is_input_used_up = is_read && !exchange.is_tunnel() && !actions.is_input_paused();
         shared.finish(at, fault, self.address(), log.as_mut());
@@ -152,7 +152,7 @@ impl HttpSession {
         because: Option<&str>,
     ) {
         let exchange = state.upstreams().exchange(at);
-        let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole;
+        let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole();
         let context = answer::Context {
             persistence: Persistence::of(exchange.minor, is_last),
             is_head: exchange.kind == RequestKind::Head,
@@ -169,7 +169,7 @@ impl HttpSession {
         });
         let exchange = state.upstreams().exchange(at);
         exchange.status = status.code();
-        exchange.response.body_bytes = answered.body_bytes;
+        exchange.response.set_body_bytes(answered.body_bytes);
         self.finish(state, actions, at, Some(fault));
     }
 

@@ -65,7 +65,7 @@ impl HttpSession {
         };
         let Shared { upstreams, log, head_limits, .. } = state;
         let shared = upstreams.as_mut().expect("a proxy has backends");
-        let asked = self.asked(shared, actions, facts.keep_alive);
+        let asked = self.asked(shared, actions, is_secure, facts.keep_alive);
         let log = log.as_ref();
         let head = NewHead { request, head, facts, max_forwards, limits: head_limits, log };
         let at = shared.begin(&asked, &head);
@@ -85,15 +85,13 @@ impl HttpSession {
         input: &[u8],
     ) -> Option<usize> {
         let shared = state.upstreams();
-        let by = RequestKey {
-            front: self.front,
-            is_secure: shared.frontends.secured(self.front).is_some(),
-            peer: &self.peer.as_ref()?.address,
-        };
+        let is_secure = shared.frontends.secured(self.front).is_some();
+        let by = RequestKey { front: self.front, is_secure, peer: &self.peer.as_ref()?.address };
         let last = shared.repeats.request.take_if(|last| last.is(input, by))?;
         state.counters.count_request_at(last.facts.method);
         let shared = state.upstreams();
-        let at = shared.begin_again(&self.asked(shared, actions, last.facts.keep_alive), &last);
+        let at = shared
+            .begin_again(&self.asked(shared, actions, is_secure, last.facts.keep_alive), &last);
         shared.set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         let head_bytes = last.len();
@@ -102,17 +100,28 @@ impl HttpSession {
     }
 
     /// What an exchange has to know of this client.
-    fn asked(&self, shared: &Upstreams, actions: &Actions<'_>, keep_alive: bool) -> Asked<'_> {
+    #[inline]
+    fn asked(
+        &self,
+        shared: &Upstreams,
+        actions: &Actions<'_>,
+        is_secure: bool,
+        keep_alive: bool,
+    ) -> Asked<'_> {
+        let group = shared.frontends.get(self.front).group;
         Asked {
             asker: Asker::of(actions),
             front: self.front,
+            is_secure,
+            group,
             peer: self.address(),
-            header: shared.sends_header(self.front).then(|| self.header(actions)),
+            header: shared.groups[group].sends_header.is_some().then(|| self.header(actions)),
             is_last: !keep_alive || self.is_draining,
         }
     }
 
     /// Its PROXY head in front of a connection to a backend.
+    #[cold]
     fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
         let said = self.peer.as_ref().and_then(|peer| peer.header);
         said.unwrap_or_else(|| header_of(actions))
@@ -147,14 +156,14 @@ impl HttpSession {
         let answers = shared.limits.answers_half_closed;
         let exchange = shared.exchange(at);
         if exchange.is_tunnel() {
-            exchange.request.is_whole = true;
+            exchange.request.set_whole(true);
             shared.wake_upstream(at, actions);
-        } else if exchange.request.is_whole && answers {
+        } else if exchange.request.is_whole() && answers {
             // What was asked for is still sent to a client that only stopped talking.
             exchange.is_last = true;
             self.is_last = true;
         } else {
-            let is_whole = exchange.request.is_whole;
+            let is_whole = exchange.request.is_whole();
             state.counters.add(ServerCounter::Incomplete, u64::from(!is_whole));
             actions.abort();
         }

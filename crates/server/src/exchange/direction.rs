@@ -1,0 +1,230 @@
+//! A message between two connections of HTTP/1, or of bytes that are not HTTP: what reads it, and what frames it anew.
+
+use std::sync::Arc;
+
+use pollux_engine::{Actions, Pipe};
+use pollux_http::{BodyReader, Framing, Limits, Rejection};
+
+use crate::exchange::framing::Framer;
+use crate::exchange::message::{Message, PIECE_BYTES_MAX};
+use crate::exchange::pipes::Pipes;
+use crate::head::tail::HeadTail;
+
+/// A side of a pair, or of an exchange: what it sends goes in the direction of the same number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Client = 0,
+    Backend = 1,
+}
+
+impl Side {
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Backend,
+            Self::Backend => Self::Client,
+        }
+    }
+}
+
+/// One direction of an exchange, or of a pair.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    message: Message,
+    /// Finds the end of the body in what comes.
+    reader: BodyReader,
+    framer: Framer,
+    /// What was given to the other side last has not left it yet.
+    pub(crate) is_leaving: bool,
+}
+
+impl Default for Direction {
+    /// One of bytes that are not HTTP.
+    fn default() -> Self {
+        let reader = BodyReader::new(Framing::None, &Limits::default());
+        Self { message: Message::default(), reader, framer: Framer::RAW, is_leaving: false }
+    }
+}
+
+impl Direction {
+    /// Makes it anew for the next exchange. A pipe that it has is dropped before ([`Direction::drop_piped`]).
+    pub(crate) fn reset(&mut self) {
+        self.message.reset();
+        self.framer.rewind();
+        self.is_leaving = false;
+    }
+
+    /// Drops the room of one that is not in use.
+    pub(crate) fn release_memory(&mut self) {
+        self.message.release_memory();
+    }
+
+    /// Where heads are written, in front of all body bytes.
+    pub(crate) fn head(&mut self) -> &mut Vec<u8> {
+        self.message.head()
+    }
+
+    /// The head is there, to which the connection that it leaves by adds `tail`; a body follows that `reader` finds the end
+    /// of.
+    pub(crate) fn begin_body(&mut self, reader: BodyReader, tail: &HeadTail) {
+        self.message.end_head();
+        self.message.is_whole = reader.is_done();
+        self.reader = reader;
+        self.framer.begin(tail);
+    }
+
+    /// The same, and nothing follows.
+    pub(crate) fn begin_without_body(&mut self, tail: &HeadTail) {
+        self.message.end_head();
+        self.message.is_whole = true;
+        self.framer.begin(tail);
+    }
+
+    /// The same, and bytes follow that are not HTTP.
+    pub(crate) fn begin_tunnel(&mut self, tail: &HeadTail) {
+        self.message.end_head();
+        self.framer.begin(tail);
+    }
+
+    /// Keeps what is sent, for a second try ([`Message::keep_sent`]).
+    pub(crate) fn keep_sent(&mut self, is_idempotent: bool) {
+        self.message.keep_sent(is_idempotent);
+    }
+
+    /// Keeps nothing for a second try any more.
+    pub(crate) fn forget_sent(&mut self) {
+        self.message.forget_sent();
+    }
+
+    /// Begins anew with the first byte, by another connection; false when that is gone.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let can_begin_anew = self.message.rewind();
+        if can_begin_anew {
+            self.framer.rewind();
+            self.is_leaving = false;
+        }
+        can_begin_anew
+    }
+
+    /// Whether the other side was given anything of it.
+    pub(crate) fn has_begun_to_leave(&self) -> bool {
+        self.message.has_begun_to_leave()
+    }
+
+    /// All of it was taken from its connection.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.message.is_whole
+    }
+
+    /// Nothing more comes, or more does: bytes that are not HTTP end with their connection.
+    pub(crate) fn set_whole(&mut self, is_whole: bool) {
+        self.message.is_whole = is_whole;
+    }
+
+    /// Body bytes, without framing.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.message.body_bytes
+    }
+
+    /// The same of an answer that went another way.
+    pub(crate) fn set_body_bytes(&mut self, bytes: u64) {
+        self.message.body_bytes = bytes;
+    }
+
+    /// Whether it takes nothing more for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.message.is_full()
+    }
+
+    /// Whether all of it was taken and given on.
+    pub(crate) fn is_done(&self) -> bool {
+        self.framer.is_done(&self.message)
+    }
+
+    /// Takes body bytes until the body ends or it is full; says how many bytes it used.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
+        let mut used = 0;
+        while used < input.len() && !self.message.is_whole && !self.message.is_full() {
+            let rest = &input[used..];
+            let piece = &rest[..rest.len().min(PIECE_BYTES_MAX)];
+            let step = self.reader.feed(piece)?;
+            used += step.consumed;
+            self.message.push(&piece[step.data]);
+            self.message.is_whole = step.is_done;
+        }
+        Ok(used)
+    }
+
+    /// Takes bytes that are not HTTP, as long as it is not full.
+    pub(crate) fn take_raw(&mut self, input: &[u8]) -> usize {
+        if self.message.is_full() {
+            return 0;
+        }
+        let used = input.len().min(PIECE_BYTES_MAX);
+        self.message.push(&input[..used]);
+        used
+    }
+
+    /// The connection that it is taken from has ended.
+    ///
+    /// # Errors
+    /// The body should have continued.
+    pub(crate) fn end(&mut self) -> Result<(), Rejection> {
+        if !self.message.is_whole {
+            self.reader.end()?;
+            self.message.is_whole = true;
+        }
+        Ok(())
+    }
+
+    /// Gives the other side what its room takes; says how many bytes that were.
+    pub(crate) fn send(&mut self, actions: &mut Actions<'_>) -> u64 {
+        self.framer.send(&mut self.message, actions)
+    }
+
+    /// What was given to the other side has left it; says whether there is room again for that reason.
+    pub(crate) fn has_left(&mut self, pipes: &mut Pipes) -> bool {
+        self.is_leaving = false;
+        self.message.has_left(pipes)
+    }
+
+    /// How many bytes of the body may still go through pipes; none where they are framed anew, or kept for a second try.
+    pub(crate) fn spliceable(&self) -> Option<u64> {
+        let is_as_it_is = self.framer.is_plain() && !self.message.keeps_sent();
+        self.reader.plain_left().filter(|_| is_as_it_is)
+    }
+
+    /// Whether it was a body of so many bytes that could go through pipes.
+    pub(crate) fn was_long(&self, bytes_min: u64) -> bool {
+        self.message.is_whole && self.framer.is_plain() && self.message.body_bytes >= bytes_min
+    }
+
+    /// Whether some of the body went through a pipe.
+    pub(crate) fn is_spliced(&self) -> bool {
+        self.message.is_spliced
+    }
+
+    /// Whether there are bytes in a pipe that have not left.
+    pub(crate) fn has_pipe(&self) -> bool {
+        self.message.has_pipe()
+    }
+
+    /// Takes bytes that are in this pipe.
+    pub(crate) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
+        self.message.take_piped(pipe, bytes);
+    }
+
+    /// The same of a body; says whether that is its first pipe.
+    pub(crate) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
+        self.reader.skip(bytes);
+        self.message.is_whole = self.reader.is_done();
+        self.message.take_piped(pipe, bytes)
+    }
+
+    /// Drops what is in a pipe: the connection that it was for is gone.
+    pub(crate) fn drop_piped(&mut self, pipes: &mut Pipes) {
+        self.message.drop_piped(pipes);
+    }
+}

@@ -1,0 +1,117 @@
+//! The two directions of a stream of TCP mode, as both of its sides know them: the sessions of
+//! [`Stream`](crate::exchange::stream::Stream) find their [`Pair`] by its number.
+
+use pollux_engine::{ConnectionId, Moment};
+use pollux_http::ProxyHeader;
+
+use crate::exchange::direction::{Direction, Side};
+use crate::exchange::table::Tried;
+use crate::fault::Fault;
+use crate::ids::PairId;
+
+/// What both sides know.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    /// None for a side that is not there yet, or gone.
+    pub(crate) ids: [Option<ConnectionId>; 2],
+    pub(crate) directions: [Direction; 2],
+    /// No side is encrypted: bytes may stay in the kernel.
+    pub(crate) is_spliced: bool,
+    pub(crate) is_paused: [bool; 2],
+    pub(crate) is_woken: [bool; 2],
+    pub(crate) has_ended_output: [bool; 2],
+    /// Sessions that have it.
+    pub(crate) sides: u8,
+    pub(crate) group: usize,
+    pub(crate) header: ProxyHeader,
+    pub(crate) peer: Box<str>,
+    pub(crate) backend: usize,
+    pub(crate) tries: usize,
+    /// Those before, which failed.
+    pub(crate) tried: Tried,
+    /// One side was cut: the other one has to be.
+    pub(crate) fault: Option<Fault>,
+    pub(crate) is_recorded: bool,
+    pub(crate) began: Moment,
+    pub(crate) connected: Option<Moment>,
+    pub(crate) first_byte: Option<Moment>,
+    /// When the last byte came, from either side.
+    pub(crate) active: Moment,
+}
+
+impl Pair {
+    /// That of a client that has no backend yet. Whose connection it is stands in `header`.
+    pub(crate) fn new(
+        client: ConnectionId,
+        group: usize,
+        header: ProxyHeader,
+        is_spliced: bool,
+        now: Moment,
+    ) -> Self {
+        let peer = header
+            .source()
+            .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
+        Self {
+            ids: [Some(client), None],
+            directions: Default::default(),
+            is_spliced,
+            is_paused: [false; 2],
+            is_woken: [false; 2],
+            has_ended_output: [false; 2],
+            sides: 1,
+            group,
+            header,
+            peer: peer.into(),
+            backend: usize::MAX,
+            tries: 0,
+            tried: Tried::default(),
+            fault: None,
+            is_recorded: false,
+            began: now,
+            connected: None,
+            first_byte: None,
+            active: now,
+        }
+    }
+
+    /// Whether all that this side will say was sent.
+    pub(crate) fn is_done(&self, side: Side) -> bool {
+        self.directions[side as usize].is_done()
+    }
+}
+
+/// The pairs of one loop, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    all: Vec<Option<Pair>>,
+    free: Vec<PairId>,
+}
+
+impl Pairs {
+    pub(crate) fn begin(&mut self, pair: Pair) -> PairId {
+        match self.free.pop() {
+            Some(at) => {
+                self.all[at.place()] = Some(pair);
+                at
+            }
+            None => {
+                self.all.push(Some(pair));
+                PairId::of_place(self.all.len() - 1)
+            }
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, at: PairId) -> &mut Pair {
+        self.all[at.place()].as_mut().expect("a pair is there as long as one of its sides")
+    }
+
+    pub(crate) fn end(&mut self, at: PairId) {
+        self.all[at.place()] = None;
+        self.free.push(at);
+    }
+
+    /// How many are under way.
+    pub(crate) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
