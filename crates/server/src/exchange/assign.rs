@@ -143,12 +143,12 @@ impl Upstreams {
 
     /// Why no backend of the group can be chosen.
     #[cold]
-    pub(crate) fn why_none(&self, group: usize) -> Fault {
+    pub(super) fn why_none(&self, group: usize) -> Fault {
         if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
     }
 
     /// Whether [`Self::pick`] would find a backend that has not failed by then, when this one has too.
-    pub(crate) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
+    pub(super) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
         let now = self.now.at;
         let may_have =
             |place: &usize| self.are_there[*place] && !self.backends[*place].is_draining();
@@ -254,7 +254,7 @@ impl Upstreams {
     }
 
     /// The backend is down: requests that wait for it go elsewhere.
-    pub(crate) fn reassign_all(&mut self, backend: usize) {
+    pub(super) fn reassign_all(&mut self, backend: usize) {
         for ticket in self.exchanger.passing.evict(self.exchanger.me, backend) {
             self.reassign(ticket, backend);
         }
@@ -280,7 +280,7 @@ impl Upstreams {
 
     /// The loop has no room for the connection that was opened for the exchange: an idle one makes room,
     /// and the exchange waits for that, as in a queue. False when as many wait as may.
-    pub(crate) fn wait_for_room(&mut self, at: ExchangeId) -> bool {
+    pub(super) fn wait_for_room(&mut self, at: ExchangeId) -> bool {
         if self.exchanger.without_room.len() >= self.limits.queue_max {
             return false;
         }
@@ -341,7 +341,7 @@ impl Upstreams {
     }
 
     /// Closes the connections of this loop to the backend that have no request.
-    pub(crate) fn drop_idle(&mut self, backend: usize) {
+    pub(super) fn drop_idle(&mut self, backend: usize) {
         while let Some(link) = self.links.take_here(backend) {
             let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
             if is_sharing {
@@ -369,7 +369,7 @@ impl Upstreams {
     }
 
     /// The exchange waits no more for a connection.
-    pub(crate) fn leave_queue(&mut self, at: ExchangeId) {
+    pub(super) fn leave_queue(&mut self, at: ExchangeId) {
         let exchange = self.exchanges.get_mut(at);
         let (Some(ticket), Some(backend)) = (exchange.ticket.take(), exchange.backend) else {
             return;
@@ -380,7 +380,7 @@ impl Upstreams {
     }
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
-    pub(crate) fn wake_all(&mut self, at: ExchangeId) {
+    pub(super) fn wake_all(&mut self, at: ExchangeId) {
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -394,7 +394,7 @@ impl Upstreams {
 /// Connections.
 impl Upstreams {
     /// Keeps an upstream connection for another request; false when it has to be closed.
-    pub(crate) fn park(&mut self, link: UpstreamId, actions: &mut Actions<'_>) -> bool {
+    pub(super) fn park(&mut self, link: UpstreamId, actions: &mut Actions<'_>) -> bool {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         // One that began with a client's address is that client's.
@@ -481,7 +481,7 @@ impl Upstreams {
 
     /// Takes an idle connection, for which something happened, from where others could take it.
     /// False when it was not there.
-    pub(crate) fn take_from_pool(&mut self, link: UpstreamId) -> bool {
+    pub(super) fn take_from_pool(&mut self, link: UpstreamId) -> bool {
         let taken = self.links.get_mut(link);
         if taken.idle != Idle::Shelved {
             return false;
@@ -493,7 +493,7 @@ impl Upstreams {
     }
 
     /// Forgets an upstream connection that is gone, or that another loop has taken over.
-    pub(crate) fn end_link(&mut self, link: UpstreamId, is_taken_over: bool) {
+    pub(super) fn end_link(&mut self, link: UpstreamId, is_taken_over: bool) {
         let me = self.exchanger.me;
         let backend = self.links.get_mut(link).backend;
         if self.links.remove_idle_local(link) {
@@ -535,7 +535,7 @@ impl Upstreams {
     }
 
     /// Handles the messages of other loops.
-    pub(crate) fn read_messages(&mut self) {
+    pub(super) fn read_messages(&mut self) {
         let Some(inbox) = &mut self.exchanger.inbox else { return };
         inbox.drain(&mut self.exchanger.messages);
         if self.exchanger.messages.is_empty() {

@@ -34,7 +34,7 @@ pub(crate) struct Direction {
     reader: BodyReader,
     framer: Framer,
     /// What was given to the other side last has not left it yet.
-    pub(crate) is_leaving: bool,
+    pub(super) is_leaving: bool,
 }
 
 impl Default for Direction {
@@ -73,30 +73,30 @@ impl Direction {
     }
 
     /// The same, and nothing follows.
-    pub(crate) fn begin_without_body(&mut self, tail: &HeadTail) {
+    pub(super) fn begin_without_body(&mut self, tail: &HeadTail) {
         self.message.end_head();
         self.message.is_whole = true;
         self.framer.begin(tail);
     }
 
     /// The same, and bytes follow that are not HTTP.
-    pub(crate) fn begin_tunnel(&mut self, tail: &HeadTail) {
+    pub(super) fn begin_tunnel(&mut self, tail: &HeadTail) {
         self.message.end_head();
         self.framer.begin(tail);
     }
 
     /// Keeps what is sent, for a second try ([`Message::keep_sent`]).
-    pub(crate) fn keep_sent(&mut self, is_idempotent: bool) {
+    pub(super) fn keep_sent(&mut self, is_idempotent: bool) {
         self.message.keep_sent(is_idempotent);
     }
 
     /// Keeps nothing for a second try any more.
-    pub(crate) fn forget_sent(&mut self) {
+    pub(super) fn forget_sent(&mut self) {
         self.message.forget_sent();
     }
 
     /// Begins anew with the first byte, by another connection; false when that is gone.
-    pub(crate) fn rewind(&mut self) -> bool {
+    pub(super) fn rewind(&mut self) -> bool {
         let can_begin_anew = self.message.rewind();
         if can_begin_anew {
             self.framer.rewind();
@@ -106,7 +106,7 @@ impl Direction {
     }
 
     /// Whether the other side was given anything of it.
-    pub(crate) fn has_begun_to_leave(&self) -> bool {
+    pub(super) fn has_begun_to_leave(&self) -> bool {
         self.message.has_begun_to_leave()
     }
 
@@ -136,7 +136,7 @@ impl Direction {
     }
 
     /// Whether all of it was taken and given on.
-    pub(crate) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.framer.is_done(&self.message)
     }
 
@@ -144,7 +144,7 @@ impl Direction {
     ///
     /// # Errors
     /// What is wrong with the body.
-    pub(crate) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
         let mut used = 0;
         while used < input.len() && !self.message.is_whole && !self.message.is_full() {
             let rest = &input[used..];
@@ -158,7 +158,7 @@ impl Direction {
     }
 
     /// Takes bytes that are not HTTP, as long as it is not full.
-    pub(crate) fn take_raw(&mut self, input: &[u8]) -> usize {
+    pub(super) fn take_raw(&mut self, input: &[u8]) -> usize {
         if self.message.is_full() {
             return 0;
         }
@@ -191,40 +191,40 @@ impl Direction {
     }
 
     /// How many bytes of the body may still go through pipes; none where they are framed anew, or kept for a second try.
-    pub(crate) fn spliceable(&self) -> Option<u64> {
+    pub(super) fn spliceable(&self) -> Option<u64> {
         let is_as_it_is = self.framer.is_plain() && !self.message.keeps_sent();
         self.reader.plain_left().filter(|_| is_as_it_is)
     }
 
     /// Whether it was a body of so many bytes that could go through pipes.
-    pub(crate) fn was_long(&self, bytes_min: u64) -> bool {
+    pub(super) fn was_long(&self, bytes_min: u64) -> bool {
         self.message.is_whole && self.framer.is_plain() && self.message.body_bytes >= bytes_min
     }
 
     /// Whether some of the body went through a pipe.
-    pub(crate) fn is_spliced(&self) -> bool {
+    pub(super) fn is_spliced(&self) -> bool {
         self.message.is_spliced
     }
 
     /// Whether there are bytes in a pipe that have not left.
-    pub(crate) fn has_pipe(&self) -> bool {
+    pub(super) fn has_pipe(&self) -> bool {
         self.message.has_pipe()
     }
 
     /// Takes bytes that are in this pipe.
-    pub(crate) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
+    pub(super) fn take_piped(&mut self, pipe: Arc<Pipe>, bytes: u64) {
         self.message.take_piped(pipe, bytes);
     }
 
     /// The same of a body; says whether that is its first pipe.
-    pub(crate) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
+    pub(super) fn take_piped_body(&mut self, pipe: Arc<Pipe>, bytes: u64) -> bool {
         self.reader.skip(bytes);
         self.message.is_whole = self.reader.is_done();
         self.message.take_piped(pipe, bytes)
     }
 
     /// Drops what is in a pipe: the connection that it was for is gone.
-    pub(crate) fn drop_piped(&mut self, pipes: &mut Pipes) {
+    pub(super) fn drop_piped(&mut self, pipes: &mut Pipes) {
         self.message.drop_piped(pipes);
     }
 }

@@ -14,14 +14,14 @@ use crate::ids::PairId;
 pub(crate) struct Pair {
     /// None for a side that is not there yet, or gone.
     pub(crate) ids: [Option<ConnectionId>; 2],
-    pub(crate) directions: [Direction; 2],
+    pub(super) directions: [Direction; 2],
     /// No side is encrypted: bytes may stay in the kernel.
-    pub(crate) is_spliced: bool,
-    pub(crate) is_paused: [bool; 2],
-    pub(crate) is_woken: [bool; 2],
-    pub(crate) has_ended_output: [bool; 2],
+    pub(super) is_spliced: bool,
+    pub(super) is_paused: [bool; 2],
+    pub(super) is_woken: [bool; 2],
+    pub(super) has_ended_output: [bool; 2],
     /// Sessions that have it.
-    pub(crate) sides: u8,
+    pub(super) sides: u8,
     pub(crate) group: usize,
     pub(crate) header: ProxyHeader,
     pub(crate) peer: Box<str>,
@@ -31,7 +31,7 @@ pub(crate) struct Pair {
     pub(crate) tried: Tried,
     /// One side was cut: the other one has to be.
     pub(crate) fault: Option<Fault>,
-    pub(crate) is_recorded: bool,
+    pub(super) is_recorded: bool,
     pub(crate) began: Moment,
     pub(crate) connected: Option<Moment>,
     pub(crate) first_byte: Option<Moment>,

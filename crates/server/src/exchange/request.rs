@@ -7,6 +7,7 @@
 //! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
 //! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | more of the request's body came |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
+//! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
 //! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came: from here on there is no second try |
 //! | [`answer_bytes`](Upstreams::answer_bytes) | the upstream's session | some of its body came |
 //! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came |
@@ -184,7 +185,7 @@ impl Upstreams {
 
     /// The upstream connection is there, was woken, or has got rid of what it was given: what there is of the request
     /// leaves by it. Says by when the backend has to answer.
-    pub(crate) fn upstream_ready(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+    pub(super) fn upstream_ready(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if exchange.request.is_leaving {
             return;
@@ -322,7 +323,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// Why it is not taken.
-    pub(crate) fn upgraded(
+    pub(super) fn upgraded(
         &mut self,
         at: ExchangeId,
         actions: &mut Actions<'_>,
@@ -349,7 +350,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// Why it is not taken.
-    pub(crate) fn answer_head(
+    pub(super) fn answer_head(
         &mut self,
         at: ExchangeId,
         response: &Response<'_>,
@@ -380,7 +381,7 @@ impl Upstreams {
     }
 
     /// The same, if it is the last one of this loop again; says what it means.
-    pub(crate) fn answer_head_again(
+    pub(super) fn answer_head_again(
         &mut self,
         at: ExchangeId,
         input: &[u8],
@@ -427,7 +428,7 @@ impl Upstreams {
     ///
     /// # Errors
     /// What is wrong with the body.
-    pub(crate) fn answer_bytes(
+    pub(super) fn answer_bytes(
         &mut self,
         at: ExchangeId,
         actions: &mut Actions<'_>,
@@ -442,7 +443,7 @@ impl Upstreams {
     }
 
     /// The same, from the backend's socket into a pipe.
-    pub(crate) fn answer_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+    pub(super) fn answer_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let bytes = self.splice_body(at, Side::Backend, actions);
         let response = &self.exchanges.get(at).response;
         if !response.is_whole() && (bytes > 0 || response.is_full()) {
@@ -451,7 +452,7 @@ impl Upstreams {
     }
 
     /// Bytes of a tunnel came from the backend; says how many were used.
-    pub(crate) fn tunnel_bytes(
+    pub(super) fn tunnel_bytes(
         &mut self,
         at: ExchangeId,
         actions: &mut Actions<'_>,
@@ -468,7 +469,7 @@ impl Upstreams {
     }
 
     /// Pauses the upstream connection while the client does not take what is there; sets the deadline of the next piece.
-    pub(crate) fn slow_down(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+    pub(super) fn slow_down(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let response = &self.exchanges.get(at).response;
         let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
         if is_full {
@@ -484,7 +485,7 @@ impl Upstreams {
 
     /// All of the answer came: the upstream connection has no exchange any more. Says whether that may carry another
     /// request, as far as this one goes.
-    pub(crate) fn answer_end(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
+    pub(super) fn answer_end(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
         let is_request_gone =
             self.exchanges.get(at).request.is_done() && !actions.is_output_waiting();
         self.part(at);
@@ -601,7 +602,7 @@ impl Upstreams {
     }
 
     /// The same as [`Self::give_up`], where the client's session is not the one that is called: it gets a wake.
-    pub(crate) fn give_up_later(&mut self, at: ExchangeId, fault: Fault) {
+    pub(super) fn give_up_later(&mut self, at: ExchangeId, fault: Fault) {
         self.give_up(at, fault);
         self.wake_asker_later(at);
     }

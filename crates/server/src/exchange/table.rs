@@ -52,58 +52,58 @@ impl Asker {
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) asker: Asker,
+    pub(super) asker: Asker,
     /// The asker was woken and has not come yet.
     pub(crate) is_asker_woken: bool,
     /// The asker is paused until the backend takes more of the request.
     pub(crate) is_asker_paused: bool,
     /// The upstream connection that has it.
-    pub(crate) link: Option<UpstreamId>,
+    pub(super) link: Option<UpstreamId>,
     /// Its place in the queue for one.
-    pub(crate) ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     /// It waits no more, which the client's session does not know yet.
     pub(crate) was_queued: bool,
     /// Whether that one was idle before.
-    pub(crate) is_reused: bool,
+    pub(super) is_reused: bool,
     /// The group of backends that may have it.
     pub(crate) group: usize,
     /// Whose it is, where a PROXY head says so in front of the connection.
-    pub(crate) header: ProxyHeader,
+    pub(super) header: ProxyHeader,
     /// The backend that had it last.
-    pub(crate) backend: Option<usize>,
+    pub(super) backend: Option<usize>,
     /// Those before, which failed.
-    pub(crate) tried: Tried,
+    pub(super) tried: Tried,
     /// The place of the front end that it came by.
     pub(crate) front: FrontId,
     /// What a backend is chosen by, where that counts.
-    pub(crate) key: u64,
+    pub(super) key: u64,
     /// The rules for fields of its answer that apply to its path.
     pub(crate) rules: u64,
     /// Upstream connections that had it.
-    pub(crate) tries: u32,
+    pub(super) tries: u32,
     pub(crate) kind: RequestKind,
     /// Sent twice it does no more than once (RFC 9110 9.2.2).
-    pub(crate) is_idempotent: bool,
+    pub(super) is_idempotent: bool,
     /// The client speaks HTTP/1.`minor`.
     pub(crate) minor: u8,
     /// No request may follow on the client's connection.
     pub(crate) is_last: bool,
     /// It asks for a WebSocket.
-    pub(crate) wants_upgrade: bool,
-    pub(crate) stage: Stage,
+    pub(super) wants_upgrade: bool,
+    pub(super) stage: Stage,
     /// Interim answers so far.
-    pub(crate) interims: u32,
+    pub(super) interims: u32,
     /// Neither side is encrypted: bytes of bodies may stay in the kernel.
-    pub(crate) may_splice: bool,
+    pub(super) may_splice: bool,
     pub(crate) fault: Option<Fault>,
     /// By when more of the request's body has to come.
-    pub(crate) body_clock: BodyClock,
+    pub(super) body_clock: BodyClock,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
     pub(crate) status: u16,
-    pub(crate) times: Times,
+    pub(super) times: Times,
     /// The request's method and target for the log; empty without one.
-    pub(crate) line: Vec<u8>,
+    pub(super) line: Vec<u8>,
 }
 
 /// How far a request came.
@@ -182,14 +182,14 @@ impl Tried {
 /// When what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    pub(crate) began: Moment,
+    pub(super) began: Moment,
     /// It came to wait for a connection first.
-    pub(crate) queued: Option<Moment>,
+    pub(super) queued: Option<Moment>,
     /// A connect was begun for it, or an idle connection was found.
-    pub(crate) assigned: Option<Moment>,
-    pub(crate) connected: Option<Moment>,
+    pub(super) assigned: Option<Moment>,
+    pub(super) connected: Option<Moment>,
     /// The head of the answer proper was there.
-    pub(crate) first_byte: Option<Moment>,
+    pub(super) first_byte: Option<Moment>,
 }
 
 impl Exchange {
@@ -229,7 +229,7 @@ impl Exchange {
     }
 
     /// What this side sends.
-    pub(crate) fn sent_by(&self, side: Side) -> &Direction {
+    pub(super) fn sent_by(&self, side: Side) -> &Direction {
         match side {
             Side::Client => &self.request,
             Side::Backend => &self.response,
@@ -245,7 +245,7 @@ impl Exchange {
     }
 
     /// How many bytes of the body of this side may still go through pipes; none where it has to go through buffers.
-    pub(crate) fn spliceable(&self, side: Side) -> Option<u64> {
+    pub(super) fn spliceable(&self, side: Side) -> Option<u64> {
         let direction = self.sent_by(side);
         let has_body = !direction.is_whole() && (side == Side::Client || self.has_answer());
         let may_splice = self.may_splice && has_body && !self.is_tunnel();
@@ -253,18 +253,18 @@ impl Exchange {
     }
 
     /// Whether it is a tunnel that both sides may still use.
-    pub(crate) fn is_open_tunnel(&self) -> bool {
+    pub(super) fn is_open_tunnel(&self) -> bool {
         self.is_tunnel() && !self.request.is_whole() && !self.response.is_whole()
     }
 
     /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
     /// twice is as good as once (RFC 9110 9.2.2).
-    pub(crate) fn is_retry_safe(&self) -> bool {
+    pub(super) fn is_retry_safe(&self) -> bool {
         self.is_idempotent || !self.request.has_begun_to_leave()
     }
 
     /// Whether the head of an answer is there.
-    pub(crate) fn has_answer(&self) -> bool {
+    pub(super) fn has_answer(&self) -> bool {
         self.stage >= Stage::Answering
     }
 
@@ -273,7 +273,7 @@ impl Exchange {
     }
 
     /// It came to this stage, if it was not further before: a second try goes no step back.
-    pub(crate) fn reach(&mut self, stage: Stage) {
+    pub(super) fn reach(&mut self, stage: Stage) {
         self.stage = self.stage.max(stage);
     }
 
@@ -283,7 +283,7 @@ impl Exchange {
     }
 
     /// Has the request begin anew with its first byte, for another try; false when that is gone.
-    pub(crate) fn rewind(&mut self) -> bool {
+    pub(super) fn rewind(&mut self) -> bool {
         let can_begin_anew = self.request.rewind();
         if can_begin_anew {
             self.stage = self.stage.min(Stage::Requesting);
@@ -387,20 +387,20 @@ impl Exchanges {
 /// One that another loop has taken keeps its link until this loop lets go of its descriptor.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) backend: usize,
+    pub(super) backend: usize,
     /// None until it is connected.
     pub(crate) id: Option<ConnectionId>,
     /// The request that it has.
     pub(crate) exchange: Option<ExchangeId>,
     /// It was woken and has not been called yet.
-    pub(crate) is_woken: bool,
+    pub(super) is_woken: bool,
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
-    pub(crate) is_cut: bool,
+    pub(super) is_cut: bool,
     pub(crate) idle: Idle,
     /// Its encryption, until other loops may take it.
     pub(crate) tls: Option<SharedTls>,
     /// What other loops may take it by.
-    pub(crate) pooled: Option<Arc<Pooled>>,
+    pub(super) pooled: Option<Arc<Pooled>>,
 }
 
 /// Where an upstream connection without a request is kept.
@@ -472,19 +472,19 @@ impl Links {
     }
 
     /// Whether this loop keeps an idle connection to `backend`.
-    pub(crate) fn has_here(&self, backend: usize) -> bool {
+    pub(super) fn has_here(&self, backend: usize) -> bool {
         !self.here[backend].is_empty()
     }
 
     /// Takes an idle connection to `backend` that this loop keeps.
-    pub(crate) fn take_here(&mut self, backend: usize) -> Option<UpstreamId> {
+    pub(super) fn take_here(&mut self, backend: usize) -> Option<UpstreamId> {
         let at = self.here[backend].pop()?;
         self.all[at.place()].idle = Idle::No;
         Some(at)
     }
 
     /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
-    pub(crate) fn take_oldest_here(&mut self) -> Option<UpstreamId> {
+    pub(super) fn take_oldest_here(&mut self) -> Option<UpstreamId> {
         let here = self.here.iter_mut().max_by_key(|here| here.len())?;
         if here.is_empty() {
             return None;
@@ -495,14 +495,14 @@ impl Links {
     }
 
     /// Keeps a connection that has no request.
-    pub(crate) fn keep_here(&mut self, at: UpstreamId) {
+    pub(super) fn keep_here(&mut self, at: UpstreamId) {
         let link = &mut self.all[at.place()];
         link.idle = Idle::Here;
         self.here[link.backend].push(at);
     }
 
     /// Keeps it here no more; false when it was not.
-    pub(crate) fn remove_idle_local(&mut self, at: UpstreamId) -> bool {
+    pub(super) fn remove_idle_local(&mut self, at: UpstreamId) -> bool {
         let link = &mut self.all[at.place()];
         if link.idle != Idle::Here {
             return false;
@@ -523,7 +523,7 @@ impl Links {
     }
 
     /// The session of a link, if that is in the pool, or was taken from there.
-    pub(crate) fn id_of_shelved(&self, at: UpstreamId) -> Option<ConnectionId> {
+    pub(super) fn id_of_shelved(&self, at: UpstreamId) -> Option<ConnectionId> {
         let link = self.all.get(at.place())?;
         link.id.filter(|_| link.idle == Idle::Shelved)
     }
