@@ -533,3 +533,174 @@ impl Tls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pollux_engine::Rehearsal;
+
+    use super::*;
+    use crate::layer::tests::configs;
+    use crate::server_name;
+
+    /// What the sessions of these tests share, and what was seen of them.
+    struct Shared {
+        config: Arc<ServerConfig>,
+        plain_room: Vec<u8>,
+        seen: Vec<String>,
+    }
+
+    /// Repeats lines in capitals. `end` ends its output, `bye` its connection.
+    struct Shout;
+
+    impl Session for Shout {
+        type Shared = Shared;
+
+        fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
+            Self
+        }
+
+        fn connected(&mut self, shared: &mut Shared, _: &mut Actions<'_>) {
+            shared.seen.push("connected".to_owned());
+        }
+
+        fn on_bytes(
+            &mut self,
+            shared: &mut Shared,
+            actions: &mut Actions<'_>,
+            input: &[u8],
+        ) -> usize {
+            let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return 0 };
+            let line = &input[..end];
+            shared.seen.push(String::from_utf8_lossy(line).into_owned());
+            match line {
+                b"end" => actions.end_output(),
+                b"bye" => {
+                    actions.send(b"BYE");
+                    actions.close();
+                }
+                line => actions.send(&line.to_ascii_uppercase()),
+            }
+            end + 1
+        }
+
+        fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+            shared.seen.push("(end)".to_owned());
+            actions.close();
+        }
+
+        fn on_drained(&mut self, _: &mut Shared, _: &mut Actions<'_>) {}
+    }
+
+    impl PlaintextSession for Shout {
+        fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
+            &mut shared.plain_room
+        }
+
+        fn server_config(shared: &Shared) -> Option<&Arc<ServerConfig>> {
+            Some(&shared.config)
+        }
+
+        fn tls_failed(&mut self, shared: &mut Shared, _: &Actions<'_>, error: Option<&Error>) {
+            shared.seen.push(format!("(failed: {})", error.is_some()));
+        }
+
+        fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+            shared.seen.push("(cut)".to_owned());
+            actions.close();
+        }
+    }
+
+    /// A client, and the encrypted session that it talks to.
+    struct Pair<T: HoldsTls + From<Tls>> {
+        client: Layer,
+        server: Rehearsal<Encrypted<Shout, T>>,
+    }
+
+    impl<T: HoldsTls + From<Tls>> Pair<T> {
+        fn new() -> Self {
+            let (config, client) = configs();
+            let shared = Shared { config, plain_room: Vec::new(), seen: Vec::new() };
+            let client = Layer::client(&client, &server_name("localhost").expect("a name"));
+            let mut pair = Self { client, server: Rehearsal::new(shared, Now::default()) };
+            pair.carry();
+            assert!(pair.client.is_open());
+            pair
+        }
+
+        /// Carries bytes both ways until none are left; gives what the client got, decrypted.
+        fn carry(&mut self) -> String {
+            loop {
+                let mut wire = [0; 4096];
+                let len = self.client.write(&mut wire);
+                self.server.feed(&wire[..len]);
+                let output = self.server.take_output();
+                let mut rest = &output[..];
+                while !rest.is_empty() && !self.client.is_closed() {
+                    self.client.decrypt(&mut rest).expect("sound");
+                }
+                if len == 0 && output.is_empty() {
+                    let got = self.client.take_input();
+                    let text = String::from_utf8_lossy(&got).into_owned();
+                    let len = got.len();
+                    self.client.used(got, len);
+                    return text;
+                }
+            }
+        }
+
+        fn say(&mut self, text: &str) -> String {
+            self.client.encrypt(text.as_bytes());
+            self.carry()
+        }
+
+        fn seen(&self) -> String {
+            self.server.shared.seen.join(" ")
+        }
+    }
+
+    fn ends_are_said<T: HoldsTls + From<Tls>>() {
+        let mut pair = Pair::<T>::new();
+        assert_eq!(pair.say("hello\n"), "HELLO");
+        // The end of the output is said, and the input continues.
+        pair.say("end\n");
+        assert!(pair.client.is_closed());
+        assert_eq!(pair.server.closed(), None);
+        pair.say("more\n");
+        assert_eq!(pair.seen(), "connected hello end more");
+        pair.client.close();
+        pair.carry();
+        assert_eq!(pair.seen(), "connected hello end more (end)");
+        assert_eq!(pair.server.closed(), Some(CloseCause::Session));
+
+        // A close has its last bytes and its end in front of it.
+        let mut pair = Pair::<T>::new();
+        assert_eq!(pair.say("bye\nunread\n"), "BYE");
+        assert!(pair.client.is_closed());
+        assert_eq!(pair.server.closed(), Some(CloseCause::Session));
+        assert_eq!(pair.seen(), "connected bye");
+
+        // An end that the peer has not said may be an attacker's.
+        let mut pair = Pair::<T>::new();
+        pair.say("part");
+        pair.server.end();
+        assert_eq!(pair.seen(), "connected (cut)");
+    }
+
+    #[test]
+    fn ends_are_said_and_unsaid_ones_are_cuts_wherever_the_state_is_kept() {
+        ends_are_said::<Tls>();
+        ends_are_said::<Box<Tls>>();
+        ends_are_said::<SharedTls>();
+    }
+
+    #[test]
+    fn an_early_end_in_the_handshake_is_a_failure_without_an_error() {
+        let (config, _) = configs();
+        let shared = Shared { config, plain_room: Vec::new(), seen: Vec::new() };
+        let mut server = Rehearsal::<Encrypted<Shout>>::new(shared, Now::default());
+        server.feed(b"\x16\x03\x01");
+        server.end();
+        assert_eq!(server.shared.seen, ["(failed: false)"]);
+        assert!(server.closed().is_some());
+    }
+}

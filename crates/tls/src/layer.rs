@@ -231,7 +231,7 @@ fn alert_for(error: &Error) -> AlertDescription {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use rustls::crypto::cipher::{InboundOpaqueMessage, OutboundChunks, OutboundPlainMessage};
     use rustls::{ConnectionTrafficSecrets, ContentType};
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     /// A server's and a client's configuration that fit together.
-    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+    pub(crate) fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let folder = tempfile::tempdir().expect("a folder");
         let key = rcgen::KeyPair::generate().expect("a key");
         let params = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
