@@ -268,6 +268,11 @@ impl Exchange {
         self.stage >= Stage::Answering
     }
 
+    /// Whether some of the answer has left.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.stage >= Stage::Committed
+    }
+
     pub(crate) fn is_tunnel(&self) -> bool {
         self.stage == Stage::Tunnel
     }

@@ -164,8 +164,10 @@ impl HttpSession {
             self.is_last = true;
         } else {
             let is_whole = exchange.request.is_whole();
+            let is_cut = exchange.is_committed();
             state.counters.add(ServerCounter::Incomplete, u64::from(!is_whole));
-            actions.abort();
+            // A part of an answer must not pass for the whole.
+            if is_cut { actions.reset() } else { actions.abort() }
         }
     }
 
