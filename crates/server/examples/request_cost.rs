@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use pollux_engine::{Command, ListenAddress, Now, Rehearsal, Session};
 use pollux_server::config::ProxyConfig;
-use pollux_server::{FrontSession, HttpSession, Logs, ServerCounters, Shared};
+use pollux_server::{FrontSession, HttpSession, Logs, LoopState, ServerCounters};
 use pollux_server::{Passing, ProxyCounters, backends_of};
 use pollux_settings::Given;
 
@@ -101,7 +101,7 @@ impl Played {
             Play::Proxy => return Ok(Self::Proxy(Box::new(Proxied::new(request, next)?))),
         };
         let config = Given::from_toml(&settings, "example").read()?;
-        let shared = Shared::new(&config, Arc::default(), &Logs::default())?;
+        let shared = LoopState::new(&config, Arc::default(), &Logs::default())?;
         let input = format!("{request}{next}").repeat(requests / 2).into_bytes();
         let session = Rehearsal::new(shared, Now::default());
         Ok(Self::Serve(Box::new(Served { session, input, requests, _folder: folder })))
@@ -154,7 +154,7 @@ impl Proxied {
             let passing = Passing::new(&config, backends_of(&config));
             let counters = Arc::<ServerCounters>::default();
             let proxied = Arc::new(ProxyCounters::new(1));
-            Shared::for_proxy(0, &config, &[], passing, counters, proxied, &Logs::default())
+            LoopState::for_proxy(0, &config, &[], passing, counters, proxied, &Logs::default())
         };
         let now = Now::default();
         let mut client = Rehearsal::<FrontSession>::new(shared()?, now);

@@ -1,5 +1,5 @@
 //! What can go wrong between a request and the end of its answer: whose fault it is, what the
-//! client gets while no answer has begun, what the log calls it, and whether it is safe to ask again; and
+//! client gets while no answer has begun, and what the log calls it; and
 //! the counts of faults and of all else that only a proxy counts.
 //!
 //! Once an answer has begun nothing can be taken back: the client's connection is cut, so that no

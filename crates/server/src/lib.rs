@@ -19,7 +19,8 @@
 //! | `log`, `counters`, `fault` | what is written and counted; what can go wrong with a backend, and whose fault it is |
 //! | `fields`, `body_clock` | which fields a proxy passes on, and the user's rules; by when the rest of a body has to come |
 //! | `tls`, `identity`, `system` | what clients of HTTP say to a server of TLS; users and groups; sockets and notifications of a service manager, the id file |
-//! | `error` | what keeps a server from running; how many connections the descriptor limit allows |
+//! | `error` | what keeps a server from running |
+//! | `ids` | the numbers of exchanges, upstream connections, streams and front ends, each a type of its own |
 #![forbid(unsafe_code)]
 
 mod backends;
@@ -51,7 +52,7 @@ pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
 pub use fields::FieldRule;
 pub use front::FrontSession;
 pub use front::h1::HttpSession;
-pub use front::shared::Shared;
+pub use front::state::LoopState;
 pub use handlers::Pages;
 pub use identity::{Identity, SocketOwner};
 pub use log::Logs;

@@ -1,5 +1,4 @@
-//! The messages between the loops of a proxy: idle connections, permissions to open one, and notices
-//! about both.
+//! What the loops of a proxy tell each other: idle connections, permissions to open one, and that something changed.
 //!
 //! Each loop has an inbox; a loop that has a connection for a request of another loop sends it there and
 //! wakes that loop. One that cannot be delivered goes to the next request that waits.
@@ -66,9 +65,9 @@ impl Idle for Arc<Pooled> {
     }
 }
 
-/// A message of one loop to another one.
+/// What one loop tells another one.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum Notice {
     /// The request that waited has this connection, which was sent off to its loop.
     Connection(Ticket, usize, Arc<Pooled>),
     /// The request that waited may open a connection.
@@ -90,7 +89,7 @@ pub struct Passing {
     pub(crate) pool: Pool<Arc<Pooled>>,
     /// What looks up the names of backends, where they have any.
     names: OnceLock<Arc<Names>>,
-    senders: Box<[OnceLock<Sender<Message, Waker>>]>,
+    senders: Box<[OnceLock<Sender<Notice, Waker>>]>,
     /// Whether a loop that lost a connection is notified at once, instead of finding out by itself.
     notifies_at_once: bool,
 }
@@ -134,7 +133,7 @@ impl Passing {
     pub(crate) fn notify_moved(&self) {
         for to in 0..self.loops() {
             // One that has not begun looks then.
-            let _ = self.send(to, Message::Moved);
+            let _ = self.send(to, Notice::Moved);
         }
     }
 
@@ -149,14 +148,14 @@ impl Passing {
     }
 
     /// The inbox of the loop `of`, whose waits `waker` ends.
-    pub(crate) fn open(&self, of: u32, waker: &Waker) -> Inbox<Message> {
+    pub(crate) fn open(&self, of: u32, waker: &Waker) -> Inbox<Notice> {
         let (inbox, sender) = Inbox::new(MESSAGES_MAX, waker.clone());
         let is_first = self.senders[of as usize].set(sender).is_ok();
         assert!(is_first, "each loop has a number of its own");
         inbox
     }
 
-    fn send(&self, to: u32, message: Message) -> Result<(), Message> {
+    fn send(&self, to: u32, message: Notice) -> Result<(), Notice> {
         let Some(sender) = self.senders[to as usize].get() else { return Err(message) };
         sender.send(message).map_err(pollux_engine::Undelivered::into_message)
     }
@@ -174,8 +173,8 @@ impl Passing {
             if ticket.by == me {
                 return Some((ticket, taken));
             }
-            match self.send(ticket.by, Message::Connection(ticket, backend, taken)) {
-                Err(Message::Connection(_, _, back)) => {
+            match self.send(ticket.by, Notice::Connection(ticket, backend, taken)) {
+                Err(Notice::Connection(_, _, back)) => {
                     // That loop has ended.
                     back.socket.give_back(me);
                     self.pool.reserve_anyway(backend);
@@ -194,7 +193,7 @@ impl Passing {
             if ticket.by == me {
                 return Some(ticket);
             }
-            if self.send(ticket.by, Message::MayOpen(ticket, backend)).is_ok() {
+            if self.send(ticket.by, Notice::MayOpen(ticket, backend)).is_ok() {
                 return None;
             }
         }
@@ -209,7 +208,7 @@ impl Passing {
                 own.push(ticket);
             } else {
                 // A loop that is gone has no requests any more.
-                let _ = self.send(ticket.by, Message::MoveOn(ticket, backend));
+                let _ = self.send(ticket.by, Notice::MoveOn(ticket, backend));
             }
         }
         own
@@ -217,7 +216,7 @@ impl Passing {
 
     /// Asks a loop to close an idle connection. A loop that has ended has closed them all.
     pub(crate) fn ask(&self, keeper: u32, backend: usize) {
-        let _ = self.send(keeper, Message::GiveUp(backend));
+        let _ = self.send(keeper, Notice::GiveUp(backend));
     }
 
     /// The loop `me` has taken a connection over: those that had it are notified, if they are not to
@@ -228,7 +227,7 @@ impl Passing {
         }
         for other in (0..self.loops()).filter(|other| *other != me) {
             if let Some(link) = connection.link_of(other) {
-                let _ = self.send(other, Message::LetGo(link));
+                let _ = self.send(other, Notice::LetGo(link));
             }
         }
     }

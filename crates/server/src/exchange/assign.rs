@@ -16,11 +16,11 @@ use pollux_poller::Waker;
 
 use crate::backends::groups::Choice;
 use crate::backends::names::Names;
-use crate::backends::passing::{Message, Passing, Pooled};
+use crate::backends::passing::{Notice, Passing, Pooled};
 use crate::backends::pool::{Admission, Keeping, Ticket};
 use crate::config::Mode;
-use crate::exchange::shared::Upstreams;
 use crate::exchange::table::{Idle, Outgoing, Purpose, Stage, Tried};
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, ProxyCounter};
 use crate::ids::{ExchangeId, UpstreamId};
 
@@ -31,11 +31,11 @@ pub(crate) struct Exchanger {
     me: u32,
     passing: Arc<Passing>,
     /// None until the loop is there.
-    inbox: Option<Inbox<Message>>,
-    messages: Vec<Message>,
+    inbox: Option<Inbox<Notice>>,
+    notices: Vec<Notice>,
     /// Other loops can have the connections of this one.
     is_sharing: bool,
-    /// Links that became idle in this turn and will be shared.
+    /// Links that became idle in this turn and will be upstreams.
     newly_idle: Vec<UpstreamId>,
     /// Tickets so far.
     tickets: u64,
@@ -45,13 +45,13 @@ pub(crate) struct Exchanger {
 
 impl Exchanger {
     pub(crate) fn new(me: u32, passing: Arc<Passing>) -> Self {
-        let (inbox, messages, newly_idle) = (None, Vec::new(), Vec::new());
+        let (inbox, notices, newly_idle) = (None, Vec::new(), Vec::new());
         let without_room = VecDeque::new();
         Self {
             me,
             passing,
             inbox,
-            messages,
+            notices,
             is_sharing: false,
             newly_idle,
             tickets: 0,
@@ -534,32 +534,32 @@ impl Upstreams {
         self.moved();
     }
 
-    /// Handles the messages of other loops.
+    /// Handles the notices of other loops.
     pub(super) fn read_messages(&mut self) {
         let Some(inbox) = &mut self.exchanger.inbox else { return };
-        inbox.drain(&mut self.exchanger.messages);
-        if self.exchanger.messages.is_empty() {
+        inbox.drain(&mut self.exchanger.notices);
+        if self.exchanger.notices.is_empty() {
             return;
         }
-        let mut messages = std::mem::take(&mut self.exchanger.messages);
-        for message in messages.drain(..) {
+        let mut notices = std::mem::take(&mut self.exchanger.notices);
+        for message in notices.drain(..) {
             match message {
-                Message::Connection(ticket, backend, pooled) => {
+                Notice::Connection(ticket, backend, pooled) => {
                     pooled.socket.receive(self.exchanger.me);
                     let at = self.granted(ticket);
                     self.take_over(at, backend, pooled);
                 }
-                Message::MayOpen(ticket, backend) => match self.granted(ticket) {
+                Notice::MayOpen(ticket, backend) => match self.granted(ticket) {
                     Some(at) => self.open_for(at, backend),
                     None => self.may_open_another(backend),
                 },
-                Message::MoveOn(ticket, backend) => self.reassign(ticket, backend),
-                Message::GiveUp(backend) => self.give_up_idle(backend),
-                Message::LetGo(link) => self.let_go(link),
-                Message::Moved => self.moved(),
+                Notice::MoveOn(ticket, backend) => self.reassign(ticket, backend),
+                Notice::GiveUp(backend) => self.give_up_idle(backend),
+                Notice::LetGo(link) => self.let_go(link),
+                Notice::Moved => self.moved(),
             }
         }
-        self.exchanger.messages = messages;
+        self.exchanger.notices = notices;
     }
 
     /// Closes an idle connection that only this loop can use.

@@ -9,7 +9,7 @@ use pollux_engine::Actions;
 use pollux_http::{ProxyHeader, RequestKind, Response};
 
 use crate::config::Check;
-use crate::exchange::shared::Upstreams;
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::Fault;
 
 /// One check under way.
@@ -26,24 +26,24 @@ impl CheckSession {
     }
 
     /// Says that it is the proxy's own connection, where the backend wants that.
-    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let is_http = matches!(shared.group_of(self.backend).check, Check::Http(_));
-        if is_http || shared.group_of(self.backend).tls.is_some() {
-            shared.announce(shared.backends[self.backend].group, ProxyHeader::Own, actions);
+    pub(crate) fn announce(&self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let is_http = matches!(upstreams.group_of(self.backend).check, Check::Http(_));
+        if is_http || upstreams.group_of(self.backend).tls.is_some() {
+            upstreams.announce(upstreams.backends[self.backend].group, ProxyHeader::Own, actions);
         }
     }
 
-    pub(crate) fn tls_failed(&self, shared: &Upstreams, error: Option<&pollux_tls::Error>) {
-        shared.report_tls(self.backend, error);
+    pub(crate) fn tls_failed(&self, upstreams: &Upstreams, error: Option<&pollux_tls::Error>) {
+        upstreams.report_tls(self.backend, error);
     }
 
-    pub(crate) fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let group = shared.group_of(self.backend);
+    pub(crate) fn connected(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let group = upstreams.group_of(self.backend);
         let Check::Http(path) = &group.check else {
             self.verdict = Some(true);
             return actions.abort();
         };
-        let host = group.check_host.as_ref().unwrap_or(&shared.backends[self.backend].host);
+        let host = group.check_host.as_ref().unwrap_or(&upstreams.backends[self.backend].host);
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \
              close\r\n\r\n"
@@ -53,7 +53,7 @@ impl CheckSession {
 
     pub(crate) fn on_bytes(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
@@ -61,7 +61,7 @@ impl CheckSession {
         // What follows an interim answer may be here already, with the end of the connection behind it.
         loop {
             let rest = &input[used..];
-            match Response::parse(rest, &shared.answer_limits, RequestKind::Other) {
+            match Response::parse(rest, &upstreams.answer_limits, RequestKind::Other) {
                 Ok(None) => return used,
                 Ok(Some(response)) if response.facts.is_interim() => {
                     used += response.facts.head_len;
@@ -99,7 +99,7 @@ impl CheckSession {
         actions.abort();
     }
 
-    pub(crate) fn closed(self, shared: &mut Upstreams) {
-        shared.checked(self.backend, self.verdict);
+    pub(crate) fn closed(self, upstreams: &mut Upstreams) {
+        upstreams.checked(self.backend, self.verdict);
     }
 }

@@ -12,7 +12,7 @@
 use pollux_engine::{Actions, Moment};
 
 use crate::body_clock::BodyTime;
-use crate::exchange::shared::Upstreams;
+use crate::exchange::upstreams::Upstreams;
 use crate::ids::ExchangeId;
 
 /// What is over.

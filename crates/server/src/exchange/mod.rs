@@ -21,7 +21,7 @@
 //! | `upstream` | the side of a backend; that of a client is in `front`, as of any request |
 //! | `stream`, `check` | a side of TCP mode; checks of backends |
 //! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
-//! | `shared` | what one loop has of backends, and of what is under way to them |
+//! | `upstreams` | what one loop has of backends, and of what is under way to them |
 
 mod assign;
 pub(crate) mod check;
@@ -32,8 +32,8 @@ mod message;
 pub(crate) mod pair;
 mod pipes;
 pub(crate) mod request;
-pub(crate) mod shared;
 mod splicing;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod upstream;
+pub(crate) mod upstreams;

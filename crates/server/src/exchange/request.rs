@@ -5,7 +5,7 @@
 //! | [`begin`](Upstreams::begin) | the asker's session | the head of a request is sound, and a backend is to answer it |
 //! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, and `fault` for a second try | a backend, and a connection to it |
 //! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
-//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | more of the request's body came |
+//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | behind `begin`, also where there is no body: it wakes an idle connection that was found; then whenever more of the body came |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
 //! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
 //! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came: from here on there is no second try |
@@ -30,8 +30,8 @@ use crate::backends::pool::Admission;
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
 use crate::exchange::direction::Side;
-use crate::exchange::shared::Upstreams;
 use crate::exchange::table::{Asker, Next, OFFERS_MAX, Stage};
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
 use crate::head::proxied::{

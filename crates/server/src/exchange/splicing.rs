@@ -15,7 +15,7 @@ use std::sync::Arc;
 use pollux_engine::{Actions, Pipe, SplicedIn};
 
 use crate::exchange::direction::Side;
-use crate::exchange::shared::Upstreams;
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::ProxyCounter;
 use crate::ids::ExchangeId;
 

@@ -18,8 +18,8 @@ use crate::backends::groups::hash;
 use crate::config::Mode;
 use crate::exchange::direction::{Direction, Side};
 use crate::exchange::pair::Pair;
-use crate::exchange::shared::{Upstreams, client_name};
 use crate::exchange::table::{OFFERS_MAX, Outgoing, Purpose};
+use crate::exchange::upstreams::{Upstreams, client_name};
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::ids::PairId;
 use crate::log::{AccessLog, Entry, Proxied};
@@ -41,12 +41,12 @@ pub(crate) struct Stream {
 impl Stream {
     /// A client's connection to a front end that leads to this group.
     pub(crate) fn accepted(
-        shared: &Upstreams,
+        upstreams: &Upstreams,
         actions: &mut Actions<'_>,
         group: usize,
         is_secure: bool,
     ) -> Self {
-        actions.set_deadline(shared.deadline(shared.limits.header_timeout));
+        actions.set_deadline(upstreams.deadline(upstreams.limits.header_timeout));
         Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
     }
 
@@ -62,47 +62,47 @@ impl Stream {
     }
 
     /// Says to the backend whose connection it is, where it wants that.
-    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn announce(&self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         if let Some(at) = self.pair {
-            let pair = shared.pairs.get_mut(at);
+            let pair = upstreams.pairs.get_mut(at);
             let (group, header) = (pair.group, pair.header);
-            shared.announce(group, header, actions);
+            upstreams.announce(group, header, actions);
         }
     }
 
     /// The connection can be used.
-    pub(crate) fn opened(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn opened(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         match self.side {
-            Side::Client => self.begin(shared, actions),
-            Side::Backend => self.connected(shared, actions),
+            Side::Client => self.begin(upstreams, actions),
+            Side::Backend => self.connected(upstreams, actions),
         }
     }
 
     /// Finds a backend for the client.
-    fn begin(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    fn begin(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let header = match self.header {
             Some(header @ ProxyHeader::Of { .. }) => header,
             _ => header_of(actions),
         };
-        let now = shared.now.at;
-        let is_encrypted = self.is_secure || shared.groups[self.group].tls.is_some();
-        let is_spliced = !is_encrypted && shared.pipes.is_on();
+        let now = upstreams.now.at;
+        let is_encrypted = self.is_secure || upstreams.groups[self.group].tls.is_some();
+        let is_spliced = !is_encrypted && upstreams.pipes.is_on();
         if is_spliced {
             actions.leave_input();
         }
         // Neither direction waits for the other one.
         actions.read_on();
         let client = actions.id();
-        let at = shared.pairs.begin(Pair::new(client, self.group, header, is_spliced, now));
+        let at = upstreams.pairs.begin(Pair::new(client, self.group, header, is_spliced, now));
         self.pair = Some(at);
-        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
-        connect(shared, at);
+        actions.set_deadline(upstreams.deadline(upstreams.limits.tunnel_timeout));
+        connect(upstreams, at);
     }
 
-    fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    fn connected(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
-        let now = shared.now.at;
-        let pair = shared.pairs.get_mut(at);
+        let now = upstreams.now.at;
+        let pair = upstreams.pairs.get_mut(at);
         pair.ids[Side::Backend as usize] = Some(actions.id());
         if pair.ids[Side::Client as usize].is_none() {
             return actions.abort();
@@ -113,27 +113,27 @@ impl Stream {
             actions.leave_input();
         }
         let backend = pair.backend;
-        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
-        shared.backend_answered(backend);
-        self.send(shared, actions);
+        actions.set_deadline(upstreams.deadline(upstreams.limits.tunnel_timeout));
+        upstreams.backend_answered(backend);
+        self.send(upstreams, actions);
     }
 
-    pub(crate) fn connect_failed(&mut self, shared: &mut Upstreams, error: &io::Error) {
+    pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
         let Some(at) = self.pair else { return };
         self.fault.get_or_insert(Fault::of_connect(error));
-        let backend = shared.pairs.get_mut(at).backend;
-        shared.report_connect(backend, error);
+        let backend = upstreams.pairs.get_mut(at).backend;
+        upstreams.report_connect(backend, error);
     }
 
     pub(crate) fn on_bytes(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
         let Some(at) = self.pair else { return 0 };
-        let now = shared.now.at;
-        let pair = shared.pairs.get_mut(at);
+        let now = upstreams.now.at;
+        let pair = upstreams.pairs.get_mut(at);
         pair.active = now;
         if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
@@ -143,29 +143,29 @@ impl Stream {
         if direction.is_full() {
             pair.is_paused[self.side as usize] = true;
             actions.pause_input();
-            shared.proxied.count(ProxyCounter::Pauses);
+            upstreams.proxied.count(ProxyCounter::Pauses);
         }
-        if shared.pairs.get_mut(at).is_spliced && shared.pipes.has_one() {
+        if upstreams.pairs.get_mut(at).is_spliced && upstreams.pipes.has_one() {
             // There was none before.
             actions.leave_input();
         }
-        shared.wake_side(at, self.side.other(), actions);
+        upstreams.wake_side(at, self.side.other(), actions);
         used
     }
 
     /// Takes what is in the socket into a pipe, unless there is one already: a pipe that is not empty does not tell whether it
     /// is full.
-    pub(crate) fn on_readable(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_readable(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         if pair.directions[own].is_full() {
             pair.is_paused[own] = true;
             return actions.pause_input();
         }
-        let Some((pipe, bytes)) = shared.splice_in(u64::MAX, actions) else { return };
-        let now = shared.now.at;
-        let pair = shared.pairs.get_mut(at);
+        let Some((pipe, bytes)) = upstreams.splice_in(u64::MAX, actions) else { return };
+        let now = upstreams.now.at;
+        let pair = upstreams.pairs.get_mut(at);
         pair.active = now;
         if self.side == Side::Backend {
             pair.first_byte.get_or_insert(now);
@@ -173,14 +173,14 @@ impl Stream {
         pair.directions[own].take_piped(pipe, bytes);
         pair.is_paused[own] = true;
         actions.pause_input();
-        shared.wake_side(at, self.side.other(), actions);
+        upstreams.wake_side(at, self.side.other(), actions);
     }
 
-    pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_end(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
-        shared.pairs.get_mut(at).directions[self.side as usize].set_whole(true);
-        shared.wake_side(at, self.side.other(), actions);
-        self.send(shared, actions);
+        upstreams.pairs.get_mut(at).directions[self.side as usize].set_whole(true);
+        upstreams.wake_side(at, self.side.other(), actions);
+        self.send(upstreams, actions);
     }
 
     pub(crate) fn is_of_client(&self) -> bool {
@@ -196,15 +196,15 @@ impl Stream {
 
     pub(crate) fn tls_failed(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &Actions<'_>,
         error: Option<&pollux_tls::Error>,
     ) {
         match (self.side, self.pair) {
             (Side::Client, _) => {
-                shared.refuse_tls(&client_name(actions, self.header.as_ref()), error);
+                upstreams.refuse_tls(&client_name(actions, self.header.as_ref()), error);
             }
-            (Side::Backend, Some(at)) => self.backend_tls_failed(shared, at, error),
+            (Side::Backend, Some(at)) => self.backend_tls_failed(upstreams, at, error),
             (Side::Backend, None) => {}
         }
     }
@@ -212,29 +212,29 @@ impl Stream {
     /// The encryption with the backend of the pair at `at` did not come about.
     fn backend_tls_failed(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         at: PairId,
         error: Option<&pollux_tls::Error>,
     ) {
         self.fault.get_or_insert(Fault::TlsFailed);
-        let backend = shared.pairs.get_mut(at).backend;
-        shared.report_tls(backend, error);
+        let backend = upstreams.pairs.get_mut(at).backend;
+        upstreams.report_tls(backend, error);
     }
 
-    pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_drained(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         let direction = &mut pair.directions[other as usize];
-        if direction.has_left(&mut shared.pipes) {
-            shared.wake_side(at, other, actions);
+        if direction.has_left(&mut upstreams.pipes) {
+            upstreams.wake_side(at, other, actions);
         }
-        self.send(shared, actions);
+        self.send(upstreams, actions);
     }
 
-    pub(crate) fn on_wake(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_wake(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         let own = self.side as usize;
         pair.is_woken[own] = false;
         if pair.fault.is_some() {
@@ -244,14 +244,14 @@ impl Stream {
             pair.is_paused[own] = false;
             actions.resume_input();
         }
-        self.send(shared, actions);
+        self.send(upstreams, actions);
     }
 
-    pub(crate) fn on_deadline(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_deadline(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return actions.close() };
-        let timeout = shared.limits.tunnel_timeout;
-        let now = shared.now.at;
-        let pair = shared.pairs.get_mut(at);
+        let timeout = upstreams.limits.tunnel_timeout;
+        let now = upstreams.now.at;
+        let pair = upstreams.pairs.get_mut(at);
         let is_connecting = self.side == Side::Backend && pair.connected.is_none();
         if !is_connecting && pair.active + timeout > now {
             return actions.set_deadline(pair.active + timeout);
@@ -268,43 +268,43 @@ impl Stream {
 
     pub(crate) fn closed(
         mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         log: Option<&mut AccessLog>,
         cause: CloseCause,
     ) {
         let Some(at) = self.pair else { return };
         self.fault = self.fault.or_else(|| Fault::of_end(cause));
         let own = self.side as usize;
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         pair.sides -= 1;
         pair.ids[own] = None;
         let has_client = pair.ids[Side::Client as usize].is_some();
         let is_unconnected = self.side == Side::Backend && pair.connected.is_none();
         if is_unconnected && has_client && self.fault.is_none() {
             // The connection came about, but not its encryption.
-            self.backend_tls_failed(shared, at, None);
+            self.backend_tls_failed(upstreams, at, None);
         }
         if self.side == Side::Backend {
-            let (backend, fault) = (shared.pairs.get_mut(at).backend, self.fault);
-            shared.proxied.backends()[backend].ended.add(1);
+            let (backend, fault) = (upstreams.pairs.get_mut(at).backend, self.fault);
+            upstreams.proxied.backends()[backend].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
-                shared.backend_failed(backend);
+                upstreams.backend_failed(backend);
             }
         }
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         let group = pair.group;
         let has_another = pair.tries < OFFERS_MAX && {
             let (tried, backend) = (pair.tried, pair.backend);
-            shared.has_another(group, &tried, backend)
+            upstreams.has_another(group, &tried, backend)
         };
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         if is_unconnected
             && has_client
             && has_another
             && self.fault.is_none_or(|fault| fault.party() != Party::Proxy)
         {
-            shared.proxied.count(ProxyCounter::Retries);
-            return connect(shared, at);
+            upstreams.proxied.count(ProxyCounter::Retries);
+            return connect(upstreams, at);
         }
         let has_ended = pair.directions.iter().all(Direction::is_whole);
         if !has_ended {
@@ -312,23 +312,23 @@ impl Stream {
             pair.fault.get_or_insert(self.fault.unwrap_or(other));
         }
         if let Some(id) = pair.ids[self.side.other() as usize] {
-            shared.commands.push_back(Command::Wake(id));
+            upstreams.commands.push_back(Command::Wake(id));
         }
-        record(shared, log, at);
-        let pair = shared.pairs.get_mut(at);
+        record(upstreams, log, at);
+        let pair = upstreams.pairs.get_mut(at);
         if pair.sides == 0 {
             pair.directions
                 .iter_mut()
-                .for_each(|direction| direction.drop_piped(&mut shared.pipes));
-            shared.pairs.end(at);
+                .for_each(|direction| direction.drop_piped(&mut upstreams.pipes));
+            upstreams.pairs.end(at);
         }
     }
 
     /// Sends on what the other side has said; passes its end on, and closes when both have ended.
-    fn send(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    fn send(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let (own, other) = (self.side as usize, self.side.other());
-        let pair = shared.pairs.get_mut(at);
+        let pair = upstreams.pairs.get_mut(at);
         let direction = &mut pair.directions[other as usize];
         if direction.is_leaving {
             return;
@@ -346,59 +346,59 @@ impl Stream {
             actions.close();
         } else if pair.has_ended_output[own] && pair.directions[own].is_whole() {
             // The other side closes when it has sent the rest.
-            shared.wake_side(at, other, actions);
+            upstreams.wake_side(at, other, actions);
         }
     }
 }
 
 /// Begins a connection to the backend whose turn it is.
-fn connect(shared: &mut Upstreams, at: PairId) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get_mut(at);
+fn connect(upstreams: &mut Upstreams, at: PairId) {
+    let now = upstreams.now.at;
+    let pair = upstreams.pairs.get_mut(at);
     if pair.tries > 0 {
         pair.tried.add(pair.backend);
     }
     let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
-    let chosen = shared.pick(group, &tried, key);
+    let chosen = upstreams.pick(group, &tried, key);
     let Some(backend) = chosen else {
-        let why_none = shared.why_none(group);
-        let pair = shared.pairs.get_mut(at);
+        let why_none = upstreams.why_none(group);
+        let pair = upstreams.pairs.get_mut(at);
         pair.fault.get_or_insert(why_none);
         if let Some(client) = pair.ids[Side::Client as usize] {
-            shared.commands.push_back(Command::Wake(client));
+            upstreams.commands.push_back(Command::Wake(client));
         }
         return;
     };
-    let pair = shared.pairs.get_mut(at);
+    let pair = upstreams.pairs.get_mut(at);
     (pair.backend, pair.sides) = (backend, pair.sides + 1);
     pair.tries += 1;
-    shared.proxied.backends()[backend].begun.add(1);
-    shared.proxied.count(ProxyCounter::Connects);
-    let to = shared.to(backend);
-    let deadline = now + shared.limits.connect_timeout;
-    let (purpose, tls) = (Purpose::Stream(at), shared.tls_to(backend, Mode::Tcp));
+    upstreams.proxied.backends()[backend].begun.add(1);
+    upstreams.proxied.count(ProxyCounter::Connects);
+    let to = upstreams.to(backend);
+    let deadline = now + upstreams.limits.connect_timeout;
+    let (purpose, tls) = (Purpose::Stream(at), upstreams.tls_to(backend, Mode::Tcp));
     let session = Outgoing { purpose, tls };
-    shared.commands.push_back(Command::Connect { to, session, deadline });
+    upstreams.commands.push_back(Command::Connect { to, session, deadline });
 }
 
 /// A line of the log, and the fault, once.
-fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get_mut(at);
+fn record(upstreams: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
+    let now = upstreams.now.at;
+    let pair = upstreams.pairs.get_mut(at);
     if std::mem::replace(&mut pair.is_recorded, true) {
         return;
     }
     let fault = pair.fault;
     let bytes = pair.directions[Side::Backend as usize].body_bytes();
     if let Some(fault) = fault {
-        shared.proxied.count_fault(fault);
+        upstreams.proxied.count_fault(fault);
     }
-    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
-    let pair = shared.pairs.get_mut(at);
+    upstreams.proxied.add(ProxyCounter::AnswerBytes, bytes);
+    let pair = upstreams.pairs.get_mut(at);
     let Some(log) = log else { return };
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
-        backend: shared
+        backend: upstreams
             .targets
             .get(pair.backend)
             .and_then(Option::as_ref)
@@ -424,7 +424,7 @@ fn record(shared: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
         cut: None,
         proxied: Some(proxied),
     };
-    log.add(&entry, &shared.counters);
+    log.add(&entry, &upstreams.counters);
 }
 
 impl Upstreams {

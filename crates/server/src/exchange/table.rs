@@ -8,7 +8,7 @@
 //!
 //! The client's session owns it: it is there from a sound request head to the end of its answer,
 //! and gone when the client is. The upstream connection that has it is known by its link; both
-//! directions of that knowledge change together, in [`Upstreams`](crate::exchange::shared::Upstreams), so neither ever
+//! directions of that knowledge change together, in [`Upstreams`](crate::exchange::upstreams::Upstreams), so neither ever
 //! names one that is gone.
 
 use std::collections::VecDeque;

@@ -15,8 +15,8 @@ use std::io;
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{Response, ResponseBody, ResponseFacts};
 
-use crate::exchange::shared::Upstreams;
 use crate::exchange::table::{Link, Next, Stage};
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, ProxyCounter};
 use crate::head::explanation;
 use crate::ids::{ExchangeId, UpstreamId};
@@ -38,38 +38,38 @@ impl Upstream {
     }
 
     /// Says whose connection it is, where the backend wants that.
-    pub(crate) fn announce(&self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        if let Some(at) = shared.links.get_mut(self.link).exchange {
-            let exchange = shared.exchanges.get(at);
-            shared.announce(exchange.group, exchange.header, actions);
+    pub(crate) fn announce(&self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        if let Some(at) = upstreams.links.get_mut(self.link).exchange {
+            let exchange = upstreams.exchanges.get(at);
+            upstreams.announce(exchange.group, exchange.header, actions);
         }
     }
 
-    pub(crate) fn connected(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn connected(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         // A backend may answer, and wait for us to read that, before it has the whole request.
         actions.read_on();
-        let link = shared.links.get_mut(self.link);
+        let link = upstreams.links.get_mut(self.link);
         link.id = Some(actions.id());
         match link.exchange {
             Some(at) => {
-                let now = shared.now.at;
-                let exchange = shared.exchange(at);
+                let now = upstreams.now.at;
+                let exchange = upstreams.exchange(at);
                 exchange.times.connected = Some(now);
                 exchange.reach(Stage::Requesting);
                 actions.set_deadline(Moment::NEVER);
-                shared.upstream_ready(at, actions);
+                upstreams.upstream_ready(at, actions);
             }
             // Its client is gone meanwhile.
-            None => self.become_idle(shared, actions),
+            None => self.become_idle(upstreams, actions),
         }
     }
 
-    pub(crate) fn connect_failed(&mut self, shared: &mut Upstreams, error: &io::Error) {
+    pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
         let fault = *self.fault.get_or_insert(Fault::of_connect(error));
-        let Link { backend, exchange, .. } = *shared.links.get_mut(self.link);
+        let Link { backend, exchange, .. } = *upstreams.links.get_mut(self.link);
         let waits = exchange.filter(|_| fault == Fault::UpstreamsFull);
-        if waits.is_none_or(|at| !shared.wait_for_room(at)) {
-            shared.report_connect(backend, error);
+        if waits.is_none_or(|at| !upstreams.wait_for_room(at)) {
+            upstreams.report_connect(backend, error);
         }
     }
 
@@ -78,26 +78,30 @@ impl Upstream {
         self.fault == Some(Fault::UpstreamsFull)
     }
 
-    pub(crate) fn tls_failed(&mut self, shared: &mut Upstreams, error: Option<&pollux_tls::Error>) {
+    pub(crate) fn tls_failed(
+        &mut self,
+        upstreams: &mut Upstreams,
+        error: Option<&pollux_tls::Error>,
+    ) {
         self.fault.get_or_insert(Fault::TlsFailed);
-        let backend = shared.links.get_mut(self.link).backend;
-        shared.report_tls(backend, error);
+        let backend = upstreams.links.get_mut(self.link).backend;
+        upstreams.report_tls(backend, error);
     }
 
     /// The link is this session's until here.
-    pub(crate) fn closed(mut self, shared: &mut Upstreams, cause: CloseCause) {
-        let link = shared.links.get_mut(self.link);
+    pub(crate) fn closed(mut self, upstreams: &mut Upstreams, cause: CloseCause) {
+        let link = upstreams.links.get_mut(self.link);
         let is_handshake = link.id.is_none() && link.tls.is_some();
         if is_handshake && link.exchange.is_some() && self.fault.is_none() {
-            self.tls_failed(shared, None);
+            self.tls_failed(upstreams, None);
         }
-        let link = shared.links.get_mut(self.link);
+        let link = upstreams.links.get_mut(self.link);
         if link.pooled.is_some() && link.id.is_none() {
-            shared.proxied.count(ProxyCounter::Stale);
+            upstreams.proxied.count(ProxyCounter::Stale);
         }
-        if let Some(at) = shared.links.get_mut(self.link).exchange {
-            shared.part(at);
-            let exchange = shared.exchange(at);
+        if let Some(at) = upstreams.links.get_mut(self.link).exchange {
+            upstreams.part(at);
+            let exchange = upstreams.exchange(at);
             let is_tunnel = exchange.is_tunnel();
             if is_tunnel {
                 exchange.request.set_whole(true);
@@ -112,109 +116,109 @@ impl Upstream {
             };
             let fault = self.fault.or_else(|| Fault::of_end(cause)).unwrap_or(fault);
             // A tunnel has come to its end.
-            if is_tunnel || shared.fault(at, fault) != Next::Retry {
-                shared.wake_asker_later(at);
+            if is_tunnel || upstreams.fault(at, fault) != Next::Retry {
+                upstreams.wake_asker_later(at);
             }
         }
-        shared.end_link(self.link, cause == CloseCause::TakenOver);
+        upstreams.end_link(self.link, cause == CloseCause::TakenOver);
     }
 
-    pub(crate) fn on_wake(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let link = shared.links.get_mut(self.link);
+    pub(crate) fn on_wake(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let link = upstreams.links.get_mut(self.link);
         link.is_woken = false;
         if link.is_cut {
             return actions.abort();
         }
         let Some(at) = link.exchange else {
             // Something happened that was nothing: it is idle as before.
-            if shared.take_from_pool(self.link) {
-                self.become_idle(shared, actions);
+            if upstreams.take_from_pool(self.link) {
+                self.become_idle(upstreams, actions);
             }
             return;
         };
-        self.resume(shared, actions, at);
-        shared.upstream_ready(at, actions);
+        self.resume(upstreams, actions, at);
+        upstreams.upstream_ready(at, actions);
     }
 
-    pub(crate) fn on_drained(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let Some(at) = shared.links.get_mut(self.link).exchange else { return };
-        if shared.exchanges.get_mut(at).request.has_left(&mut shared.pipes) {
-            shared.wake_paused_asker(at, actions);
+    pub(crate) fn on_drained(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = upstreams.links.get_mut(self.link).exchange else { return };
+        if upstreams.exchanges.get_mut(at).request.has_left(&mut upstreams.pipes) {
+            upstreams.wake_paused_asker(at, actions);
         }
-        shared.upstream_ready(at, actions);
+        upstreams.upstream_ready(at, actions);
     }
 
     pub(crate) fn on_bytes(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        let Some(at) = shared.links.get_mut(self.link).exchange else {
-            return self.unasked(shared, actions, input);
+        let Some(at) = upstreams.links.get_mut(self.link).exchange else {
+            return self.unasked(upstreams, actions, input);
         };
-        let exchange = shared.exchange(at);
+        let exchange = upstreams.exchange(at);
         if !exchange.request.has_begun_to_leave() {
             // The answer to a request that has not been sent belongs to another one, or to none.
             self.fault = Some(Fault::Closed);
-            return self.unasked(shared, actions, input);
+            return self.unasked(upstreams, actions, input);
         }
         if exchange.is_tunnel() {
-            return shared.tunnel_bytes(at, actions, input);
+            return upstreams.tunnel_bytes(at, actions, input);
         }
         let mut used = 0;
-        while !shared.exchange(at).has_answer() {
-            match self.on_head(shared, actions, at, &input[used..]) {
+        while !upstreams.exchange(at).has_answer() {
+            match self.on_head(upstreams, actions, at, &input[used..]) {
                 Ok(0) => return used,
                 Ok(head_bytes) => used += head_bytes,
-                Err(why) => return self.refuse(shared, actions, &why, input),
+                Err(why) => return self.refuse(upstreams, actions, &why, input),
             }
         }
-        if shared.exchange(at).is_tunnel() {
-            return used + shared.tunnel_bytes(at, actions, &input[used..]);
+        if upstreams.exchange(at).is_tunnel() {
+            return used + upstreams.tunnel_bytes(at, actions, &input[used..]);
         }
-        match shared.answer_bytes(at, actions, &input[used..]) {
+        match upstreams.answer_bytes(at, actions, &input[used..]) {
             Ok(body_bytes) => used += body_bytes,
             Err(refused) => {
-                let why = explanation(&refused, &shared.answer_limits);
-                return self.refuse(shared, actions, &why, input);
+                let why = explanation(&refused, &upstreams.answer_limits);
+                return self.refuse(upstreams, actions, &why, input);
             }
         }
-        if shared.exchange(at).response.is_whole() {
-            self.answered(shared, actions, at, used == input.len());
+        if upstreams.exchange(at).response.is_whole() {
+            self.answered(upstreams, actions, at, used == input.len());
             return input.len();
         }
         used
     }
 
     /// Takes what is in the socket of the answer's body into a pipe.
-    pub(crate) fn on_readable(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let Some(at) = shared.links.get_mut(self.link).exchange else {
+    pub(crate) fn on_readable(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = upstreams.links.get_mut(self.link).exchange else {
             return actions.take_input();
         };
-        shared.answer_piped(at, actions);
-        if shared.exchange(at).response.is_whole() {
+        upstreams.answer_piped(at, actions);
+        if upstreams.exchange(at).response.is_whole() {
             let is_all_used = !actions.has_unread();
-            self.answered(shared, actions, at, is_all_used);
+            self.answered(upstreams, actions, at, is_all_used);
         }
     }
 
-    pub(crate) fn on_end(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let Some(at) = shared.links.get_mut(self.link).exchange else {
-            shared.proxied.count(ProxyCounter::IdleClosed);
+    pub(crate) fn on_end(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let Some(at) = upstreams.links.get_mut(self.link).exchange else {
+            upstreams.proxied.count(ProxyCounter::IdleClosed);
             return actions.close();
         };
-        let exchange = shared.exchange(at);
+        let exchange = upstreams.exchange(at);
         if exchange.has_answer() && !exchange.is_tunnel() && exchange.response.end().is_ok() {
             self.keep_alive = false;
-            return self.answered(shared, actions, at, true);
+            return self.answered(upstreams, actions, at, true);
         }
         if exchange.is_tunnel() {
             // The client may continue; its bytes are passed on as long as the backend takes them.
             exchange.response.set_whole(true);
             let is_over = exchange.request.is_done();
-            actions.set_deadline(shared.quiet_end(at));
-            shared.wake_asker(at, actions);
+            actions.set_deadline(upstreams.quiet_end(at));
+            upstreams.wake_asker(at, actions);
             if is_over {
                 actions.close();
             }
@@ -225,21 +229,21 @@ impl Upstream {
     }
 
     /// The end of the connection without one of its encryption: an answer without an end of its own may be cut.
-    pub(crate) fn on_cut(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        match shared.links.get_mut(self.link).exchange {
-            None => self.on_end(shared, actions),
+    pub(crate) fn on_cut(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        match upstreams.links.get_mut(self.link).exchange {
+            None => self.on_end(upstreams, actions),
             Some(_) => actions.abort(),
         }
     }
 
-    pub(crate) fn on_deadline(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        let link = shared.links.get_mut(self.link);
+    pub(crate) fn on_deadline(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let link = upstreams.links.get_mut(self.link);
         let is_connected = link.id.is_some();
         match link.exchange {
-            None if is_connected => shared.proxied.count(ProxyCounter::IdleDropped),
+            None if is_connected => upstreams.proxied.count(ProxyCounter::IdleDropped),
             None => {}
             Some(at) => {
-                let exchange = shared.exchange(at);
+                let exchange = upstreams.exchange(at);
                 if exchange.is_reused && !exchange.request.has_begun_to_leave() {
                     // It was idle for too long in the turn in which it is needed again.
                     return actions.set_deadline(Moment::NEVER);
@@ -254,9 +258,9 @@ impl Upstream {
         actions.abort();
     }
 
-    pub(crate) fn on_drain(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_drain(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         self.is_draining = true;
-        let link = shared.links.get_mut(self.link);
+        let link = upstreams.links.get_mut(self.link);
         if link.exchange.is_none() && link.id.is_some() {
             actions.close();
         }
@@ -265,28 +269,28 @@ impl Upstream {
     /// Reads a head; says how many bytes it took, none while it is not there, or what is wrong with it.
     fn on_head(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         input: &[u8],
     ) -> Result<usize, Cow<'static, str>> {
-        if let Some(facts) = shared.answer_head_again(at, input) {
+        if let Some(facts) = upstreams.answer_head_again(at, input) {
             self.keep_alive = keeps_alive(&facts);
             return Ok(facts.head_len);
         }
-        let limits = shared.answer_limits;
-        let response = match Response::parse(input, &limits, shared.exchange(at).kind) {
+        let limits = upstreams.answer_limits;
+        let response = match Response::parse(input, &limits, upstreams.exchange(at).kind) {
             Ok(Some(response)) => response,
             Ok(None) => return Ok(0),
             Err(refused) => return Err(explanation(&refused, &limits).into()),
         };
         let facts = response.facts;
         if facts.is_interim() {
-            shared.interim(at, actions, &response)?;
+            upstreams.interim(at, actions, &response)?;
         } else if facts.status.code() == 101 {
-            shared.upgraded(at, actions, &response)?;
+            upstreams.upgraded(at, actions, &response)?;
         } else {
-            shared.answer_head(at, &response, &input[..facts.head_len])?;
+            upstreams.answer_head(at, &response, &input[..facts.head_len])?;
             self.keep_alive = keeps_alive(&facts);
         }
         Ok(facts.head_len)
@@ -296,38 +300,38 @@ impl Upstream {
     /// it.
     fn answered(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         is_all_used: bool,
     ) {
-        let is_request_gone = shared.answer_end(at, actions);
+        let is_request_gone = upstreams.answer_end(at, actions);
         if !is_all_used {
-            shared.proxied.count(ProxyCounter::Unasked);
+            upstreams.proxied.count(ProxyCounter::Unasked);
         }
         if self.keep_alive && is_request_gone && is_all_used {
-            self.become_idle(shared, actions);
+            self.become_idle(upstreams, actions);
         } else {
             actions.abort();
         }
     }
 
     /// Waits for the next request.
-    fn become_idle(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>) {
-        if !self.is_draining && shared.park(self.link, actions) {
+    fn become_idle(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        if !self.is_draining && upstreams.park(self.link, actions) {
             self.keep_alive = false;
-            actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
+            actions.set_deadline(upstreams.deadline(upstreams.limits.upstream_idle_timeout));
         } else {
             actions.close();
         }
     }
 
     /// Continues when the client has taken what was there.
-    fn resume(&mut self, shared: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
-        let exchange = shared.exchange(at);
+    fn resume(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>, at: ExchangeId) {
+        let exchange = upstreams.exchange(at);
         if exchange.has_answer() && !exchange.response.is_full() {
             actions.resume_input();
-            shared.slow_down(at, actions);
+            upstreams.slow_down(at, actions);
         }
     }
 
@@ -335,13 +339,13 @@ impl Upstream {
     #[cold]
     fn refuse(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         why: &str,
         input: &[u8],
     ) -> usize {
         self.fault = Some(Fault::BadAnswer);
-        shared.report_answer(shared.links.get(self.link).backend, why);
+        upstreams.report_answer(upstreams.links.get(self.link).backend, why);
         actions.abort();
         input.len()
     }
@@ -349,11 +353,11 @@ impl Upstream {
     #[cold]
     fn unasked(
         &mut self,
-        shared: &mut Upstreams,
+        upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        shared.proxied.count(ProxyCounter::Unasked);
+        upstreams.proxied.count(ProxyCounter::Unasked);
         actions.abort();
         input.len()
     }

@@ -23,12 +23,14 @@
 //! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
 //! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
 //! | body timeout and rate | Later, while the request's body comes | 408, or cut |
-//! | queue timeout, request timeout | Later | 504, or cut |
+//! | queue timeout | Later | 503 |
+//! | request timeout | Later | 504, or cut |
 //! | drain timeout | Later, but for tunnels, once the loop drains | cut |
 //! | idle timeout | Idle | closed silently |
 //! | write timeout, rate | all | kept by the loop |
 //!
-//! Each request has one line in the log, at its end, with what was sent then.
+//! Each request has one line in the log: once its answer is whole in the output of the connection, or has left, or was
+//! cut; with what was sent then.
 //!
 //! After a refusal nothing that follows is parsed. The last answer of a connection that still
 //! has input is followed by a lingering close.
@@ -50,7 +52,7 @@ use crate::fault::Fault;
 use crate::front::request::{
     Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
-use crate::front::shared::{Shared, respond};
+use crate::front::state::{LoopState, respond};
 use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
@@ -116,54 +118,59 @@ struct Record {
 }
 
 impl Session for HttpSession {
-    type Shared = Shared;
+    type Shared = LoopState;
 
-    fn begin_turn(shared: &mut Shared, now: Now) {
-        shared.begin_turn(now);
+    fn begin_turn(state: &mut LoopState, now: Now) {
+        state.begin_turn(now);
     }
 
-    fn end_turn(shared: &mut Shared) {
-        shared.end_turn();
+    fn end_turn(state: &mut LoopState) {
+        state.end_turn();
     }
 
-    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        Self::of_front(shared, actions, FrontId::default())
+    fn accepted(state: &mut LoopState, actions: &mut Actions<'_>) -> Self {
+        Self::of_front(state, actions, FrontId::default())
     }
 
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn on_bytes(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
         if let Phase::Later(at) = self.phase {
-            return self.on_more(shared, actions, at, input);
+            return self.on_more(state, actions, at, input);
         }
         let mut used = 0;
         let room = actions.room();
-        let mut stopwatch = shared.is_timing.then(Instant::now);
+        let mut stopwatch = state.is_timing.then(Instant::now);
         while used < input.len() && !self.is_last && !self.is_sending() {
-            if actions.room() < shared.room_bytes_min {
+            if actions.room() < state.room_bytes_min {
                 actions.call_again();
                 break;
             }
             if let Phase::Body(_) = self.phase {
-                used += self.on_body(shared, actions, &input[used..]);
+                used += self.on_body(state, actions, &input[used..]);
                 continue;
             }
-            if matches!(shared.handler, Handler::Proxy)
-                && let Some(head_bytes) = self.ask_again(shared, actions, &input[used..])
+            if matches!(state.handler, Handler::Proxy)
+                && let Some(head_bytes) = self.ask_again(state, actions, &input[used..])
             {
                 used += head_bytes;
                 break;
             }
-            match Request::parse(&input[used..], &shared.head_limits) {
+            match Request::parse(&input[used..], &state.head_limits) {
                 Parsed::Complete(request, head_bytes) => {
                     let head = &input[used..used + head_bytes];
                     used += head_bytes;
-                    self.on_request(shared, actions, &request, head, used == input.len());
+                    self.on_request(state, actions, &request, head, used == input.len());
                     // The verdict depends on the bytes alone: a burst of equal heads is read once.
-                    while self.takes_another(shared, actions) && input[used..].starts_with(head) {
-                        lap(&mut stopwatch, shared);
+                    while self.takes_another(state, actions) && input[used..].starts_with(head) {
+                        lap(&mut stopwatch, state);
                         used += head_bytes;
-                        self.on_request(shared, actions, &request, head, used == input.len());
+                        self.on_request(state, actions, &request, head, used == input.len());
                     }
-                    lap(&mut stopwatch, shared);
+                    lap(&mut stopwatch, state);
                 }
                 // A client that ends a body with an empty line too many has not begun to ask: the
                 // deadline of the rest stays, unless an answer has just started one.
@@ -173,79 +180,79 @@ impl Session for HttpSession {
                 },
                 Parsed::Incomplete => {
                     if matches!(self.phase, Phase::Idle) {
-                        actions.set_deadline(shared.now.at + shared.limits.header_timeout);
+                        actions.set_deadline(state.now.at + state.limits.header_timeout);
                     }
                     self.phase = Phase::Head;
                     return used;
                 }
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
-                    self.report_refusal(shared, actions, rejection, is_tls(&input[used..]));
-                    let head = refused_head(&input[used..], &shared.head_limits);
-                    self.refuse(shared, actions, rejection, head, is_head);
+                    self.report_refusal(state, actions, rejection, is_tls(&input[used..]));
+                    let head = refused_head(&input[used..], &state.head_limits);
+                    self.refuse(state, actions, rejection, head, is_head);
                 }
             }
         }
         if let Phase::Later(at) = self.phase {
-            return used + self.on_more(shared, actions, at, &input[used..]);
+            return used + self.on_more(state, actions, at, &input[used..]);
         }
         if let Phase::Body(body) = &mut self.phase
             && actions.room() < room
         {
             // While that waits the client is not read from.
-            body.clock.set_standing(true, shared.now.at);
+            body.clock.set_standing(true, state.now.at);
             actions.call_again();
         }
-        self.settle(shared, actions, used == input.len());
+        self.settle(state, actions, used == input.len());
         used
     }
 
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_end(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match &self.phase {
             Phase::Fresh | Phase::Idle => actions.close(),
             Phase::Head => {
-                shared.counters.add(ServerCounter::Incomplete, 1);
+                state.counters.add(ServerCounter::Incomplete, 1);
                 actions.close();
             }
             Phase::Body(body) => {
-                shared.counters.add(ServerCounter::Incomplete, 1);
+                state.counters.add(ServerCounter::Incomplete, 1);
                 if body.has_answer_begun() { actions.reset() } else { actions.close() }
             }
             // What was asked for is still sent to a peer that only stopped talking.
             Phase::Unsent(_) | Phase::File => self.is_last = true,
-            Phase::Later(at) => self.asker_ended(shared, actions, *at),
+            Phase::Later(at) => self.asker_ended(state, actions, *at),
         }
     }
 
-    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_readable(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self.phase {
-            Phase::Later(at) => shared.upstreams().request_piped(at, actions),
+            Phase::Later(at) => state.upstreams().request_piped(at, actions),
             // It does not leave its input in the socket.
             _ => actions.take_input(),
         }
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         let is_all_sent = match &mut self.phase {
             Phase::Unsent(unsent) => match unsent.send(actions) {
                 Ok(is_all_sent) => is_all_sent,
                 // Its length was announced: the client must not take what there is for all.
                 Err(errno) => {
-                    shared.report_cut(errno);
+                    state.report_cut(errno);
                     let left_bytes = unsent.left_bytes();
-                    self.log_sent(shared, left_bytes, Some(Cut::FileFailed));
+                    self.log_sent(state, left_bytes, Some(Cut::FileFailed));
                     self.is_last = true;
                     return actions.reset();
                 }
             },
             Phase::File => true,
             Phase::Body(body) => {
-                body.clock.set_standing(false, shared.now.at);
-                return actions.set_deadline(body_deadline(shared, body));
+                body.clock.set_standing(false, state.now.at);
+                return actions.set_deadline(body_deadline(state, body));
             }
             Phase::Later(at) => {
                 let at = *at;
-                return self.answer_left(shared, actions, at);
+                return self.answer_left(state, actions, at);
             }
             Phase::Fresh | Phase::Idle | Phase::Head => return,
         };
@@ -253,53 +260,53 @@ impl Session for HttpSession {
             return actions.call_again();
         }
         self.phase = Phase::Idle;
-        self.log_sent(shared, 0, None);
+        self.log_sent(state, 0, None);
         // Whether input was left unused is not known here, so the careful end it is.
-        self.settle(shared, actions, false);
+        self.settle(state, actions, false);
     }
 
-    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_wake(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         if let Phase::Later(at) = self.phase {
-            self.exchange_moved(shared, actions, at);
+            self.exchange_moved(state, actions, at);
         }
     }
 
-    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        let count = |counter| shared.counters.add(counter, 1);
+    fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        let count = |counter| state.counters.add(counter, 1);
         match &self.phase {
             Phase::Fresh => count(ServerCounter::TimeoutsSilent),
             Phase::Idle => count(ServerCounter::TimeoutsIdle),
             Phase::Head => count(ServerCounter::TimeoutsHeader),
             Phase::Body(_) => count(ServerCounter::TimeoutsBody),
             Phase::Unsent(_) | Phase::File => return,
-            Phase::Later(at) => return self.later_too_long(shared, actions, *at),
+            Phase::Later(at) => return self.later_too_long(state, actions, *at),
         }
         match &mut self.phase {
             Phase::Body(body) if body.has_answer_begun() => {
                 body.cut = Some(Cut::ClientTimeout);
                 actions.reset();
             }
-            Phase::Head | Phase::Body(_) => self.time_out(shared, actions),
+            Phase::Head | Phase::Body(_) => self.time_out(state, actions),
             _ => actions.close(),
         }
     }
 
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         self.is_draining = true;
         match self.phase {
             Phase::Fresh | Phase::Idle => {
-                let grace = shared.now.at + DRAIN_GRACE;
+                let grace = state.now.at + DRAIN_GRACE;
                 actions.set_deadline(actions.deadline().min(grace));
             }
             Phase::Unsent(_) | Phase::File => self.is_last = true,
             Phase::Head => {
-                if let Some(upstreams) = &shared.upstreams {
+                if let Some(upstreams) = &state.upstreams {
                     actions.set_deadline(actions.deadline().min(upstreams.drain_end));
                 }
             }
             Phase::Body(_) => {}
             Phase::Later(at) => {
-                let upstreams = shared.upstreams();
+                let upstreams = state.upstreams();
                 upstreams.exchange(at).is_last = true;
                 upstreams.set_asker_deadline(at, actions);
             }
@@ -313,14 +320,14 @@ impl Session for HttpSession {
     }
 
     /// The line of a request that did not come to its end.
-    fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
+    fn closed(mut self, state: &mut LoopState, cause: CloseCause) {
         if let Phase::Later(at) = self.phase {
-            return self.asker_closed(shared, at, cause);
+            return self.asker_closed(state, at, cause);
         }
         if cause == CloseCause::FileFailed {
-            shared.report_cut(Errno::IO);
+            state.report_cut(Errno::IO);
         }
-        if shared.log.is_none() {
+        if state.log.is_none() {
             return;
         }
         let lost_bytes = self.peer.as_ref().map_or(0, |peer| peer.lost_bytes);
@@ -331,10 +338,10 @@ impl Session for HttpSession {
                     true => (Status::OK.code(), body.received_bytes.saturating_sub(lost_bytes)),
                     false => (CLIENT_GONE, 0),
                 };
-                self.log(shared, &body.head, status, sent_bytes, body.cut.or(cut));
+                self.log(state, &body.head, status, sent_bytes, body.cut.or(cut));
             }
-            Phase::Unsent(unsent) => self.log_sent(shared, unsent.left_bytes() + lost_bytes, cut),
-            Phase::File => self.log_sent(shared, lost_bytes, cut),
+            Phase::Unsent(unsent) => self.log_sent(state, unsent.left_bytes() + lost_bytes, cut),
+            Phase::File => self.log_sent(state, lost_bytes, cut),
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
         }
     }
@@ -342,8 +349,8 @@ impl Session for HttpSession {
 
 impl HttpSession {
     /// One that was accepted by the front end at this place.
-    pub(crate) fn of_front(shared: &Shared, actions: &mut Actions<'_>, front: FrontId) -> Self {
-        actions.set_deadline(actions.now().at + shared.limits.header_timeout);
+    pub(crate) fn of_front(state: &LoopState, actions: &mut Actions<'_>, front: FrontId) -> Self {
+        actions.set_deadline(actions.now().at + state.limits.header_timeout);
         Self { phase: Phase::Fresh, peer: None, front, is_last: false, is_draining: false }
     }
 
@@ -362,48 +369,48 @@ impl HttpSession {
 
     /// Whether a request that follows at once can be answered in this call.
     #[inline]
-    fn takes_another(&self, shared: &Shared, actions: &Actions<'_>) -> bool {
+    fn takes_another(&self, state: &LoopState, actions: &Actions<'_>) -> bool {
         let is_between = matches!(self.phase, Phase::Idle) && !self.is_last;
-        is_between && actions.room() >= shared.room_bytes_min
+        is_between && actions.room() >= state.room_bytes_min
     }
 
     #[inline]
     fn on_request(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
         is_body_still_to_come: bool,
     ) {
-        shared.counters.count_request(request.method);
-        if matches!(shared.handler, Handler::Proxy) {
-            return self.ask(shared, actions, request, head);
+        state.counters.count_request(request.method);
+        if matches!(state.handler, Handler::Proxy) {
+            return self.ask(state, actions, request, head);
         }
-        if request.target.is_https() && shared.tls.is_none() {
+        if request.target.is_https() && state.tls.is_none() {
             let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
-            self.report_refusal(shared, actions, refused, false);
-            self.refuse(shared, actions, refused, head, is_head);
+            self.report_refusal(state, actions, refused, false);
+            self.refuse(state, actions, refused, head, is_head);
             return actions.linger();
         }
         if request.framing.has_body() {
-            if shared.handler.allows(request.method) {
-                self.begin_body(shared, actions, request, head, is_body_still_to_come);
+            if state.handler.allows(request.method) {
+                self.begin_body(state, actions, request, head, is_body_still_to_come);
             } else {
                 // The body is left unread, so nothing can follow.
-                self.answer(shared, actions, request, head, true);
+                self.answer(state, actions, request, head, true);
                 actions.linger();
             }
             return;
         }
-        self.answer(shared, actions, request, head, !request.keep_alive);
+        self.answer(state, actions, request, head, !request.keep_alive);
     }
 
     /// Answers a request whose body, if it has one, is through.
     #[inline]
     fn answer(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
@@ -411,11 +418,11 @@ impl HttpSession {
     ) {
         let is_last = wants_close || self.is_draining;
         let persistence = Persistence::of(request.version_minor, is_last);
-        let asked = shared.common.asked(request);
+        let asked = state.common.asked(request);
         let context = Context { persistence, is_head: request.method == Method::Head, asked };
-        match respond(shared, actions, request, context) {
-            Some(answered) => self.answered(shared, actions, head, answered, is_last),
-            None => self.ask(shared, actions, request, head),
+        match respond(state, actions, request, context) {
+            Some(answered) => self.answered(state, actions, head, answered, is_last),
+            None => self.ask(state, actions, request, head),
         }
     }
 
@@ -423,15 +430,15 @@ impl HttpSession {
     #[inline]
     fn answered(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         head: &[u8],
         answered: Answered,
         is_last: bool,
     ) {
-        shared.counters.count_answer(answered.status);
-        if shared.log.is_some() {
-            self.note(shared, actions, head, &answered);
+        state.counters.count_answer(answered.status);
+        if state.log.is_some() {
+            self.note(state, actions, head, &answered);
         }
         self.is_last = is_last;
         self.phase = match answered.left {
@@ -452,46 +459,46 @@ impl HttpSession {
 
     fn begin_body(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
         is_still_to_come: bool,
     ) {
-        shared.counters.add(ServerCounter::Bodies, 1);
-        if shared.log.is_some() {
+        state.counters.add(ServerCounter::Bodies, 1);
+        if state.log.is_some() {
             // It may end without an answer, when nobody can be asked any more.
             self.peer(actions);
         }
         if request.expects_continue && is_still_to_come {
-            shared.counters.add(ServerCounter::Continues, 1);
+            state.counters.add(ServerCounter::Continues, 1);
             actions.send(CONTINUE);
         }
-        let mut body = Body::new(head, request.framing, &shared.head_limits, shared.now.at);
+        let mut body = Body::new(head, request.framing, &state.head_limits, state.now.at);
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
-        if matches!(shared.handler, Handler::Echo) && has_answer_body {
+        if matches!(state.handler, Handler::Echo) && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
-            body = body.echoed(request, is_last, shared.common.asked(request));
+            body = body.echoed(request, is_last, state.common.asked(request));
         }
         self.phase = Phase::Body(Box::new(body));
     }
 
     /// Reads a body as far as input and room go; says how much input was used.
-    fn on_body(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn on_body(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let Phase::Body(mut body) = std::mem::replace(&mut self.phase, Phase::Idle) else {
             unreachable!("only called while a body is read");
         };
         let before = body.received_bytes;
-        body.clock.on_bytes(shared.now.at);
-        let read = body.read(actions, &shared.common, input);
-        shared.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
+        body.clock.on_bytes(state.now.at);
+        let read = body.read(actions, &state.common, input);
+        state.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
         match read {
             Ok((used, Progress::NeedsMore)) => {
                 self.phase = Phase::Body(body);
                 used
             }
             Ok((used, Progress::IsDone)) => {
-                self.body_done(shared, actions, &body);
+                self.body_done(state, actions, &body);
                 used
             }
             Err(_) if body.has_answer_begun() => {
@@ -502,22 +509,22 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
-                self.report_refusal(shared, actions, rejection, false);
-                self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
+                self.report_refusal(state, actions, rejection, false);
+                self.refuse(state, actions, rejection, &body.head, is_head(&body.head));
                 0
             }
         }
     }
 
-    fn body_done(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, body: &Body) {
+    fn body_done(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, body: &Body) {
         if let Some(echo) = &body.echo {
             let answered = Answered::whole(Status::OK, body.received_bytes);
             let is_last = echo.is_last || self.is_draining;
-            return self.answered(shared, actions, &body.head, answered, is_last);
+            return self.answered(state, actions, &body.head, answered, is_last);
         }
-        match Request::parse(&body.head, &shared.head_limits) {
+        match Request::parse(&body.head, &state.head_limits) {
             Parsed::Complete(request, _) => {
-                self.answer(shared, actions, &request, &body.head, !request.keep_alive);
+                self.answer(state, actions, &request, &body.head, !request.keep_alive);
             }
             _ => unreachable!("the same bytes were a head before"),
         }
@@ -527,25 +534,25 @@ impl HttpSession {
     #[cold]
     fn refuse(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         rejection: Rejection,
         head: &[u8],
         is_head: bool,
     ) {
-        shared.counters.count_refusal(rejection.status);
-        let common = shared.common_of(self.front);
-        let answered = answer::refusal(actions, common, rejection, &shared.head_limits, is_head);
-        self.answered(shared, actions, head, answered, true);
+        state.counters.count_refusal(rejection.status);
+        let common = state.common_of(self.front);
+        let answered = answer::refusal(actions, common, rejection, &state.head_limits, is_head);
+        self.answered(state, actions, head, answered, true);
     }
 
     /// Answers a request that did not come in time.
     #[cold]
-    fn time_out(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn time_out(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         let status = Status::REQUEST_TIMEOUT;
-        shared.counters.count_refusal(status);
+        state.counters.count_refusal(status);
         // Without a body: part of a head may be the start of one to HEAD.
-        let common = shared.common_of(self.front);
+        let common = state.common_of(self.front);
         let asked = common.unasked();
         let context = Context { persistence: Persistence::Close, is_head: false, asked };
         let answered = answer::empty(actions, common, context, status, |_| {});
@@ -553,18 +560,18 @@ impl HttpSession {
             Phase::Body(body) => std::mem::take(&mut body.head),
             _ => Box::default(),
         };
-        self.answered(shared, actions, &head, answered, true);
+        self.answered(state, actions, &head, answered, true);
         actions.linger();
     }
 
     /// What follows a call: the end, or the deadline of the phase.
     #[inline]
-    fn settle(&mut self, shared: &Shared, actions: &mut Actions<'_>, is_input_used_up: bool) {
+    fn settle(&mut self, state: &LoopState, actions: &mut Actions<'_>, is_input_used_up: bool) {
         match &self.phase {
             Phase::Idle if self.is_last && is_input_used_up => actions.close(),
             Phase::Idle if self.is_last => actions.linger(),
-            Phase::Idle => actions.set_deadline(shared.idle_deadline),
-            Phase::Body(body) => actions.set_deadline(body_deadline(shared, body)),
+            Phase::Idle => actions.set_deadline(state.idle_deadline),
+            Phase::Body(body) => actions.set_deadline(body_deadline(state, body)),
             Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File | Phase::Later(_) => {}
         }
     }
@@ -586,7 +593,7 @@ impl HttpSession {
     #[cold]
     fn note(
         &mut self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         actions: &Actions<'_>,
         head: &[u8],
         answered: &Answered,
@@ -594,7 +601,7 @@ impl HttpSession {
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
         let peer = self.peer(actions);
         match answered.left {
-            Left::Nothing | Left::End => self.log(shared, head, status, body_bytes, None),
+            Left::Nothing | Left::End => self.log(state, head, status, body_bytes, None),
             Left::Unsent(_) | Left::File => {
                 peer.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
             }
@@ -603,29 +610,29 @@ impl HttpSession {
 
     /// Logs the answer that was under way, of which this was not sent.
     #[inline]
-    fn log_sent(&mut self, shared: &mut Shared, left_bytes: u64, cut: Option<Cut>) {
+    fn log_sent(&mut self, state: &mut LoopState, left_bytes: u64, cut: Option<Cut>) {
         if let Some(peer) = &mut self.peer
             && let Some(record) = peer.record.take()
         {
             let Record { head, status, body_bytes } = *record;
-            self.log(shared, &head, status, body_bytes.saturating_sub(left_bytes), cut);
+            self.log(state, &head, status, body_bytes.saturating_sub(left_bytes), cut);
         }
     }
 
     #[cold]
     fn log(
         &self,
-        shared: &mut Shared,
+        state: &mut LoopState,
         head: &[u8],
         status: u16,
         body_bytes: u64,
         cut: Option<Cut>,
     ) {
-        let Some(log) = &mut shared.log else { return };
+        let Some(log) = &mut state.log else { return };
         let RequestLine { method, target, version } = request_line(head);
         let (peer, cut) = (self.address(), cut.map(Cut::name));
         // A line has the columns of all others.
-        let proxied = shared.upstreams.is_some().then(|| answered_by_proxy(status));
+        let proxied = state.upstreams.is_some().then(|| answered_by_proxy(status));
         let (referer, agent) = match log.names_agents() {
             true => (field(head, "referer"), field(head, "user-agent")),
             false => (&b""[..], &b""[..]),
@@ -642,7 +649,7 @@ impl HttpSession {
             cut,
             proxied,
         };
-        log.add(&entry, &shared.counters);
+        log.add(&entry, &state.counters);
     }
 }
 
@@ -651,14 +658,14 @@ impl HttpSession {
     #[cold]
     fn report_refusal(
         &self,
-        shared: &Shared,
+        state: &LoopState,
         actions: &Actions<'_>,
         rejection: Rejection,
         is_tls: bool,
     ) {
-        let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
+        let (errors, now_s) = (&state.logs.errors, state.now.unix_s);
         if is_tls {
-            let program = if shared.upstreams.is_some() { "proxy" } else { "server" };
+            let program = if state.upstreams.is_some() { "proxy" } else { "server" };
             errors.report(Event::TlsSpoken, now_s, || {
                 let client = self.name(actions);
                 format!(
@@ -667,7 +674,7 @@ impl HttpSession {
             });
         } else {
             errors.report(Event::RequestRefused, now_s, || {
-                let why = explanation(&rejection, &shared.head_limits);
+                let why = explanation(&rejection, &state.head_limits);
                 format!("{}: {}: {why}", self.name(actions), rejection.status)
             });
         }
@@ -711,18 +718,18 @@ fn address_text(actions: &Actions<'_>) -> Box<str> {
 
 /// Counts the time since the last request, or since the call began, where times are counted.
 #[inline]
-fn lap(stopwatch: &mut Option<Instant>, shared: &Shared) {
+fn lap(stopwatch: &mut Option<Instant>, state: &LoopState) {
     if let Some(began) = stopwatch {
         let now = Instant::now();
         let nanoseconds = u64::try_from((now - *began).as_nanos()).unwrap_or(u64::MAX);
-        shared.counters.times().record(nanoseconds);
+        state.counters.times().record(nanoseconds);
         *began = now;
     }
 }
 
 /// By when more of a body has to come.
-fn body_deadline(shared: &Shared, body: &Body) -> Moment {
-    let limits = &shared.limits;
+fn body_deadline(state: &LoopState, body: &Body) -> Moment {
+    let limits = &state.limits;
     let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
     body.clock.deadline(body.received_bytes, BodyTime { timeout, rate_min_bytes })
 }
@@ -730,28 +737,28 @@ fn body_deadline(shared: &Shared, body: &Body) -> Moment {
 /// A client may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where it ends, so that a
 /// truncation on the network path costs at most what was not asked for yet.
 impl PlaintextSession for HttpSession {
-    fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
-        &mut shared.plain_room
+    fn plain_room(state: &mut LoopState) -> &mut Vec<u8> {
+        &mut state.plain_room
     }
 
-    fn server_config(shared: &Shared) -> Option<&Arc<ServerConfig>> {
-        shared.tls.as_ref()
+    fn server_config(state: &LoopState) -> Option<&Arc<ServerConfig>> {
+        state.tls.as_ref()
     }
 
     fn opening(&self, start: &[u8]) -> Opening {
         crate::tls::opening(start)
     }
 
-    fn secured(&mut self, shared: &mut Shared, _: &mut Actions<'_>, is_resumed: bool) {
-        shared.counters.count_handshake(is_resumed);
+    fn secured(&mut self, state: &mut LoopState, _: &mut Actions<'_>, is_resumed: bool) {
+        state.counters.count_handshake(is_resumed);
     }
 
     #[cold]
-    fn tls_failed(&mut self, shared: &mut Shared, actions: &Actions<'_>, error: Option<&Error>) {
+    fn tls_failed(&mut self, state: &mut LoopState, actions: &Actions<'_>, error: Option<&Error>) {
         // A client that ends the connection in its handshake, as checks of ports do, asks for nothing.
         let Some(error) = error else { return };
-        shared.counters.add(ServerCounter::TlsFailed, 1);
-        shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, || {
+        state.counters.add(ServerCounter::TlsFailed, 1);
+        state.logs.errors.report(Event::RequestRefused, state.now.unix_s, || {
             let client = self.name(actions);
             match error {
                 Error::InvalidMessage(_) => {
@@ -762,8 +769,8 @@ impl PlaintextSession for HttpSession {
         });
     }
 
-    fn ends_slow_handshake(&mut self, shared: &mut Shared) -> bool {
-        shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
+    fn ends_slow_handshake(&mut self, state: &mut LoopState) -> bool {
+        state.counters.add(ServerCounter::TimeoutsHandshake, 1);
         true
     }
 }

@@ -1,15 +1,16 @@
-//! What a connection of a proxy is: a client's of HTTP, a side of TCP mode, one to a backend for requests, or for a check
-//! of it; and what lies between the connection and that: a head of the PROXY protocol, and TLS.
+//! What a connection is. That of a server without backends is a client's, an [`HttpSession`], with TLS below it or
+//! without. One of a proxy is a [`FrontSession`]: a client's of HTTP, a side of TCP mode, one to a backend for requests, or for
+//! a check of it; with what lies between the connection and that: a head of the PROXY protocol, and TLS.
 //!
 //! | part | one job |
 //! |---|---|
 //! | `h1` | a client's connection of HTTP/1: its phases and deadlines; below it what it does with an exchange |
 //! | `request` | what came of a request and its body |
-//! | `shared` | what the connections of one loop share, and what answers |
+//! | `state` | what the connections of one loop share, and the answers that are made at once |
 
 pub(crate) mod h1;
 mod request;
-pub(crate) mod shared;
+pub(crate) mod state;
 
 use std::io;
 
@@ -23,7 +24,7 @@ use crate::exchange::stream::Stream;
 use crate::exchange::table::{Outgoing, Purpose};
 use crate::exchange::upstream::Upstream;
 use crate::front::h1::HttpSession;
-use crate::front::shared::Shared;
+use crate::front::state::LoopState;
 
 /// One connection of a proxy.
 #[derive(Debug)]
@@ -100,7 +101,12 @@ impl FrontSession {
     }
 
     /// Reads the head that says whose connection it is; the client's side gets what follows.
-    fn on_header(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn on_header(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
         match ProxyHeader::parse(input) {
             Ok(None) => 0,
             Ok(Some((header, len))) => {
@@ -109,13 +115,13 @@ impl FrontSession {
                 }
                 self.0.role().belongs_to(header);
                 if let Wire::Plain(role) = &mut self.0 {
-                    role.connected(shared, actions);
+                    role.connected(state, actions);
                 }
                 let rest = &input[len..];
-                len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
+                len + if rest.is_empty() { 0 } else { self.on_bytes(state, actions, rest) }
             }
             Err(wrong) => {
-                shared.upstreams().refuse_header(actions, &wrong);
+                state.upstreams().refuse_header(actions, &wrong);
                 actions.abort();
                 input.len()
             }
@@ -124,47 +130,47 @@ impl FrontSession {
 }
 
 impl Session for FrontSession {
-    type Shared = Shared;
+    type Shared = LoopState;
 
-    fn opened(shared: &mut Shared, waker: &pollux_poller::Waker) {
-        shared.upstreams().opened(waker);
+    fn opened(state: &mut LoopState, waker: &pollux_poller::Waker) {
+        state.upstreams().opened(waker);
     }
 
-    fn begin_turn(shared: &mut Shared, now: Now) {
-        shared.begin_turn(now);
+    fn begin_turn(state: &mut LoopState, now: Now) {
+        state.begin_turn(now);
     }
 
-    fn end_turn(shared: &mut Shared) {
-        shared.end_turn();
+    fn end_turn(state: &mut LoopState) {
+        state.end_turn();
     }
 
-    fn release_memory(shared: &mut Shared) {
-        shared.upstreams().exchanges.release_memory();
-        shared.upstreams().pipes.release();
+    fn release_memory(state: &mut LoopState) {
+        state.upstreams().exchanges.release_memory();
+        state.upstreams().pipes.release();
     }
 
-    fn next_command(shared: &mut Shared) -> Option<Command<Self>> {
-        Some(shared.upstreams().next_command()?.map(Self::outgoing))
+    fn next_command(state: &mut LoopState) -> Option<Command<Self>> {
+        Some(state.upstreams().next_command()?.map(Self::outgoing))
     }
 
-    fn next_command_at(shared: &Shared) -> Moment {
-        shared.upstreams.as_ref().map_or(Moment::NEVER, |upstreams| upstreams.next_command_at())
+    fn next_command_at(state: &LoopState) -> Moment {
+        state.upstreams.as_ref().map_or(Moment::NEVER, |upstreams| upstreams.next_command_at())
     }
 
-    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
-        let upstreams = shared.upstreams();
+    fn accepted(state: &mut LoopState, actions: &mut Actions<'_>) -> Self {
+        let upstreams = state.upstreams();
         let (place, front) = upstreams.front(actions);
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let tls = upstreams.frontends.secured(place).map(Tls::accepted);
         let mut role = match mode {
-            Mode::Http => Role::Client(HttpSession::of_front(shared, actions, place)),
+            Mode::Http => Role::Client(HttpSession::of_front(state, actions, place)),
             Mode::Tcp => {
                 let is_secure = tls.is_some();
                 Role::Stream(Stream::accepted(upstreams, actions, group, is_secure))
             }
         };
         if !awaits_header && tls.is_none() {
-            role.connected(shared, actions);
+            role.connected(state, actions);
         }
         let wire = match tls {
             Some(tls) => Wire::Encrypted(Encrypted::new(role, Box::new(tls))),
@@ -173,60 +179,65 @@ impl Session for FrontSession {
         Self(if awaits_header { Wire::Header(Some(Box::new(wire))) } else { wire })
     }
 
-    fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        self.0.role().announce(shared, actions);
-        on_wire!(self.0.behind_header(), each => each.connected(shared, actions));
+    fn connected(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        self.0.role().announce(state, actions);
+        on_wire!(self.0.behind_header(), each => each.connected(state, actions));
     }
 
-    fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
-        self.0.role().connect_failed(shared, error);
+    fn connect_failed(&mut self, state: &mut LoopState, error: io::Error) {
+        self.0.role().connect_failed(state, error);
     }
 
     #[inline]
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn on_bytes(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
         match &mut self.0 {
-            Wire::Plain(role) => role.on_bytes(shared, actions, input),
-            Wire::Encrypted(encrypted) => encrypted.on_bytes(shared, actions, input),
-            Wire::ToBackend(encrypted) => encrypted.on_bytes(shared, actions, input),
-            Wire::Header(_) => self.on_header(shared, actions, input),
+            Wire::Plain(role) => role.on_bytes(state, actions, input),
+            Wire::Encrypted(encrypted) => encrypted.on_bytes(state, actions, input),
+            Wire::ToBackend(encrypted) => encrypted.on_bytes(state, actions, input),
+            Wire::Header(_) => self.on_header(state, actions, input),
         }
     }
 
-    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_readable(shared, actions));
+    fn on_readable(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_readable(state, actions));
     }
 
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_end(shared, actions));
+    fn on_end(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_end(state, actions));
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_drained(shared, actions));
+    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_drained(state, actions));
     }
 
-    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_deadline(shared, actions));
+    fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_deadline(state, actions));
     }
 
-    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_wake(shared, actions));
+    fn on_wake(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_wake(state, actions));
     }
 
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        shared.upstreams().drain();
-        on_wire!(self.0.behind_header(), each => each.on_drain(shared, actions));
+    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        state.upstreams().drain();
+        on_wire!(self.0.behind_header(), each => each.on_drain(state, actions));
     }
 
     fn output_lost(&mut self, bytes: u64) {
         self.0.role().output_lost(bytes);
     }
 
-    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+    fn closed(self, state: &mut LoopState, cause: CloseCause) {
         let wire = match self.0 {
             Wire::Header(behind) => *behind.expect(UNTIL_HEADER),
             wire => wire,
         };
-        on_wire!(wire, each => each.closed(shared, cause));
+        on_wire!(wire, each => each.closed(state, cause));
     }
 }
 
@@ -249,11 +260,11 @@ impl Role {
     }
 
     /// Says to a backend whose connection it is, where it wants that; in front of all encryption.
-    fn announce(&self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn announce(&self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Upstream(upstream) => upstream.announce(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.announce(shared.upstreams(), actions),
-            Self::Check(check) => check.announce(shared.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.announce(state.upstreams(), actions),
+            Self::Stream(stream) => stream.announce(state.upstreams(), actions),
+            Self::Check(check) => check.announce(state.upstreams(), actions),
             Self::Client(_) => {}
         }
     }
@@ -271,89 +282,94 @@ impl Role {
 
 /// On plain bytes: those of the connection, or decrypted ones.
 impl Session for Role {
-    type Shared = Shared;
+    type Shared = LoopState;
 
-    fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
+    fn accepted(_: &mut LoopState, _: &mut Actions<'_>) -> Self {
         unreachable!("`FrontSession` accepts it, which knows its front end")
     }
 
-    fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn connected(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(_) => {}
-            Self::Upstream(upstream) => upstream.connected(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.opened(shared.upstreams(), actions),
-            Self::Check(check) => check.connected(shared.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.connected(state.upstreams(), actions),
+            Self::Stream(stream) => stream.opened(state.upstreams(), actions),
+            Self::Check(check) => check.connected(state.upstreams(), actions),
         }
     }
 
-    fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
+    fn connect_failed(&mut self, state: &mut LoopState, error: io::Error) {
         match self {
-            Self::Upstream(upstream) => upstream.connect_failed(shared.upstreams(), &error),
-            Self::Stream(stream) => stream.connect_failed(shared.upstreams(), &error),
+            Self::Upstream(upstream) => upstream.connect_failed(state.upstreams(), &error),
+            Self::Stream(stream) => stream.connect_failed(state.upstreams(), &error),
             Self::Check(check) => check.connect_failed(&error),
             Self::Client(_) => {}
         }
     }
 
-    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+    fn on_bytes(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
         match self {
-            Self::Client(client) => client.on_bytes(shared, actions, input),
-            Self::Upstream(upstream) => upstream.on_bytes(shared.upstreams(), actions, input),
-            Self::Stream(stream) => stream.on_bytes(shared.upstreams(), actions, input),
-            Self::Check(check) => check.on_bytes(shared.upstreams(), actions, input),
+            Self::Client(client) => client.on_bytes(state, actions, input),
+            Self::Upstream(upstream) => upstream.on_bytes(state.upstreams(), actions, input),
+            Self::Stream(stream) => stream.on_bytes(state.upstreams(), actions, input),
+            Self::Check(check) => check.on_bytes(state.upstreams(), actions, input),
         }
     }
 
-    fn on_readable(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_readable(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Stream(stream) => stream.on_readable(shared.upstreams(), actions),
-            Self::Upstream(upstream) => upstream.on_readable(shared.upstreams(), actions),
-            Self::Client(client) => client.on_readable(shared, actions),
+            Self::Stream(stream) => stream.on_readable(state.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.on_readable(state.upstreams(), actions),
+            Self::Client(client) => client.on_readable(state, actions),
             // It does not leave its input in the socket.
             Self::Check(_) => actions.take_input(),
         }
     }
 
-    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_end(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_end(shared, actions),
-            Self::Upstream(upstream) => upstream.on_end(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_end(shared.upstreams(), actions),
+            Self::Client(client) => client.on_end(state, actions),
+            Self::Upstream(upstream) => upstream.on_end(state.upstreams(), actions),
+            Self::Stream(stream) => stream.on_end(state.upstreams(), actions),
             Self::Check(check) => check.give_up(actions),
         }
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_drained(shared, actions),
-            Self::Upstream(upstream) => upstream.on_drained(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_drained(shared.upstreams(), actions),
+            Self::Client(client) => client.on_drained(state, actions),
+            Self::Upstream(upstream) => upstream.on_drained(state.upstreams(), actions),
+            Self::Stream(stream) => stream.on_drained(state.upstreams(), actions),
             Self::Check(_) => {}
         }
     }
 
-    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_deadline(shared, actions),
-            Self::Upstream(upstream) => upstream.on_deadline(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_deadline(shared.upstreams(), actions),
+            Self::Client(client) => client.on_deadline(state, actions),
+            Self::Upstream(upstream) => upstream.on_deadline(state.upstreams(), actions),
+            Self::Stream(stream) => stream.on_deadline(state.upstreams(), actions),
             Self::Check(check) => check.give_up(actions),
         }
     }
 
-    fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_wake(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_wake(shared, actions),
-            Self::Upstream(upstream) => upstream.on_wake(shared.upstreams(), actions),
-            Self::Stream(stream) => stream.on_wake(shared.upstreams(), actions),
+            Self::Client(client) => client.on_wake(state, actions),
+            Self::Upstream(upstream) => upstream.on_wake(state.upstreams(), actions),
+            Self::Stream(stream) => stream.on_wake(state.upstreams(), actions),
             Self::Check(_) => {}
         }
     }
 
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_drain(shared, actions),
-            Self::Upstream(upstream) => upstream.on_drain(shared.upstreams(), actions),
+            Self::Client(client) => client.on_drain(state, actions),
+            Self::Upstream(upstream) => upstream.on_drain(state.upstreams(), actions),
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
             Self::Check(check) => check.on_drain(actions),
@@ -366,27 +382,27 @@ impl Session for Role {
         }
     }
 
-    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+    fn closed(self, state: &mut LoopState, cause: CloseCause) {
         let was_refused = self.was_refused();
         match self {
-            Self::Client(client) => client.closed(shared, cause),
-            Self::Upstream(upstream) => upstream.closed(shared.upstreams(), cause),
+            Self::Client(client) => client.closed(state, cause),
+            Self::Upstream(upstream) => upstream.closed(state.upstreams(), cause),
             Self::Stream(stream) => {
-                let Shared { upstreams, log, .. } = shared;
+                let LoopState { upstreams, log, .. } = state;
                 let upstreams = upstreams.as_mut().expect("a proxy has backends");
                 stream.closed(upstreams, log.as_mut(), cause);
             }
-            Self::Check(check) => check.closed(shared.upstreams()),
+            Self::Check(check) => check.closed(state.upstreams()),
         }
         if !was_refused {
-            shared.upstreams().room_is_free();
+            state.upstreams().room_is_free();
         }
     }
 }
 
 impl PlaintextSession for Role {
-    fn plain_room(shared: &mut Shared) -> &mut Vec<u8> {
-        &mut shared.plain_room
+    fn plain_room(state: &mut LoopState) -> &mut Vec<u8> {
+        &mut state.plain_room
     }
 
     fn opening(&self, start: &[u8]) -> Opening {
@@ -396,33 +412,33 @@ impl PlaintextSession for Role {
         }
     }
 
-    fn secured(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, is_resumed: bool) {
+    fn secured(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, is_resumed: bool) {
         if self.is_of_client() {
-            shared.counters.count_handshake(is_resumed);
+            state.counters.count_handshake(is_resumed);
         }
-        self.connected(shared, actions);
+        self.connected(state, actions);
     }
 
-    fn tls_failed(&mut self, shared: &mut Shared, actions: &Actions<'_>, error: Option<&Error>) {
+    fn tls_failed(&mut self, state: &mut LoopState, actions: &Actions<'_>, error: Option<&Error>) {
         match self {
-            Self::Client(client) => client.tls_failed(shared, actions, error),
-            Self::Upstream(upstream) => upstream.tls_failed(shared.upstreams(), error),
-            Self::Stream(stream) => stream.tls_failed(shared.upstreams(), actions, error),
-            Self::Check(check) => check.tls_failed(shared.upstreams(), error),
+            Self::Client(client) => client.tls_failed(state, actions, error),
+            Self::Upstream(upstream) => upstream.tls_failed(state.upstreams(), error),
+            Self::Stream(stream) => stream.tls_failed(state.upstreams(), actions, error),
+            Self::Check(check) => check.tls_failed(state.upstreams(), error),
         }
     }
 
-    fn ends_slow_handshake(&mut self, shared: &mut Shared) -> bool {
+    fn ends_slow_handshake(&mut self, state: &mut LoopState) -> bool {
         match self {
-            Self::Client(client) => client.ends_slow_handshake(shared),
+            Self::Client(client) => client.ends_slow_handshake(state),
             Self::Upstream(_) | Self::Check(_) | Self::Stream(_) => false,
         }
     }
 
-    fn on_cut(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_cut(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_cut(shared, actions),
-            Self::Upstream(upstream) => upstream.on_cut(shared.upstreams(), actions),
+            Self::Client(client) => client.on_cut(state, actions),
+            Self::Upstream(upstream) => upstream.on_cut(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_cut(actions),
             Self::Check(check) => check.give_up(actions),
         }

@@ -1,4 +1,5 @@
-//! What answers requests: at once (a fixed reply, an echo, files, pages of state), or later, where backends do.
+//! What answers requests: at once (a fixed reply, an echo, files, pages of state), or later, where backends do. `respond`
+//! in `front/state.rs` has the one that is set make its answer.
 //!
 //! | part | one job |
 //! |---|---|

@@ -40,7 +40,7 @@ use crate::run::reload::Reload;
 use crate::run::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
 use crate::system::{Manager, PidFile, State};
 use crate::tls::{Certificate, Keys};
-use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
+use crate::{HttpSession, Logs, LoopState, ServerCounters, ServerError};
 use link::{Link, Order};
 use report::{Reporter, Watchdog, banner, facts, url};
 use sockets::open_listed;
@@ -561,8 +561,9 @@ impl Server {
         let Endpoints { stats, control } = endpoints;
         if let Some(sockets) = stats {
             let overview = Arc::clone(&self.overview);
-            let make =
-                move |_| Ok::<_, ServerError>(Shared::for_status(Box::new(Arc::clone(&overview))));
+            let make = move |_| {
+                Ok::<_, ServerError>(LoopState::for_status(Box::new(Arc::clone(&overview))))
+            };
             let group = Group::start_on::<HttpSession, _, _>(&endpoint(), sockets, make);
             let group = group.map_err(failed(STATS))?;
             let at = |address| url(address, false, "/metrics");

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::config::ProxyConfig;
 use crate::config::descriptors::connections_max;
 use crate::config::{LogTarget, Loops, Monitoring, ServeConfig, takes};
-use crate::front::shared::Shared;
+use crate::front::state::LoopState;
 use crate::identity::Identity;
 use crate::log;
 use crate::run::report::{proxy_shortage, serve_shortage, summary};
@@ -58,7 +58,7 @@ impl Server {
         start.loops(SERVER, &config.loops, connections_max(config));
         let mut without_log = config.clone();
         without_log.monitoring.access_log = None;
-        start.noted(Shared::new(&without_log, Default::default(), &Logs::default()));
+        start.noted(LoopState::new(&without_log, Default::default(), &Logs::default()));
         start.warnings.extend(serve_shortage(config));
         start.ended(summary(config))
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::config::{Answer, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::error::in_words;
-use crate::front::shared::Replacements;
+use crate::front::state::Replacements;
 use crate::run::privileges::{Privileged, Sandbox};
 use crate::tls::Certificate;
-use crate::{Logs, ServerError, Shared};
+use crate::{Logs, LoopState, ServerError};
 
 /// Reads the settings anew; or says what is wrong with them.
 pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sync>;
@@ -65,7 +65,7 @@ impl Reload {
             own.monitoring.access_log = new_log.cloned();
             let format = config.monitoring.access_log_format;
             for counters in &self.counters {
-                let mut shared = Shared::new(&own, Arc::clone(counters), logs).map_err(words)?;
+                let mut shared = LoopState::new(&own, Arc::clone(counters), logs).map_err(words)?;
                 if is_kept {
                     shared = shared.keeping_log(format);
                 }

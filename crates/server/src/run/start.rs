@@ -27,7 +27,7 @@ use crate::config::ProxyConfig;
 use crate::config::descriptors::{connections_max, limit};
 use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
 use crate::fault::ProxyCounters;
-use crate::front::shared::{Inbox, Replacements};
+use crate::front::state::{Inbox, Replacements};
 use crate::identity::{Identity, SocketOwner};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::run::privileges;
@@ -36,7 +36,7 @@ use crate::run::report::{proxy_banner, proxy_facts};
 use crate::run::sockets::{ProxySockets, open_all};
 use crate::run::stats::Overview;
 use crate::run::{Parts, Reporter, SERVER, SocketPaths, holders};
-use crate::{FrontSession, HttpSession, Logs, Server, ServerCounters, ServerError, Shared};
+use crate::{FrontSession, HttpSession, Logs, LoopState, Server, ServerCounters, ServerError};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
@@ -197,7 +197,7 @@ pub(super) fn start_group(
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let replacements = Arc::clone(replacements);
         let make = move |index: usize| {
-            let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+            let shared = LoopState::new(&shared_config, Arc::clone(&counters[index]), &logs);
             shared.map(|shared| shared.reloadable(Inbox::new(&replacements, index)))
         };
         let group = group_config(config, driver);
@@ -381,7 +381,7 @@ fn start_proxy_group(
             let passing = Arc::clone(&passing);
             let config = &shared_config;
             let shared =
-                Shared::for_proxy(index, config, &addresses, passing, server, proxied, &logs);
+                LoopState::for_proxy(index, config, &addresses, passing, server, proxied, &logs);
             shared.map(|shared| shared.secured(secrets.clone()))
         };
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use pollux_engine::{Moment, Now, Rehearsal};
 use pollux_server::config::ServeConfig;
-use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
+use pollux_server::{HttpSession, Logs, LoopState, ServerCounters};
 use pollux_settings::Given;
 use tempfile::TempDir;
 
@@ -108,7 +108,7 @@ impl Stage {
 
 fn rehearsal(config: &ServeConfig) -> Rehearsal<HttpSession> {
     let counters: Arc<ServerCounters> = Arc::default();
-    let shared = Shared::new(config, counters, &Logs::default()).expect("made");
+    let shared = LoopState::new(config, counters, &Logs::default()).expect("made");
     let now = Now { at: Moment::from_nanos(1), unix_s: MODIFIED_S + 60 };
     Rehearsal::new(shared, now)
 }

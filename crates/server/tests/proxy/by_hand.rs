@@ -10,7 +10,7 @@ use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener}
 use pollux_poller::Mechanism;
 use pollux_server::config::LogLevel;
 use pollux_server::config::ProxyConfig;
-use pollux_server::{FrontSession, Logs, ServerCounters, Shared};
+use pollux_server::{FrontSession, Logs, LoopState, ServerCounters};
 use pollux_server::{Passing, ProxyCounter, ProxyCounters, backends_of};
 use pollux_testing::DEADLINE;
 
@@ -36,7 +36,7 @@ impl OneLoop {
         let counters = Arc::<ServerCounters>::default();
         let (passing, kept) = (Arc::clone(passing), Arc::clone(&proxied));
         let logs = Logs::new(LogLevel::Error);
-        let shared = Shared::for_proxy(index, config, &[], passing, counters, kept, &logs);
+        let shared = LoopState::for_proxy(index, config, &[], passing, counters, kept, &logs);
         let shared = shared.expect("no log is opened");
         let limits = Limits { connects_max: Some(1000), ..Limits::default() };
         let driver = Driver::Readiness(mechanism);

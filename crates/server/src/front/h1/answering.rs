@@ -9,7 +9,7 @@ use crate::exchange::direction::Side;
 use crate::exchange::table::Next;
 use crate::fault::Fault;
 use crate::front::h1::{HttpSession, Phase};
-use crate::front::shared::Shared;
+use crate::front::state::LoopState;
 use crate::handlers::answer;
 use crate::handlers::answer::Persistence;
 use crate::head::common::FieldContext;
@@ -20,21 +20,21 @@ impl HttpSession {
     /// Something happened to the exchange: it failed, has something to send, or takes input again.
     pub(super) fn exchange_moved(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let shared = state.upstreams();
-        let exchange = shared.exchange(at);
+        let upstreams = state.upstreams();
+        let exchange = upstreams.exchange(at);
         exchange.is_asker_woken = false;
         let was_queued = std::mem::take(&mut exchange.was_queued);
         if let Some(next) = exchange.next() {
             return self.ends_by(state, actions, at, next, None);
         }
         if was_queued {
-            shared.set_asker_deadline(at, actions);
+            upstreams.set_asker_deadline(at, actions);
         }
-        let exchange = shared.exchange(at);
+        let exchange = upstreams.exchange(at);
         // What came early, behind a request that became a tunnel, is part of it.
         let waits = exchange.is_asker_paused || exchange.is_tunnel();
         if exchange.is_tunnel() {
@@ -43,8 +43,8 @@ impl HttpSession {
         if waits && !exchange.request.is_full() {
             exchange.is_asker_paused = false;
             actions.resume_input();
-            shared.set_asker_deadline(at, actions);
-            shared.leave_long_body(at, Side::Client, actions);
+            upstreams.set_asker_deadline(at, actions);
+            upstreams.leave_long_body(at, Side::Client, actions);
         }
         self.send(state, actions, at);
     }
@@ -52,22 +52,22 @@ impl HttpSession {
     /// What was sent of the answer has left.
     pub(super) fn answer_left(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let shared = state.upstreams();
-        if shared.exchanges.get_mut(at).response.has_left(&mut shared.pipes) {
-            shared.wake_upstream(at, actions);
+        let upstreams = state.upstreams();
+        if upstreams.exchanges.get_mut(at).response.has_left(&mut upstreams.pipes) {
+            upstreams.wake_upstream(at, actions);
         }
-        if !shared.exchange(at).request.is_whole() {
-            shared.set_asker_deadline(at, actions);
+        if !upstreams.exchange(at).request.is_whole() {
+            upstreams.set_asker_deadline(at, actions);
         }
         self.send(state, actions, at);
     }
 
     /// Sends on what the answer has; ends the exchange when that was all.
-    fn send(&mut self, state: &mut Shared, actions: &mut Actions<'_>, at: ExchangeId) {
+    fn send(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, at: ExchangeId) {
         if state.upstreams().answer_leaves(at, actions) {
             self.finish(state, actions, at, None);
         }
@@ -76,18 +76,18 @@ impl HttpSession {
     /// The exchange is over. Continues with the next request, or ends.
     fn finish(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         fault: Option<Fault>,
     ) {
-        let Shared { upstreams, log, .. } = state;
-        let shared = upstreams.as_mut().expect("a proxy has backends");
-        let exchange = shared.exchange(at);
+        let LoopState { upstreams, log, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let exchange = upstreams.exchange(at);
         let is_read = exchange.request.is_whole();
         let is_last = exchange.is_last || self.is_last || !is_read;
         let is_input_used_up = is_read && !exchange.is_tunnel() && !actions.is_input_paused();
-        shared.finish(at, fault, self.address(), log.as_mut());
+        upstreams.finish(at, fault, self.address(), log.as_mut());
         (self.phase, self.is_last) = (Phase::Idle, is_last);
         if !is_last {
             actions.resume_input();
@@ -99,7 +99,7 @@ impl HttpSession {
     #[cold]
     pub(super) fn refuse_body(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         rejection: Rejection,
@@ -115,7 +115,7 @@ impl HttpSession {
     #[cold]
     fn fail(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         fault: Fault,
@@ -128,7 +128,7 @@ impl HttpSession {
     #[cold]
     fn ends_by(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         next: Next,
@@ -145,7 +145,7 @@ impl HttpSession {
     /// An answer of the proxy in place of one of the backend.
     fn page(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         fault: Fault,
@@ -176,7 +176,7 @@ impl HttpSession {
     /// The deadline of a request that has an exchange is over.
     pub(super) fn later_too_long(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
@@ -200,7 +200,7 @@ impl HttpSession {
     /// Answers a request that goes no further; its body, if it has one, is not read.
     pub(super) fn answer_here(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],

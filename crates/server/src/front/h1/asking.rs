@@ -9,12 +9,12 @@ use crate::backends::groups::hash;
 use crate::config::Balance;
 use crate::counters::{ServerCounter, index_of};
 use crate::exchange::request::{Asked, NewHead};
-use crate::exchange::shared::Upstreams;
 use crate::exchange::stream::header_of;
 use crate::exchange::table::Asker;
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::Fault;
 use crate::front::h1::{HttpSession, Phase};
-use crate::front::shared::Shared;
+use crate::front::state::LoopState;
 use crate::head::cache::{RequestFacts, RequestKey};
 use crate::head::proxied::is_idempotent;
 use crate::ids::ExchangeId;
@@ -24,7 +24,7 @@ impl HttpSession {
     #[inline(never)]
     pub(super) fn ask(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
@@ -33,9 +33,9 @@ impl HttpSession {
         let Ok(max_forwards) = max_forwards(request) else {
             return self.answer_here(state, actions, request, head, Status::NO_CONTENT, is_last);
         };
-        let shared = state.upstreams.as_mut().expect("a proxy has backends");
-        let front = shared.frontends.get(self.front);
-        let is_secure = shared.frontends.secured(self.front).is_some();
+        let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
+        let front = upstreams.frontends.get(self.front);
+        let is_secure = upstreams.frontends.secured(self.front).is_some();
         let claims_tls = request.target.is_https() && !is_secure;
         if claims_tls && !(front.x_forwarded.believes() && is_said_secure(request)) {
             let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
@@ -56,20 +56,20 @@ impl HttpSession {
             is_idempotent: is_idempotent(request.method),
             minor: request.version_minor,
             keep_alive: request.keep_alive,
-            key: match shared.balance(front.group) {
+            key: match upstreams.balance(front.group) {
                 Balance::Client => hash(self.address().as_bytes()),
                 Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
                 _ => 0,
             },
-            rules: shared.frontends.rules(self.front).for_request(request),
+            rules: upstreams.frontends.rules(self.front).for_request(request),
         };
-        let Shared { upstreams, log, head_limits, .. } = state;
-        let shared = upstreams.as_mut().expect("a proxy has backends");
-        let asked = self.asked(shared, actions, is_secure, facts.keep_alive);
+        let LoopState { upstreams, log, head_limits, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let asked = self.asked(upstreams, actions, is_secure, facts.keep_alive);
         let log = log.as_ref();
         let head = NewHead { request, head, facts, max_forwards, limits: head_limits, log };
-        let at = shared.begin(&asked, &head);
-        shared.set_asker_deadline(at, actions);
+        let at = upstreams.begin(&asked, &head);
+        upstreams.set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         if request.framing.has_body() {
             // An answer that begins early does not hold up the body.
@@ -80,22 +80,22 @@ impl HttpSession {
     /// Begins a request whose head is the last one of this loop again; says how long that is.
     pub(super) fn ask_again(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> Option<usize> {
-        let shared = state.upstreams();
-        let is_secure = shared.frontends.secured(self.front).is_some();
+        let upstreams = state.upstreams();
+        let is_secure = upstreams.frontends.secured(self.front).is_some();
         let by = RequestKey { front: self.front, is_secure, peer: &self.peer.as_ref()?.address };
-        let last = shared.repeats.request.take_if(|last| last.is(input, by))?;
+        let last = upstreams.repeats.request.take_if(|last| last.is(input, by))?;
         state.counters.count_request_at(last.facts.method);
-        let shared = state.upstreams();
-        let at = shared
-            .begin_again(&self.asked(shared, actions, is_secure, last.facts.keep_alive), &last);
-        shared.set_asker_deadline(at, actions);
+        let upstreams = state.upstreams();
+        let at = upstreams
+            .begin_again(&self.asked(upstreams, actions, is_secure, last.facts.keep_alive), &last);
+        upstreams.set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         let head_bytes = last.len();
-        shared.repeats.request = Some(last);
+        upstreams.repeats.request = Some(last);
         Some(head_bytes)
     }
 
@@ -103,19 +103,19 @@ impl HttpSession {
     #[inline]
     fn asked(
         &self,
-        shared: &Upstreams,
+        upstreams: &Upstreams,
         actions: &Actions<'_>,
         is_secure: bool,
         keep_alive: bool,
     ) -> Asked<'_> {
-        let group = shared.frontends.get(self.front).group;
+        let group = upstreams.frontends.get(self.front).group;
         Asked {
             asker: Asker::of(actions),
             front: self.front,
             is_secure,
             group,
             peer: self.address(),
-            header: shared.groups[group].sends_header.is_some().then(|| self.header(actions)),
+            header: upstreams.groups[group].sends_header.is_some().then(|| self.header(actions)),
             is_last: !keep_alive || self.is_draining,
         }
     }
@@ -130,7 +130,7 @@ impl HttpSession {
     /// Input while a request is under way: its body, or what follows it.
     pub(super) fn on_more(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
         input: &[u8],
@@ -148,16 +148,16 @@ impl HttpSession {
     /// The client sends nothing more.
     pub(super) fn asker_ended(
         &mut self,
-        state: &mut Shared,
+        state: &mut LoopState,
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let shared = state.upstreams();
-        let answers = shared.limits.answers_half_closed;
-        let exchange = shared.exchange(at);
+        let upstreams = state.upstreams();
+        let answers = upstreams.limits.answers_half_closed;
+        let exchange = upstreams.exchange(at);
         if exchange.is_tunnel() {
             exchange.request.set_whole(true);
-            shared.wake_upstream(at, actions);
+            upstreams.wake_upstream(at, actions);
         } else if exchange.request.is_whole() && answers {
             // What was asked for is still sent to a client that only stopped talking.
             exchange.is_last = true;
@@ -172,17 +172,17 @@ impl HttpSession {
     }
 
     /// The client is gone, and its exchange with it.
-    pub(super) fn asker_closed(self, state: &mut Shared, at: ExchangeId, cause: CloseCause) {
-        let Shared { upstreams, log, .. } = state;
-        let shared = upstreams.as_mut().expect("a proxy has backends");
-        let exchange = shared.exchange(at);
+    pub(super) fn asker_closed(self, state: &mut LoopState, at: ExchangeId, cause: CloseCause) {
+        let LoopState { upstreams, log, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let exchange = upstreams.exchange(at);
         // What cut the connection from here has said so.
         let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
             _ if exchange.is_tunnel() => None,
             CloseCause::SlowReader => Some(Fault::ClientTimeout),
             _ => Some(Fault::ClientGone),
         });
-        shared.finish(at, fault, self.address(), log.as_mut());
+        upstreams.finish(at, fault, self.address(), log.as_mut());
     }
 }
 

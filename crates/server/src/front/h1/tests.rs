@@ -15,8 +15,8 @@ type Play = Rehearsal<HttpSession>;
 fn play(config: &str) -> Play {
     let config = Given::from_toml(config, "test").read().expect("a configuration");
     let counters = Arc::new(ServerCounters::default());
-    let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
-    Rehearsal::new(shared, Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 })
+    let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+    Rehearsal::new(state, Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 })
 }
 
 fn text(play: &mut Play) -> String {

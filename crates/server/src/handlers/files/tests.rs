@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use pollux_engine::{Moment, Now, Rehearsal};
 
 use crate::counters::ServerCounters;
-use crate::{HttpSession, Logs, Shared};
+use crate::{HttpSession, Logs, LoopState};
 use pollux_settings::Given;
 
 /// Long after the files of the tests were changed.
@@ -39,8 +39,8 @@ impl Folder {
         let text = format!("dir = {:?}\n{more}", self.0.path());
         let config = Given::from_toml(&text, "test").read().expect("right");
         let counters = Arc::new(ServerCounters::default());
-        let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
-        Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
+        let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+        Rehearsal::new(state, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
     }
 
     /// The answer to one GET with these further lines.
@@ -297,9 +297,9 @@ fn files_that_the_kernel_makes_when_they_are_read_come_as_they_are() {
     let ask = |root: &str, path: &str, method: &str, lines: &str| {
         let config = Given::from_toml(&format!("dir = {root:?}"), "test").read().expect("right");
         let counters = Arc::new(ServerCounters::default());
-        let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
+        let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
         let now = Now { at: Moment::from_nanos(1), unix_s: NOW_S };
-        let mut play = Rehearsal::<HttpSession>::new(shared, now);
+        let mut play = Rehearsal::<HttpSession>::new(state, now);
         play.feed(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes());
         let output = play.take_output();
         let end = output.windows(4).position(|at| at == b"\r\n\r\n").expect("a head") + 4;

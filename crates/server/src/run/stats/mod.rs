@@ -341,7 +341,7 @@ mod tests {
     use crate::backends::names::Resolver;
     use crate::config::ProxyConfig;
     use crate::counters::ServerCounter;
-    use crate::{HttpSession, Logs, Shared};
+    use crate::{HttpSession, Logs, LoopState};
 
     fn overview(with_poller: bool) -> Arc<Overview> {
         let source = |requests: usize| {
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn the_metrics_endpoint_answers_only_for_its_page() {
         let mut play: Rehearsal<HttpSession> =
-            Rehearsal::new(Shared::for_status(Box::new(overview(true))), Now::default());
+            Rehearsal::new(LoopState::for_status(Box::new(overview(true))), Now::default());
         play.feed(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         let answer = String::from_utf8(play.take_output()).expect("text");
         assert!(answer.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));

@@ -17,7 +17,7 @@ use crate::backends::passing::Passing;
 use crate::config::{Answer, Limits, LogFormat, ServeConfig};
 use crate::config::{ProxyConfig, ProxyLimits};
 use crate::counters::{ServerCounter, ServerCounters};
-use crate::exchange::shared::Upstreams;
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::ProxyCounters;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, FixedReply, Left, Persistence};
@@ -29,7 +29,7 @@ use crate::log::{AccessLog, Event, Logs};
 
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct LoopState {
     pub(crate) handler: Handler,
     pub(crate) limits: Limits,
     pub(crate) head_limits: pollux_http::Limits,
@@ -58,7 +58,7 @@ pub struct Shared {
     pub(crate) upstreams: Option<Box<Upstreams>>,
 }
 
-impl Shared {
+impl LoopState {
     /// What one loop of a server configured so needs; the counters are kept by the caller too.
     ///
     /// # Errors
@@ -82,12 +82,12 @@ impl Shared {
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
         let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
-        let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
-        shared.room_bytes_min = shared.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
-        shared.common = common;
-        shared.logs = logs.clone();
-        shared.is_timing = config.is_timing_requests;
-        Ok(shared)
+        let mut state = Self::assemble(handler, config.limits.clone(), log, counters);
+        state.room_bytes_min = state.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
+        state.common = common;
+        state.logs = logs.clone();
+        state.is_timing = config.is_timing_requests;
+        Ok(state)
     }
 
     /// What the loop of the metrics endpoint needs: the same sessions with another answer.
@@ -115,18 +115,18 @@ impl Shared {
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
         let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
-        let mut shared = Self::assemble(
+        let mut state = Self::assemble(
             Handler::Proxy,
             limits_of_clients(&config.limits),
             log,
             Arc::clone(&counters),
         );
-        shared.logs = logs.clone();
+        state.logs = logs.clone();
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
-        shared.upstreams = Some(Box::new(upstreams));
+        state.upstreams = Some(Box::new(upstreams));
         let fronts = config.frontends.iter();
-        shared.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
-        Ok(shared)
+        state.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
+        Ok(state)
     }
 
     /// With what clients and backends of a proxy speak TLS with.
@@ -278,7 +278,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for LoopState {
     /// The last lines of the log.
     fn drop(&mut self) {
         if let Some(log) = &mut self.log {
@@ -307,12 +307,12 @@ fn limits_of_clients(limits: &ProxyLimits) -> Limits {
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
     generation: AtomicU64,
-    of_loops: Mutex<Vec<Option<Shared>>>,
+    of_loops: Mutex<Vec<Option<LoopState>>>,
 }
 
 impl Replacements {
     /// One for each loop, which takes it at its next turn.
-    pub(crate) fn offer(&self, replacements: Vec<Shared>) {
+    pub(crate) fn offer(&self, replacements: Vec<LoopState>) {
         let mut of_loops = self.of_loops.lock().expect("nothing panics under this lock");
         *of_loops = replacements.into_iter().map(Some).collect();
         self.generation.fetch_add(1, Ordering::Release);
@@ -334,7 +334,7 @@ impl Inbox {
 
     /// The replacement, once, when there is one.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Shared> {
+    pub(crate) fn take(&mut self) -> Option<LoopState> {
         let generation = self.replacements.generation.load(Ordering::Acquire);
         if generation == self.seen {
             return None;
@@ -349,34 +349,34 @@ impl Inbox {
 /// Sends the answer to a sound request; none where backends answer.
 #[inline]
 pub(crate) fn respond(
-    shared: &mut Shared,
+    state: &mut LoopState,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
     context: Context,
 ) -> Option<Answered> {
-    if !shared.handler.allows(request.method) || request.method == Method::Options {
-        return Some(respond_without_handler(shared, actions, request, context));
+    if !state.handler.allows(request.method) || request.method == Method::Options {
+        return Some(respond_without_handler(state, actions, request, context));
     }
-    Some(match &mut shared.handler {
+    Some(match &mut state.handler {
         Handler::Reply(reply) => {
-            let left = reply.send(actions, &shared.common, context);
+            let left = reply.send(actions, &state.common, context);
             let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
             let left = left.map_or(Left::Nothing, Left::Unsent);
             Answered { status: Status::OK, body_bytes, left }
         }
         Handler::Status(pages) => {
             let page = pages.page(request.target.path());
-            respond_with_page(shared, actions, context, page)
+            respond_with_page(state, actions, context, page)
         }
         Handler::Proxy => return None,
-        Handler::Echo => answer::empty(actions, &shared.common, context, Status::OK, |_| {}),
+        Handler::Echo => answer::empty(actions, &state.common, context, Status::OK, |_| {}),
         Handler::Files(site) => {
-            let answered = site.answer(actions, &shared.common, shared.now, request, context);
+            let answered = site.answer(actions, &state.common, state.now, request, context);
             if matches!(answered.left, Left::File) {
-                shared.counters.add(ServerCounter::FilesSent, 1);
+                state.counters.add(ServerCounter::FilesSent, 1);
             }
             if answered.status == Status::UNAVAILABLE {
-                shared.counters.add(ServerCounter::FilesRefused, 1);
+                state.counters.add(ServerCounter::FilesRefused, 1);
             }
             answered
         }
@@ -386,32 +386,32 @@ pub(crate) fn respond(
 /// The pages of the metrics endpoint.
 #[cold]
 fn respond_with_page(
-    shared: &Shared,
+    state: &LoopState,
     actions: &mut Actions<'_>,
     context: Context,
     page: Option<(&'static str, String)>,
 ) -> Answered {
     match page {
-        Some((format, page)) => answer::document(actions, &shared.common, context, format, page),
-        None => answer::page(actions, &shared.common, context, Status::NOT_FOUND, |_| {}),
+        Some((format, page)) => answer::document(actions, &state.common, context, format, page),
+        None => answer::page(actions, &state.common, context, Status::NOT_FOUND, |_| {}),
     }
 }
 
 /// OPTIONS, and methods that are not for this server.
 #[cold]
 fn respond_without_handler(
-    shared: &Shared,
+    state: &LoopState,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
     context: Context,
 ) -> Answered {
-    let allow = shared.handler.allow();
+    let allow = state.handler.allow();
     let add_allow = |head: &mut HeadWriter<'_>| {
         head.field("Allow", allow);
     };
     let status = match request.method {
         Method::Options if context.asked.is_from_another_origin() => {
-            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, |head| {
+            return answer::empty(actions, &state.common, context, Status::NO_CONTENT, |head| {
                 add_allow(head);
                 head.field("Access-Control-Allow-Methods", b"GET, HEAD");
                 head.field("Access-Control-Allow-Headers", b"*");
@@ -419,18 +419,18 @@ fn respond_without_handler(
             });
         }
         Method::Options => {
-            return answer::empty(actions, &shared.common, context, Status::NO_CONTENT, add_allow);
+            return answer::empty(actions, &state.common, context, Status::NO_CONTENT, add_allow);
         }
         Method::Other(_) => Status::NOT_IMPLEMENTED,
         _ => Status::METHOD_NOT_ALLOWED,
     };
-    shared.counters.count_refusal(status);
+    state.counters.count_refusal(status);
     if request.method == Method::Connect {
         // The bytes behind it may be meant for the tunnel, made to look like a request.
         let context = Context { persistence: Persistence::Close, ..context };
-        let page = answer::page(actions, &shared.common, context, status, add_allow);
+        let page = answer::page(actions, &state.common, context, status, add_allow);
         actions.linger();
         return Answered { left: Left::End, ..page };
     }
-    answer::page(actions, &shared.common, context, status, add_allow)
+    answer::page(actions, &state.common, context, status, add_allow)
 }
