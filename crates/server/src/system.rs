@@ -238,7 +238,7 @@ impl PidFile {
     /// # Errors
     /// [`ServerError::PidFile`].
     pub(crate) fn check(path: &Path) -> Result<(), ServerError> {
-        is_file_or_free(path)
+        is_id_or_free(path)
             .and_then(|()| is_folder_writable(path))
             .map_err(|cause| ServerError::PidFile { path: path.to_owned(), cause })
     }
@@ -253,10 +253,13 @@ impl PidFile {
     }
 }
 
+/// So much of a file is looked at; an id has ten digits at most.
+const ID_BYTES_MAX: u64 = 64;
+
 /// Puts the new file at the path; what the one there says when its process runs, and then nothing is done.
 fn place(new: &Path, path: &Path) -> io::Result<Option<String>> {
     for _ in 0..ATTEMPTS_MAX {
-        is_file_or_free(path)?;
+        is_id_or_free(path)?;
         let there = match File::open(path) {
             Ok(there) => there,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -295,11 +298,21 @@ fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// That nothing but a file is at the path.
-fn is_file_or_free(path: &Path) -> io::Result<()> {
-    match path.exists() && !path.is_file() {
-        true => Err(io::Error::other("it is there and not a file")),
-        false => Ok(()),
+/// That nothing is at the path but a file that holds an id, or nothing yet: another one is of somebody who needs it.
+fn is_id_or_free(path: &Path) -> io::Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    if !path.is_file() {
+        return Err(io::Error::other("it is there and not a file"));
+    }
+    let mut found = Vec::new();
+    File::open(path)?.take(ID_BYTES_MAX).read_to_end(&mut found)?;
+    match found.trim_ascii().iter().all(u8::is_ascii_digit) {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "it is there and holds something else than the id of a process, and would be lost; expected a free path",
+        )),
     }
 }
 
@@ -452,6 +465,27 @@ mod tests {
         assert!(!path.exists());
         PidFile::check(&folder.path().join("no/pid")).expect_err("no folder");
         PidFile::check(folder.path()).expect_err("a folder");
+    }
+
+    #[test]
+    fn a_file_that_holds_no_id_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("settings.toml");
+        for text in ["reply = 1\n", "12 monkeys", "1\n2 3\n", "\u{661}"] {
+            fs::write(&path, text).expect("written");
+            for error in [
+                PidFile::write(&path).map(drop).expect_err("not an id"),
+                PidFile::check(&path).expect_err("not an id"),
+            ] {
+                let ServerError::PidFile { cause, .. } = error else { panic!("{error}") };
+                assert!(cause.to_string().contains("something else"), "{cause}");
+            }
+            assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("ours").count(), 1, "nothing is left");
+        // Made by a package or an administrator.
+        fs::write(&path, "").expect("written");
+        drop(PidFile::write(&path).expect("free"));
     }
 
     #[test]
