@@ -69,13 +69,28 @@ pub fn set_ratio(arm: &[f64], baseline: &[f64]) -> Option<SetRatio> {
     logs.sort_unstable_by(f64::total_cmp);
     let rounds = logs.len();
     let cut = (rounds as f64 * TRIMMED_SHARE) as usize;
-    let kept = &logs[cut..rounds - cut];
-    let log_ratio = mean(kept)?;
-    let (first, last) = (kept[0], kept[kept.len() - 1]);
-    let winsorised: Vec<f64> = logs.iter().map(|log| log.clamp(first, last)).collect();
+    let Trimmed { kept, mean, winsorised_sd } = Trimmed::of(&logs, cut)?;
     let share_kept = kept.len() as f64 / rounds as f64;
-    let round_sd = standard_deviation(&winsorised).filter(|_| rounds > 2).map(|sd| sd / share_kept);
-    Some(SetRatio { log_ratio, round_sd, rounds: rounds as u32 })
+    let round_sd = winsorised_sd.filter(|_| rounds > 2).map(|sd| sd / share_kept);
+    Some(SetRatio { log_ratio: mean, round_sd, rounds: rounds as u32 })
+}
+
+/// Sorted values without the outermost ones.
+struct Trimmed<'a> {
+    kept: &'a [f64],
+    mean: f64,
+    /// Deviation of all of them, of which each that was left out counts as the next one that was kept.
+    winsorised_sd: Option<f64>,
+}
+
+impl<'a> Trimmed<'a> {
+    /// None where `cut` at each end leaves nothing.
+    fn of(sorted: &'a [f64], cut: usize) -> Option<Self> {
+        let kept = sorted.get(cut..sorted.len().checked_sub(cut)?)?;
+        let (first, last) = (*kept.first()?, *kept.last()?);
+        let winsorised: Vec<f64> = sorted.iter().map(|value| value.clamp(first, last)).collect();
+        Some(Self { kept, mean: mean(kept)?, winsorised_sd: standard_deviation(&winsorised) })
+    }
 }
 
 /// The two levels of variance behind the ratios of sets, as standard deviations of log ratios.
@@ -204,12 +219,9 @@ impl RatioEstimate {
         let Some(all) = all else { return Self::over_sets(sets) };
         let mut logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
         logs.sort_unstable_by(f64::total_cmp);
-        let kept = &logs[cut..logs.len() - cut];
-        let (first, last) = (kept[0], kept[kept.len() - 1]);
-        let winsorised: Vec<f64> = logs.iter().map(|log| log.clamp(first, last)).collect();
-        let (centre, deviation) = (mean(kept)?, standard_deviation(&winsorised)?);
+        let Trimmed { kept, mean: centre, winsorised_sd } = Trimmed::of(&logs, cut)?;
         // So that it says of the kept ones what it says of a mean: its root of their number is the standard error.
-        let sd = deviation * (logs.len() as f64 / kept.len() as f64).sqrt();
+        let sd = winsorised_sd? * (logs.len() as f64 / kept.len() as f64).sqrt();
         let (ci95, ci90) = intervals(kept, centre, sd, Method::Sets, Resampling::default());
         let left_out = logs.len() - kept.len();
         let (ci95, ci90, sd_log) = (Some(ci95), Some(ci90), Some(sd));
