@@ -206,7 +206,7 @@ fn last_word(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-const FIELDS_MANY: Rejection = Rejection::beyond(
+pub(crate) const FIELDS_MANY: Rejection = Rejection::beyond(
     LimitName::Fields,
     Status::FIELDS_TOO_LARGE,
     "more field lines than the limit",

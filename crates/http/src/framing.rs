@@ -27,14 +27,14 @@ impl Framing {
 }
 
 /// What the fields of one head have said so far.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct FramingFields {
     length: Option<u64>,
     coding: Coding,
 }
 
 /// The transfer codings so far, in their order.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Coding {
     #[default]
     None,
@@ -83,6 +83,11 @@ impl FramingFields {
     /// Takes one Transfer-Encoding field.
     pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
         self.coding.note(value)
+    }
+
+    /// The length that was said.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
     }
 
     /// How the body is framed, when all fields were seen. An HTTP/1.0 sender does not know of transfer

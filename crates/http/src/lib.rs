@@ -1,4 +1,4 @@
-//! HTTP/1.1 without I/O: bytes in, facts and bytes out.
+//! HTTP/1.1 and HTTP/2 ([`h2`]) without I/O: bytes in, facts and bytes out.
 //!
 //! The sessions of servers and clients call it. It never sees a descriptor, a clock or a loop,
 //! allocates nothing but what [`RequestHead::write`] adds to its caller's buffer, and never panics
@@ -26,6 +26,7 @@ mod conditions;
 mod encoding;
 mod fields;
 mod framing;
+pub mod h2;
 mod head_writer;
 mod proxy_header;
 mod request;

@@ -36,6 +36,9 @@ pub struct Request<'b> {
     pub expects_continue: bool,
 }
 
+/// What ends the request line of a stream, and a space in front.
+const STREAM_VERSION: &[u8] = b" HTTP/2.0\r\n";
+
 /// The verdict on the bytes that have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed<'b> {
@@ -74,6 +77,26 @@ impl<'b> Request<'b> {
             Ok(None) => Parsed::Incomplete,
             Err(rejection) => Parsed::Rejected(*rejection),
         }
+    }
+
+    /// The request whose head stands in `head`, as [`h2`](crate::h2) writes those that it has judged: a request line, lines
+    /// of fields, an empty line. None where it is not one.
+    #[must_use]
+    pub fn of_stream(head: &'b [u8], framing: Framing, expects_continue: bool) -> Option<Self> {
+        let method_len = head.iter().position(|&byte| byte == b' ')?;
+        let rest = &head[method_len + 1..];
+        let target_len = rest.iter().position(|&byte| byte == b' ')?;
+        let lines = rest[target_len..].strip_prefix(STREAM_VERSION)?.strip_suffix(b"\r\n")?;
+        let method = Method::named(str::from_utf8(&head[..method_len]).ok()?);
+        Some(Self {
+            method,
+            target: Target::parse(&rest[..target_len], method).ok()?,
+            version_minor: 1,
+            fields: Fields::of_checked(lines),
+            framing,
+            keep_alive: true,
+            expects_continue: expects_continue && framing.has_body(),
+        })
     }
 
     /// The authority asked for: that of the target, or else of the Host field. None when an
@@ -201,7 +224,7 @@ impl Facts {
 }
 
 /// What the Connection and Expect fields of one head have said so far.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct ConnectionFields {
     has_close: bool,
     has_keep_alive: bool,
@@ -261,14 +284,14 @@ struct RequestLine<'b> {
     len: usize,
 }
 
-const METHOD_LONG: Rejection =
+pub(crate) const METHOD_LONG: Rejection =
     Rejection::new(Status::NOT_IMPLEMENTED, "no method is that long", "RFC 9112 3");
 const METHOD: Rejection = Rejection::bad("the method is not a token and a space", "RFC 9112 3.1");
 const NOT_HTTP: Rejection =
     Rejection::bad("this looks like TLS; the port speaks plain HTTP", "RFC 9112 3");
 const TARGET: Rejection =
     Rejection::bad("the target is not visible ASCII without # and one space", "RFC 9112 3.2");
-const TARGET_LONG: Rejection = Rejection::beyond(
+pub(crate) const TARGET_LONG: Rejection = Rejection::beyond(
     LimitName::Target,
     Status::URI_TOO_LONG,
     "the target exceeds the limit",

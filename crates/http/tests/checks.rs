@@ -13,6 +13,10 @@ use proptest::sample::select;
 mod body;
 #[path = "../../../fuzz/checks/conditions.rs"]
 mod conditions;
+#[path = "../../../fuzz/checks/h2_client.rs"]
+mod h2_client;
+#[path = "../../../fuzz/checks/h2_server.rs"]
+mod h2_server;
 #[path = "../../../fuzz/checks/path.rs"]
 mod path;
 #[path = "../../../fuzz/checks/proxy_header.rs"]
@@ -53,6 +57,16 @@ fn every_condition_of_the_corpus_holds() {
 #[test]
 fn every_proxy_header_of_the_corpus_holds() {
     replay("proxy_header", FILES_MIN, proxy_header::holds);
+}
+
+#[test]
+fn every_client_of_the_corpus_holds() {
+    replay("h2_server", FILES_MIN, h2_server::holds);
+}
+
+#[test]
+fn every_server_of_the_corpus_holds() {
+    replay("h2_client", FILES_MIN, h2_client::holds);
 }
 
 /// What heads are made of, sound and not, with bars between them; put together at random.

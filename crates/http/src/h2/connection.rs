@@ -1,0 +1,790 @@
+//! One connection of either end: bytes in, events out; commands in, bytes out.
+//!
+//! ```text
+//!  bytes ─► frame ─► checks ─► state of the stream ─► windows, HPACK, rules of fields ─► event
+//!                      │              │                         │
+//!                      └──────────────┴── Fault ────────────────┘── malformed: RST_STREAM, event
+//!                         (GOAWAY, the end)
+//! ```
+//!
+//! What a frame does in each state (RFC 9113 5.1), where `ES` ends a side, and a fault ends the connection:
+//!
+//! | stream | HEADERS | DATA | RST_STREAM | WINDOW_UPDATE |
+//! |---|---|---|---|---|
+//! | idle | begins it | fault | fault | fault |
+//! | open | trailers, with ES | body | over | more room |
+//! | its peer has ended it | fault | fault | over | more room |
+//! | reset from here | decoded, dropped | counted, dropped | ignored | ignored |
+//! | over | fault | fault | ignored | ignored |
+//!
+//! What a peer could use to have streams reset from here (windows that overflow, frames behind an end, priorities of a
+//! wrong length) is a fault of the connection, which RFC 9113 5.4.1 allows: so nothing is won by it. Only a malformed
+//! message resets a stream alone: what one user sends through a proxy must not end the streams of others.
+
+mod commands;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::framing::BODY_LARGE;
+use crate::h2::abuse::{self, Abuse};
+use crate::h2::error::{ErrorCode, Fault};
+use crate::h2::event::{Event, Found, Step};
+use crate::h2::fields::{
+    LENGTH, RequestFacts, RequestReader, ResponseReader, Scratch, TrailersReader, Verdict,
+};
+use crate::h2::frame::{self, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
+use crate::h2::hpack::decode::Decoder;
+use crate::h2::hpack::encode::Encoder;
+use crate::h2::output::Output;
+use crate::h2::settings::{PeerSettings, Role, Settings};
+use crate::h2::window::{ReceiveWindow, SendWindow, WINDOW_INITIAL};
+use crate::{Framing, Limits, Rejection, RequestKind, Response, ResponseBody};
+
+/// Room for output that [`Connection::read`] needs for each frame: what it answers to one fits.
+pub const CONTROL_ROOM_BYTES: usize = 128;
+
+/// Largest payload of DATA: with its head it fits into one record of TLS.
+pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
+
+/// Streams that were reset from here and are remembered, because their peer may not know yet.
+const RESETS_KEPT: usize = 64;
+
+/// Blocks and heads up to these sizes are kept, to be known when they come again.
+const KNOWN_BLOCK_BYTES_MAX: usize = 128;
+const KNOWN_HEAD_BYTES_MAX: usize = 512;
+
+const STREAM_MAX: u32 = (1 << 31) - 1;
+
+pub use commands::Ask;
+
+/// One end of a connection. `T` is what its user keeps with each stream.
+#[derive(Debug)]
+pub struct Connection<T> {
+    role: Role,
+    settings: Settings,
+    phase: Phase,
+    peer: PeerSettings,
+    /// The peer knows our settings.
+    is_acknowledged: bool,
+    decoder: Decoder,
+    encoder: Encoder,
+    /// In order of their numbers.
+    streams: Vec<Stream<T>>,
+    /// The last stream that a client has begun: the peer of a server, or this end.
+    last: u32,
+    requests: u32,
+    /// No later stream of the peer is looked at.
+    last_accepted: u32,
+    /// What the peer said of its last stream.
+    peer_last: Option<u32>,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    block: Option<Box<OpenBlock>>,
+    resets: VecDeque<u32>,
+    abuse: Abuse,
+    known_request: Option<Box<KnownRequest>>,
+    known_answer: Option<Box<KnownAnswer>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// A server waits for the preface of its client.
+    Preface,
+    /// The first frame has to be SETTINGS.
+    Settings,
+    Frames,
+}
+
+#[derive(Debug)]
+struct Stream<T> {
+    id: u32,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    /// The peer has ended its side.
+    is_peer_done: bool,
+    is_own_done: bool,
+    /// A server has sent the head of its answer, a client has got it.
+    is_answered: bool,
+    /// What a client has asked.
+    kind: RequestKind,
+    /// What the body has to be long; none where that was not said.
+    length: Option<u64>,
+    received: u64,
+    data: T,
+}
+
+/// A field block of which a part has come.
+#[derive(Debug)]
+struct OpenBlock {
+    stream: u32,
+    ends: bool,
+    bytes: Vec<u8>,
+    continuations: u32,
+}
+
+/// The request that came last, of a head that changed no table.
+#[derive(Debug)]
+struct KnownRequest {
+    block: Vec<u8>,
+    head: Vec<u8>,
+    facts: RequestFacts,
+    changes: u64,
+}
+
+/// The head that was sent last, of a block that changed no table.
+#[derive(Debug)]
+struct KnownAnswer {
+    head: Vec<u8>,
+    block: Vec<u8>,
+    changes: u64,
+}
+
+impl<T: Default> Connection<T> {
+    /// One end of a new connection; [`Connection::start`] says the first words.
+    #[must_use]
+    pub fn new(role: Role, settings: Settings) -> Self {
+        let (receive_window, _) = ReceiveWindow::widened(settings.connection_window);
+        Self {
+            role,
+            settings,
+            phase: match role {
+                Role::Server => Phase::Preface,
+                Role::Client => Phase::Settings,
+            },
+            peer: PeerSettings::default(),
+            is_acknowledged: false,
+            decoder: Decoder::default(),
+            encoder: Encoder::default(),
+            streams: Vec::new(),
+            last: 0,
+            requests: 0,
+            last_accepted: STREAM_MAX,
+            peer_last: None,
+            send_window: SendWindow::new(WINDOW_INITIAL),
+            receive_window,
+            block: None,
+            resets: VecDeque::new(),
+            abuse: Abuse::default(),
+            known_request: None,
+            known_answer: None,
+        }
+    }
+
+    /// Says the first words: a client its preface, both their settings and the window of the connection.
+    pub fn start(&mut self, out: &mut Output<'_>) {
+        if self.role == Role::Client {
+            out.put(PREFACE);
+        }
+        self.settings.write(out, self.role);
+        let (_, update) = ReceiveWindow::widened(self.settings.connection_window);
+        if update > 0 {
+            frame::write_window_update(out, 0, update);
+        }
+    }
+
+    /// Reads frames from the front of `input` until one says something; control frames are answered into `out`.
+    /// It is called again with what is left, and with more behind it.
+    ///
+    /// `now_ms` is any clock that does not go back; the limits of what a peer may cost are counted by it.
+    ///
+    /// # Errors
+    /// The connection is over: [`Connection::fail`] tells the peer, and nothing more is read.
+    pub fn read<'i>(
+        &mut self,
+        input: &'i [u8],
+        scratch: &'i mut Scratch,
+        out: &mut Output<'_>,
+        limits: &Limits,
+        now_ms: u64,
+    ) -> Result<Step<'i, T>, Fault> {
+        let mut used = 0;
+        let found = loop {
+            let rest = &input[used..];
+            if self.phase == Phase::Preface {
+                let len = rest.len().min(PREFACE.len());
+                if rest[..len] != PREFACE[..len] {
+                    return Err(Fault::protocol(
+                        "the preface is not that of HTTP/2",
+                        "RFC 9113 3.4",
+                    ));
+                }
+                if len < PREFACE.len() {
+                    return Ok(Step { used, event: None });
+                }
+                used += len;
+                self.phase = Phase::Settings;
+                continue;
+            }
+            let Some(head) = FrameHead::read(rest) else { return Ok(Step { used, event: None }) };
+            self.check_order(&head)?;
+            let Some(payload) = rest.get(HEAD_BYTES..HEAD_BYTES + head.len) else {
+                return Ok(Step { used, event: None });
+            };
+            if out.room() < CONTROL_ROOM_BYTES {
+                return Ok(Step { used, event: Some(Event::NoRoom) });
+            }
+            used += HEAD_BYTES + head.len;
+            let mut around = Around { scratch: &mut *scratch, out, limits, now_ms };
+            if let Some(found) = self.frame(&head, payload, &mut around)? {
+                break found;
+            }
+        };
+        Ok(Step { used, event: Some(found.event(scratch)) })
+    }
+
+    /// What the head of a frame alone decides.
+    #[inline]
+    fn check_order(&mut self, head: &FrameHead) -> Result<(), Fault> {
+        head.check()?;
+        if let Some(open) = &self.block {
+            if head.kind != frame::CONTINUATION || head.stream != open.stream {
+                return Err(Fault::protocol("a frame inside a field block", "RFC 9113 6.10"));
+            }
+        } else if head.kind == frame::CONTINUATION {
+            return Err(Fault::protocol("CONTINUATION of nothing", "RFC 9113 6.10"));
+        }
+        let is_first = self.phase == Phase::Settings;
+        if is_first && (head.kind != frame::SETTINGS || head.has(frame::ACK)) {
+            return Err(Fault::protocol("the first frame is not SETTINGS", "RFC 9113 3.4"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn frame<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &'i [u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        match head.kind {
+            frame::HEADERS => self.on_headers(head, payload, around),
+            frame::DATA => self.on_data(head, payload, around),
+            frame::WINDOW_UPDATE => self.on_window_update(head, payload, around.now_ms),
+            frame::CONTINUATION => self.on_continuation(head, payload, around),
+            _ => self.on_rare(head, payload, around),
+        }
+    }
+
+    #[cold]
+    fn on_rare<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &'i [u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        match head.kind {
+            frame::PRIORITY => {
+                check_dependency(head.stream, payload)?;
+                self.abuse.control(1, around.now_ms)?;
+            }
+            frame::RST_STREAM => return self.on_reset(head.stream, payload, around.now_ms),
+            frame::SETTINGS => return self.on_settings(head, payload, around),
+            frame::PUSH_PROMISE => {
+                return Err(Fault::protocol("PUSH_PROMISE without leave", "RFC 9113 6.6"));
+            }
+            frame::PING if head.has(frame::ACK) => {
+                let data = *payload.first_chunk().expect("its size was checked");
+                return Ok(Some(Found::Plain(Event::PingAnswered { data })));
+            }
+            frame::PING => {
+                self.abuse.control(1, around.now_ms)?;
+                frame::write(around.out, frame::PING, frame::ACK, 0, payload);
+            }
+            frame::GOAWAY => {
+                let last = frame::number(payload) & STREAM_MAX;
+                let code = ErrorCode::of(frame::number(&payload[4..]));
+                if self.peer_last.is_some_and(|before| before < last) {
+                    return Err(Fault::protocol("a later GOAWAY takes back more", "RFC 9113 6.8"));
+                }
+                self.peer_last = Some(last);
+                return Ok(Some(Found::Plain(Event::GoneAway { last, code })));
+            }
+            frame::PRIORITY_UPDATE => self.on_priority_update(payload, around.now_ms)?,
+            _ => self.abuse.control(1, around.now_ms)?,
+        }
+        Ok(None)
+    }
+
+    fn on_priority_update(&mut self, payload: &[u8], now_ms: u64) -> Result<(), Fault> {
+        let stream = frame::number(payload) & STREAM_MAX;
+        let is_sound = self.role == Role::Server && stream % 2 == 1;
+        if !is_sound {
+            return Err(Fault::protocol("PRIORITY_UPDATE of no request", "RFC 9218 7.1"));
+        }
+        self.abuse.control(1, now_ms)
+    }
+
+    fn on_settings<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &'i [u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        if head.has(frame::ACK) {
+            self.is_acknowledged = true;
+            return Ok(None);
+        }
+        if self.phase == Phase::Frames {
+            let price = 1 + u32::try_from(self.streams.len() / 10).unwrap_or(u32::MAX);
+            self.abuse.control(price, around.now_ms)?;
+        }
+        self.phase = Phase::Frames;
+        let before = self.peer;
+        let of = match self.role {
+            Role::Server => Role::Client,
+            Role::Client => Role::Server,
+        };
+        self.peer.take(payload, of)?;
+        self.encoder.resize(self.peer.table_bytes);
+        let by = i64::from(self.peer.window) - i64::from(before.window);
+        if by != 0 {
+            for stream in &mut self.streams {
+                stream.send_window.change(by)?;
+            }
+        }
+        frame::write(around.out, frame::SETTINGS, frame::ACK, 0, &[]);
+        Ok(Some(Found::Plain(Event::WindowOpened)))
+    }
+
+    fn on_window_update<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        now_ms: u64,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let by = frame::number(payload) & STREAM_MAX;
+        if by == 0 {
+            return Err(Fault::protocol("WINDOW_UPDATE by nothing", "RFC 9113 6.9"));
+        }
+        if by < abuse::SMALL_UPDATE_BYTES {
+            self.abuse.control(1, now_ms)?;
+        }
+        if head.stream == 0 {
+            self.send_window.widen(by)?;
+            return Ok(Some(Found::Plain(Event::WindowOpened)));
+        }
+        match self.place(head.stream) {
+            Some(at) => self.streams[at].send_window.widen(by)?,
+            None if self.is_idle(head.stream) => return Err(IDLE),
+            None => return Ok(None),
+        }
+        Ok(Some(Found::Plain(Event::WindowOpened)))
+    }
+
+    fn on_reset<'i>(
+        &mut self,
+        stream: u32,
+        payload: &[u8],
+        now_ms: u64,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let Some(at) = self.place(stream) else {
+            self.abuse.control(1, now_ms)?;
+            return if self.is_idle(stream) { Err(IDLE) } else { Ok(None) };
+        };
+        let code = ErrorCode::of(frame::number(payload));
+        let Stream { data, is_answered, .. } = self.streams.remove(at);
+        if self.role == Role::Server && !is_answered {
+            self.abuse.reset(now_ms)?;
+        }
+        Ok(Some(Found::Plain(Event::Reset { stream, code, data })))
+    }
+
+    #[inline]
+    fn on_data<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &'i [u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let (id, ends) = (head.stream, head.has(frame::END_STREAM));
+        let data = head.unpadded(payload)?;
+        self.receive_window.arrive(payload.len())?;
+        let place = self.place(id);
+        if place.is_none() && self.is_idle(id) {
+            return Err(IDLE);
+        }
+        // What is shown is kept by the user within the window of its stream: the others have theirs back.
+        if let Some(update) = self.receive_window.release(payload.len()) {
+            frame::write_window_update(around.out, 0, update);
+        }
+        let Some(at) = place else {
+            self.abuse.data(data.len(), around.now_ms)?;
+            return if self.is_unknown_there(id) { Ok(None) } else { Err(CLOSED) };
+        };
+        let stream = &mut self.streams[at];
+        if stream.is_peer_done {
+            return Err(CLOSED);
+        }
+        stream.receive_window.arrive(payload.len())?;
+        let padding = payload.len() - data.len();
+        if padding > 0
+            && !ends
+            && let Some(update) = stream.receive_window.release(padding)
+        {
+            frame::write_window_update(around.out, id, update);
+        }
+        if !ends {
+            self.abuse.data(data.len(), around.now_ms)?;
+        }
+        stream.received += data.len() as u64;
+        let is_wrong = match stream.length {
+            Some(length) if ends => stream.received != length,
+            Some(length) => stream.received > length,
+            None => false,
+        };
+        if is_wrong || (self.role == Role::Client && !stream.is_answered) {
+            return self.malformed(id, &LENGTH, 0..0, around).map(Some);
+        }
+        stream.is_peer_done = ends;
+        if data.is_empty() && !ends {
+            return Ok(None);
+        }
+        Ok(Some(Found::Plain(Event::Data { stream: id, data, ends })))
+    }
+
+    fn on_headers<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let mut block = head.unpadded(payload)?;
+        if head.has(frame::WITH_PRIORITY) {
+            let (priority, rest) = block
+                .split_at_checked(5)
+                .ok_or(Fault::size("a frame has a wrong size", "RFC 9113 6.2"))?;
+            check_dependency(head.stream, priority)?;
+            block = rest;
+        }
+        let ends = head.has(frame::END_STREAM);
+        if head.has(frame::END_HEADERS) {
+            return self.on_block(head.stream, ends, block, around);
+        }
+        let open = OpenBlock { stream: head.stream, ends, bytes: block.to_vec(), continuations: 0 };
+        self.block = Some(Box::new(open));
+        Ok(None)
+    }
+
+    #[cold]
+    fn on_continuation<'i>(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let mut open = self.block.take().expect("the order was checked");
+        let is_last = head.has(frame::END_HEADERS);
+        open.continuations += 1;
+        if open.bytes.len() + payload.len() > abuse::BLOCK_BYTES_MAX
+            || open.continuations > abuse::CONTINUATIONS_MAX
+            || (payload.is_empty() && !is_last)
+        {
+            return Err(abuse::BLOCK);
+        }
+        open.bytes.extend_from_slice(payload);
+        if is_last {
+            return self.on_block(open.stream, open.ends, &open.bytes, around);
+        }
+        self.block = Some(open);
+        Ok(None)
+    }
+
+    /// A whole field block. It is decoded whatever becomes of it: the tables of both ends must stay the same.
+    #[inline]
+    fn on_block<'i>(
+        &mut self,
+        id: u32,
+        ends: bool,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let place = self.place(id);
+        if let Some(at) = place {
+            return match self.role {
+                Role::Client if !self.streams[at].is_answered => {
+                    self.on_answer(at, ends, block, around)
+                }
+                _ => self.on_trailers(at, ends, block, around),
+            };
+        }
+        let is_new = self.role == Role::Server && id > self.last;
+        if is_new && id % 2 == 1 {
+            return self.on_request(id, ends, block, around);
+        }
+        if is_new || self.is_idle(id) {
+            return Err(Fault::protocol("a stream that its peer cannot begin", "RFC 9113 5.1.1"));
+        }
+        self.drop_block(block, around)?;
+        if self.is_unknown_there(id) { Ok(None) } else { Err(CLOSED) }
+    }
+
+    #[cold]
+    fn drop_block(&mut self, block: &[u8], around: &mut Around<'_, '_>) -> Result<(), Fault> {
+        self.decoder.decode(block, &mut around.scratch.strings, |_| {})
+    }
+
+    #[inline]
+    fn on_request<'i>(
+        &mut self,
+        id: u32,
+        ends: bool,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        self.last = id;
+        if id > self.last_accepted {
+            self.drop_block(block, around)?;
+            return Ok(None);
+        }
+        if self.streams.len() >= self.settings.streams_max as usize {
+            self.drop_block(block, around)?;
+            frame::write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
+            self.remember_reset(id);
+            // Before it knows the limit a client may exceed it in good faith.
+            if self.is_acknowledged {
+                self.abuse.reset(around.now_ms)?;
+            }
+            return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
+        }
+        self.requests += 1;
+        let (head, verdict) = self.read_request(ends, block, around)?;
+        let (length, found) = match verdict {
+            Err(Verdict::Malformed(rejection)) => {
+                return self.malformed(id, rejection, head, around).map(Some);
+            }
+            Err(Verdict::Refused(rejection)) => {
+                (None, Found::Refused { stream: id, rejection, head, ends })
+            }
+            Ok((facts, Framing::Length(length))) if length > around.limits.body_bytes => {
+                (facts.length, Found::Refused { stream: id, rejection: &BODY_LARGE, head, ends })
+            }
+            Ok((facts, framing)) => {
+                let expects_continue = facts.expects_continue;
+                let request = Found::Request { stream: id, head, framing, expects_continue, ends };
+                (facts.length, request)
+            }
+        };
+        let mut stream =
+            Stream::new(id, self.peer.window, self.settings.stream_window, T::default());
+        (stream.length, stream.is_peer_done) = (length, ends);
+        self.streams.push(stream);
+        Ok(Some(found))
+    }
+
+    /// Reads the head of a request, or finds that it is the last one again.
+    #[inline]
+    fn read_request(
+        &mut self,
+        ends: bool,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<(Range<usize>, ReadRequest), Fault> {
+        if let Some(known) = &self.known_request
+            && known.changes == self.decoder.changes()
+            && known.block == block
+            && ends
+        {
+            let text = &mut around.scratch.text;
+            text.clear();
+            text.extend_from_slice(&known.head);
+            return Ok((0..text.len(), Ok((known.facts, Framing::None))));
+        }
+        let before = self.decoder.changes();
+        let (mut reader, strings) = RequestReader::new(around.scratch, around.limits);
+        self.decoder.decode(block, strings, |field| reader.take(field))?;
+        let (head, verdict) = reader.finish().ok_or(TOO_MUCH)?;
+        let verdict = verdict.and_then(|facts| match facts.framing(ends) {
+            Ok(framing) => Ok((facts, framing)),
+            Err(rejection) => Err(Verdict::Malformed(rejection)),
+        });
+        if let Ok((facts, Framing::None)) = verdict
+            && before == self.decoder.changes()
+            && block.len() <= KNOWN_BLOCK_BYTES_MAX
+            && head.len() <= KNOWN_HEAD_BYTES_MAX
+        {
+            self.keep_request(block, &around.scratch.text[head.clone()], facts);
+        }
+        Ok((head, verdict))
+    }
+
+    fn keep_request(&mut self, block: &[u8], head: &[u8], facts: RequestFacts) {
+        let changes = self.decoder.changes();
+        let known = self.known_request.get_or_insert_with(|| {
+            let (block, head) = (Vec::new(), Vec::new());
+            Box::new(KnownRequest { block, head, facts, changes })
+        });
+        known.block.clear();
+        known.block.extend_from_slice(block);
+        known.head.clear();
+        known.head.extend_from_slice(head);
+        (known.facts, known.changes) = (facts, changes);
+    }
+
+    fn on_answer<'i>(
+        &mut self,
+        at: usize,
+        ends: bool,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        let (mut reader, strings) = ResponseReader::new(around.scratch, around.limits);
+        self.decoder.decode(block, strings, |field| reader.take(field))?;
+        let read = reader.finish().ok_or(TOO_MUCH)?;
+        let stream = &mut self.streams[at];
+        let id = stream.id;
+        let len = match read {
+            Ok(len) => len,
+            Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => {
+                return self.malformed(id, &rejection.of_answer(), 0..0, around).map(Some);
+            }
+        };
+        let parsed = Response::parse(&around.scratch.text[..len], around.limits, stream.kind);
+        let facts = match parsed {
+            Ok(Some(response)) => response.facts,
+            Ok(None) => return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some),
+            Err(rejection) => return self.malformed(id, &rejection, 0..0, around).map(Some),
+        };
+        let is_interim = facts.status.code() < 200;
+        if is_interim && (ends || facts.status.code() == 101) {
+            return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some);
+        }
+        if !is_interim {
+            stream.is_answered = true;
+            stream.length = match facts.body {
+                ResponseBody::None => Some(0),
+                ResponseBody::Length(length) => Some(length),
+                ResponseBody::Chunked | ResponseBody::UntilClose => None,
+            };
+            stream.is_peer_done = ends;
+            if ends && stream.length.is_some_and(|length| length > 0) {
+                return self.malformed(id, &LENGTH, 0..0, around).map(Some);
+            }
+        }
+        Ok(Some(Found::Response { stream: id, facts, len, ends }))
+    }
+
+    fn on_trailers<'i>(
+        &mut self,
+        at: usize,
+        ends: bool,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Found<'i, T>>, Fault> {
+        if self.streams[at].is_peer_done {
+            return Err(CLOSED);
+        }
+        let (mut reader, strings) = TrailersReader::new(around.scratch, around.limits);
+        self.decoder.decode(block, strings, |field| reader.take(field))?;
+        let read = reader.finish().ok_or(TOO_MUCH)?;
+        let stream = &mut self.streams[at];
+        let (id, received) = (stream.id, stream.received);
+        let wrong = match read {
+            Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => Some(rejection),
+            Ok(_) if !ends => Some(&TRAILERS),
+            Ok(_) if stream.length.is_some_and(|length| length != received) => Some(&LENGTH),
+            Ok(_) => None,
+        };
+        match (wrong, read) {
+            (None, Ok(len)) => {
+                stream.is_peer_done = true;
+                Ok(Some(Found::Trailers { stream: id, len }))
+            }
+            (wrong, _) => self.malformed(id, wrong.unwrap_or(&TRAILERS), 0..0, around).map(Some),
+        }
+    }
+
+    /// Resets the stream of a message that breaks the rules.
+    #[cold]
+    fn malformed<'i>(
+        &mut self,
+        id: u32,
+        rejection: &Rejection,
+        head: Range<usize>,
+        around: &mut Around<'_, '_>,
+    ) -> Result<Found<'i, T>, Fault> {
+        self.abuse.reset(around.now_ms)?;
+        let data = self.reset(around.out, id, ErrorCode::PROTOCOL_ERROR);
+        Ok(Found::Malformed { stream: id, rejection: *rejection, head, data })
+    }
+}
+
+impl<T> Connection<T> {
+    #[inline]
+    fn place(&self, id: u32) -> Option<usize> {
+        match self.streams.last() {
+            Some(last) if last.id == id => Some(self.streams.len() - 1),
+            Some(last) if last.id > id => {
+                self.streams.binary_search_by_key(&id, |stream| stream.id).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this stream was never begun.
+    fn is_idle(&self, id: u32) -> bool {
+        id > self.last || id.is_multiple_of(2)
+    }
+
+    /// Whether the peer may not know yet that this stream was reset, or not looked at.
+    fn is_unknown_there(&self, id: u32) -> bool {
+        id > self.last_accepted || self.resets.contains(&id)
+    }
+
+    fn remember_reset(&mut self, id: u32) {
+        if self.resets.len() == RESETS_KEPT {
+            self.resets.pop_front();
+        }
+        self.resets.push_back(id);
+    }
+}
+
+impl<T> Stream<T> {
+    fn new(id: u32, send_window: i32, receive_window: u32, data: T) -> Self {
+        Self {
+            id,
+            send_window: SendWindow::new(send_window),
+            receive_window: ReceiveWindow::new(receive_window),
+            is_peer_done: false,
+            is_own_done: false,
+            is_answered: false,
+            kind: RequestKind::Other,
+            length: None,
+            received: 0,
+            data,
+        }
+    }
+}
+
+/// What came of the head of a request.
+type ReadRequest = Result<(RequestFacts, Framing), Verdict>;
+
+/// What a frame is read with.
+struct Around<'a, 'o> {
+    scratch: &'a mut Scratch,
+    out: &'a mut Output<'o>,
+    limits: &'a Limits,
+    now_ms: u64,
+}
+
+const IDLE: Fault = Fault::protocol("a frame for a stream that was not begun", "RFC 9113 5.1");
+const CLOSED: Fault = Fault::closed("a frame for a stream that its peer has ended");
+const TOO_MUCH: Fault = Fault::calm("a head far beyond every limit");
+const NO_ANSWER: Rejection = Rejection::new(
+    crate::Status::BAD_GATEWAY,
+    "an answer that HTTP/2 does not have",
+    "RFC 9113 8.1",
+);
+const TRAILERS: Rejection = Rejection::new(
+    crate::Status::BAD_REQUEST,
+    "trailers that do not end their stream",
+    "RFC 9113 8.1",
+);
+
+fn check_dependency(stream: u32, priority: &[u8]) -> Result<(), Fault> {
+    if frame::number(priority) & STREAM_MAX == stream {
+        return Err(Fault::protocol("a stream that depends on itself", "RFC 7540 5.3.1"));
+    }
+    Ok(())
+}

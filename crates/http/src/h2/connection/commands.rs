@@ -1,0 +1,380 @@
+//! What the user of a connection has it do: requests, answers, bodies, ends.
+
+use crate::h2::connection::{
+    Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX, KnownAnswer, Phase,
+    STREAM_MAX, Stream,
+};
+use crate::h2::error::{ErrorCode, Fault};
+use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
+use crate::h2::output::Output;
+use crate::h2::settings::Role;
+use crate::{Field, Method, RequestKind};
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// What is to be done.
+    pub method: Method<'a>,
+    /// `http` or `https`; not sent for CONNECT.
+    pub scheme: &'a str,
+    /// `host[:port]`.
+    pub authority: &'a str,
+    /// With its query; not sent for CONNECT.
+    pub path: &'a str,
+    /// All other fields, whose names may have upper case.
+    pub fields: &'a [Field<'a>],
+}
+
+impl<T> Connection<T> {
+    /// Begins a stream with this request, which `ends` where no body follows, and keeps `data` with it. None when the peer
+    /// takes no more of them now, or at all.
+    ///
+    /// The room has to be twice as large as the request.
+    pub fn ask(&mut self, out: &mut Output<'_>, ask: &Ask<'_>, ends: bool, data: T) -> Option<u32> {
+        if !self.can_ask() {
+            return None;
+        }
+        let id = if self.last == 0 { 1 } else { self.last + 2 };
+        self.last = id;
+        let is_connect = ask.method == Method::Connect;
+        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let encoder = &mut self.encoder;
+        write_block(out, id, ends, frame_bytes, |out| {
+            encoder.begin(out);
+            encoder.field(out, b":method", ask.method.name().as_bytes());
+            if !is_connect {
+                encoder.field(out, b":scheme", ask.scheme.as_bytes());
+                encoder.field(out, b":path", ask.path.as_bytes());
+            }
+            encoder.field(out, b":authority", ask.authority.as_bytes());
+            for field in ask.fields {
+                with_lower_case(field.name.as_bytes(), |name| {
+                    encoder.field(out, name, field.value);
+                });
+            }
+        });
+        let mut stream = Stream::new(id, self.peer.window, self.settings.stream_window, data);
+        (stream.kind, stream.is_own_done) = (RequestKind::of(ask.method), ends);
+        self.streams.push(stream);
+        Some(id)
+    }
+
+    /// Whether a client may begin a stream now.
+    #[must_use]
+    pub fn can_ask(&self) -> bool {
+        let is_below = self.streams.len() < self.peer.streams_max as usize;
+        self.role == Role::Client
+            && self.peer_last.is_none()
+            && self.last < STREAM_MAX - 1
+            && is_below
+    }
+
+    /// Sends the head of an answer, written as one of HTTP/1.1: with its status line, without the fields of a connection.
+    /// Nothing follows it where it `ends`.
+    ///
+    /// The room has to be twice as large as the head.
+    pub fn send_head(&mut self, out: &mut Output<'_>, stream: u32, head: &[u8], ends: bool) {
+        let Some(at) = self.place(stream) else { return };
+        let status = head.get(9..12).unwrap_or_default();
+        let own = &mut self.streams[at];
+        own.is_answered |= status.first() != Some(&b'1');
+        own.is_own_done |= ends;
+        if let Some(known) = &self.known_answer
+            && known.changes == self.encoder.changes()
+            && known.head == head
+            && !self.encoder.has_new_size()
+        {
+            let flags = frame::END_HEADERS | if ends { frame::END_STREAM } else { 0 };
+            return frame::write(out, frame::HEADERS, flags, stream, &known.block);
+        }
+        let before = self.encoder.changes();
+        let start = out.len();
+        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let encoder = &mut self.encoder;
+        write_block(out, stream, ends, frame_bytes, |out| {
+            encoder.begin(out);
+            encoder.field(out, b":status", status);
+            lines(head, |name, value| encoder.field(out, name, value));
+        });
+        let block = &out.bytes()[start..];
+        let is_kept = block.len() <= KNOWN_BLOCK_BYTES_MAX && head.len() <= KNOWN_HEAD_BYTES_MAX;
+        if is_kept && before == self.encoder.changes() {
+            let block = &block[HEAD_BYTES..];
+            let known = self.known_answer.get_or_insert_with(|| {
+                Box::new(KnownAnswer { head: Vec::new(), block: Vec::new(), changes: 0 })
+            });
+            known.head.clear();
+            known.head.extend_from_slice(head);
+            known.block.clear();
+            known.block.extend_from_slice(block);
+            known.changes = before;
+        }
+    }
+
+    /// Sends trailers, which end the stream.
+    ///
+    /// The room has to be twice as large as the fields.
+    pub fn send_trailers(&mut self, out: &mut Output<'_>, stream: u32, fields: &[Field<'_>]) {
+        let Some(at) = self.place(stream) else { return };
+        self.streams[at].is_own_done = true;
+        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let encoder = &mut self.encoder;
+        write_block(out, stream, true, frame_bytes, |out| {
+            encoder.begin(out);
+            for field in fields {
+                with_lower_case(field.name.as_bytes(), |name| {
+                    encoder.field(out, name, field.value);
+                });
+            }
+        });
+    }
+
+    /// How many bytes of a body may be sent now in one frame.
+    #[must_use]
+    #[inline]
+    pub fn data_room(&self, stream: u32) -> usize {
+        let Some(at) = self.place(stream) else { return 0 };
+        let window = self.streams[at].send_window.room().min(self.send_window.room());
+        window.min(DATA_BYTES_MAX)
+    }
+
+    /// Sends a part of a body that `fill` writes into the room.
+    ///
+    /// # Errors
+    /// That of `fill`; nothing was sent then.
+    ///
+    /// # Panics
+    /// When it is more than [`Connection::data_room`], or than the room for output with a head of nine bytes.
+    #[inline]
+    pub fn send_data_with<E>(
+        &mut self,
+        out: &mut Output<'_>,
+        stream: u32,
+        len: usize,
+        ends: bool,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(at) = self.place(stream) else { return Ok(()) };
+        let room = out.spare();
+        let (head, payload) = room.split_at_mut(HEAD_BYTES);
+        fill(&mut payload[..len])?;
+        let flags = if ends { frame::END_STREAM } else { 0 };
+        head.copy_from_slice(&frame::head(len, frame::DATA, flags, stream));
+        out.advance(HEAD_BYTES + len);
+        let own = &mut self.streams[at];
+        own.is_own_done |= ends;
+        own.send_window.take(len);
+        self.send_window.take(len);
+        Ok(())
+    }
+
+    /// Sends a part of a body.
+    ///
+    /// # Panics
+    /// As [`Connection::send_data_with`].
+    pub fn send_data(&mut self, out: &mut Output<'_>, stream: u32, data: &[u8], ends: bool) {
+        let sent = self.send_data_with(out, stream, data.len(), ends, |room| {
+            room.copy_from_slice(data);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        sent.expect("copying does not fail");
+    }
+
+    /// So much of a body is done with: the peer may send as much again.
+    pub fn release(&mut self, out: &mut Output<'_>, stream: u32, bytes: usize) {
+        let Some(at) = self.place(stream) else { return };
+        let own = &mut self.streams[at];
+        // Nothing more comes of one that has ended.
+        if !own.is_peer_done
+            && let Some(update) = own.receive_window.release(bytes)
+        {
+            frame::write_window_update(out, stream, update);
+        }
+    }
+
+    /// Gives up a stream, with what was kept with it.
+    pub fn reset(&mut self, out: &mut Output<'_>, stream: u32, code: ErrorCode) -> Option<T> {
+        frame::write_reset(out, stream, code);
+        self.remember_reset(stream);
+        Some(self.streams.remove(self.place(stream)?).data)
+    }
+
+    /// What was kept with a stream that both ends have ended, which is no more.
+    #[inline]
+    pub fn take_done(&mut self, stream: u32) -> Option<T> {
+        let at = self.place(stream)?;
+        let is_done = self.streams[at].is_peer_done && self.streams[at].is_own_done;
+        is_done.then(|| self.streams.remove(at).data)
+    }
+
+    /// Whether this end has ended its side of a stream.
+    #[must_use]
+    pub fn has_ended(&self, stream: u32) -> bool {
+        self.place(stream).is_none_or(|at| self.streams[at].is_own_done)
+    }
+
+    /// Whether the peer has ended its side of a stream.
+    #[must_use]
+    pub fn has_peer_ended(&self, stream: u32) -> bool {
+        self.place(stream).is_none_or(|at| self.streams[at].is_peer_done)
+    }
+
+    /// What is kept with a stream.
+    #[must_use]
+    #[inline]
+    pub fn data_mut(&mut self, stream: u32) -> Option<&mut T> {
+        let at = self.place(stream)?;
+        Some(&mut self.streams[at].data)
+    }
+
+    /// All streams that are open in any way, in order.
+    pub fn streams(&self) -> impl DoubleEndedIterator<Item = (u32, &T)> {
+        self.streams.iter().map(|stream| (stream.id, &stream.data))
+    }
+
+    /// Takes all streams, when the connection is over.
+    pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
+        std::mem::take(&mut self.streams).into_iter().map(|stream| (stream.id, stream.data))
+    }
+
+    /// How many streams are open in any way.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether no stream is open.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether the peer has said its first words.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.phase == Phase::Frames
+    }
+
+    /// Whether a field block has begun and not ended.
+    #[must_use]
+    pub fn is_in_block(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Whether the client had as many requests as it may have on one connection, or its numbers come to an end.
+    #[must_use]
+    #[inline]
+    pub fn is_used_up(&self) -> bool {
+        self.requests >= self.settings.requests_max || self.last > STREAM_MAX - (1 << 16)
+    }
+
+    /// Asks whether the peer is there, and has read what was sent before.
+    pub fn ping(&mut self, out: &mut Output<'_>, data: [u8; 8]) {
+        frame::write(out, frame::PING, 0, 0, &data);
+    }
+
+    /// Says that the connection ends soon, while streams that the client has on the way are still taken (RFC 9113 6.8).
+    pub fn announce_end(&mut self, out: &mut Output<'_>) {
+        write_goaway(out, STREAM_MAX, ErrorCode::NO_ERROR, "");
+    }
+
+    /// Says that no stream is taken from now on; those that are open are finished.
+    pub fn end(&mut self, out: &mut Output<'_>) {
+        self.last_accepted = match self.role {
+            Role::Server => self.last,
+            Role::Client => 0,
+        };
+        write_goaway(out, self.last_accepted, ErrorCode::NO_ERROR, "");
+    }
+
+    /// Tells the peer why the connection is over.
+    pub fn fail(&mut self, out: &mut Output<'_>, fault: &Fault) {
+        let last = if self.role == Role::Server { self.last.min(self.last_accepted) } else { 0 };
+        write_goaway(out, last, fault.code, fault.reason);
+    }
+}
+
+fn write_goaway(out: &mut Output<'_>, last: u32, code: ErrorCode, words: &str) {
+    let payload = 8 + words.len();
+    out.put(&frame::head(payload, frame::GOAWAY, 0, 0));
+    out.put(&last.to_be_bytes());
+    out.put(&code.number().to_be_bytes());
+    out.put(words.as_bytes());
+}
+
+/// Writes HEADERS, and CONTINUATION behind where one frame does not take it all.
+#[inline]
+fn write_block(
+    out: &mut Output<'_>,
+    stream: u32,
+    ends: bool,
+    frame_bytes: usize,
+    encode: impl FnOnce(&mut Output<'_>),
+) {
+    let start = out.len();
+    out.put(&[0; HEAD_BYTES]);
+    encode(out);
+    let mut left = (out.len() - start).saturating_sub(HEAD_BYTES);
+    let mut flags = if ends { frame::END_STREAM } else { 0 };
+    let (mut at, mut kind) = (start, frame::HEADERS);
+    loop {
+        let piece = left.min(frame_bytes);
+        left -= piece;
+        flags |= if left == 0 { frame::END_HEADERS } else { 0 };
+        out.put_at(at, &frame::head(piece, kind, flags, stream));
+        if left == 0 {
+            return;
+        }
+        at += HEAD_BYTES + piece;
+        out.shift(at, HEAD_BYTES);
+        if out.is_short() {
+            return;
+        }
+        (kind, flags) = (frame::CONTINUATION, 0);
+    }
+}
+
+/// Gives each field of a head of HTTP/1.1, with its name in lower case, to `take`, but for those of the connection.
+fn lines(head: &[u8], mut take: impl FnMut(&[u8], &[u8])) {
+    let mut rest = head;
+    let mut is_first = true;
+    while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+        let line = &rest[..end];
+        rest = &rest[end + 2..];
+        if std::mem::take(&mut is_first) {
+            continue;
+        }
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let value = line[colon + 1..].trim_ascii();
+        with_lower_case(&line[..colon], |name| {
+            let is_of_connection = matches!(
+                name,
+                b"connection"
+                    | b"keep-alive"
+                    | b"proxy-connection"
+                    | b"transfer-encoding"
+                    | b"upgrade"
+            );
+            if !is_of_connection {
+                take(name, value);
+            }
+        });
+    }
+}
+
+/// Names up to this length are put into lower case without memory of their own.
+const NAME_BYTES: usize = 64;
+
+fn with_lower_case(name: &[u8], take: impl FnOnce(&[u8])) {
+    let mut room = [0; NAME_BYTES];
+    match room.get_mut(..name.len()) {
+        Some(room) => {
+            room.copy_from_slice(name);
+            room.make_ascii_lowercase();
+            take(room);
+        }
+        None => take(&name.to_ascii_lowercase()),
+    }
+}

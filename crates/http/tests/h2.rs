@@ -1,0 +1,578 @@
+//! A server of HTTP/2, driven by a table: what a client sends, what comes of it, at every split of the input. And both ends
+//! with each other.
+
+use std::fmt::Write as _;
+
+use pollux_http::h2::{Ask, Connection, Event, Output, PREFACE, Role, Scratch, Settings};
+use pollux_http::{Field, Limits, Method};
+
+/// Frames.
+mod frames {
+    pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(payload.len()).expect("small").to_be_bytes();
+        [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    pub(crate) fn data(stream: u32, payload: &[u8], ends: bool) -> Vec<u8> {
+        frame(0, u8::from(ends), stream, payload)
+    }
+
+    pub(crate) fn headers(stream: u32, block: &[u8], ends: bool) -> Vec<u8> {
+        frame(1, 4 | u8::from(ends), stream, block)
+    }
+
+    pub(crate) fn reset(stream: u32, code: u8) -> Vec<u8> {
+        frame(3, 0, stream, &[0, 0, 0, code])
+    }
+
+    pub(crate) fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
+        let bytes =
+            |(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
+        frame(4, 0, 0, &entries.iter().flat_map(bytes).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn ping() -> Vec<u8> {
+        frame(6, 0, 0, b"12345678")
+    }
+
+    pub(crate) fn window(stream: u32, by: u32) -> Vec<u8> {
+        frame(8, 0, stream, &by.to_be_bytes())
+    }
+}
+
+use frames::{data, frame, headers, ping, reset, settings, window};
+
+/// `GET /` and `POST /`, both to `a`, without touching a table.
+const GET: &[u8] = b"\x82\x86\x84\x01\x01a";
+const POST: &[u8] = b"\x83\x86\x84\x01\x01a";
+
+/// A server that answers requests with 204 when they are whole, but those to `/wait`, and takes bodies.
+struct Server {
+    connection: Connection<()>,
+    scratch: Scratch,
+    room: Vec<u8>,
+    input: Vec<u8>,
+    /// Events and frames, in order.
+    log: String,
+    is_over: bool,
+}
+
+const SETTINGS: Settings = Settings { streams_max: 3, ..Settings::DEFAULT };
+
+impl Server {
+    fn new() -> Self {
+        let connection = Connection::new(Role::Server, SETTINGS);
+        let (scratch, room, log) = (Scratch::default(), vec![0; 1 << 16], String::new());
+        let mut server = Self { connection, scratch, room, input: Vec::new(), log, is_over: false };
+        server.feed(PREFACE, 0);
+        server
+    }
+
+    fn feed(&mut self, bytes: &[u8], now_ms: u64) {
+        self.input.extend_from_slice(bytes);
+        let Self { connection, scratch, room, input, log, is_over } = self;
+        while !*is_over {
+            let mut out = Output::new(room);
+            let limits = Limits { body_bytes: 100_000, ..Limits::DEFAULT };
+            let step = match connection.read(input, scratch, &mut out, &limits, now_ms) {
+                Ok(step) => step,
+                Err(fault) => {
+                    connection.fail(&mut out, &fault);
+                    note_frames(out.bytes(), log);
+                    *is_over = true;
+                    return;
+                }
+            };
+            let used = step.used;
+            let Some(event) = step.event else {
+                note_frames(out.bytes(), log);
+                input.drain(..used);
+                return;
+            };
+            let mut answers = None;
+            match event {
+                Event::Request { stream, request, ends, .. } => {
+                    let target = request.target.text().escape_ascii();
+                    let _ = write!(log, "{} {target} {stream}|", request.method);
+                    let waits = request.target.text() == b"/wait";
+                    answers = (ends && !waits).then_some(stream);
+                }
+                Event::Refused { stream, rejection, .. } => {
+                    let _ = write!(log, "refused {stream} {}|", rejection.status.code());
+                }
+                Event::Malformed { stream, .. } => {
+                    let _ = write!(log, "malformed {stream}|");
+                }
+                Event::TooMany { stream } => {
+                    let _ = write!(log, "too many {stream}|");
+                }
+                Event::Data { stream, data, ends } => {
+                    let _ = write!(log, "{} bytes {stream}|", data.len());
+                    connection.release(&mut out, stream, data.len());
+                    answers = ends.then_some(stream);
+                }
+                Event::Trailers { stream, fields } => {
+                    let _ = write!(log, "{} trailers {stream}|", fields.count());
+                    answers = Some(stream);
+                }
+                Event::Reset { stream, code, .. } => {
+                    let _ = write!(log, "reset {stream} {code}|");
+                }
+                Event::GoneAway { last, code } => {
+                    let _ = write!(log, "gone {last} {code}|");
+                }
+                Event::PingAnswered { .. } => log.push_str("pong|"),
+                Event::WindowOpened => {}
+                Event::NoRoom | Event::Response { .. } => panic!("{event:?}"),
+            }
+            if let Some(stream) = answers {
+                connection.send_head(&mut out, stream, b"HTTP/1.1 204 No Content\r\n\r\n", true);
+                let _done = connection.take_done(stream);
+            }
+            note_frames(out.bytes(), log);
+            input.drain(..used);
+        }
+    }
+}
+
+/// The frames that were sent, but for the acknowledgement of settings.
+fn note_frames(mut bytes: &[u8], log: &mut String) {
+    const KINDS: [&str; 10] = [
+        "DATA", "HEADERS", "PRIORITY", "RST", "SETTINGS", "PUSH", "PING", "GOAWAY", "WINDOW",
+        "CONT",
+    ];
+    const CODES: [&str; 14] = [
+        "no",
+        "protocol",
+        "internal",
+        "flow",
+        "timeout",
+        "closed",
+        "size",
+        "refused",
+        "cancel",
+        "compression",
+        "connect",
+        "calm",
+        "weak",
+        "http11",
+    ];
+    while bytes.len() >= 9 {
+        let len = usize::from(bytes[1]) << 8 | usize::from(bytes[2]);
+        let (kind, stream, payload) = (bytes[3], bytes[8], &bytes[9..9 + len]);
+        let _ = match kind {
+            3 => write!(log, "->RST {stream} {}|", CODES[usize::from(payload[3])]),
+            4 => Ok(()),
+            7 => write!(log, "->GOAWAY {} {}|", payload[3], CODES[usize::from(payload[7])]),
+            8 => write!(
+                log,
+                "->WINDOW {stream} {}|",
+                u32::from_be_bytes(payload.try_into().expect("four"))
+            ),
+            _ => write!(log, "->{} {stream}|", KINDS[usize::from(kind)]),
+        };
+        bytes = &bytes[9 + len..];
+    }
+}
+
+fn played(input: &[u8], split: usize) -> String {
+    let mut server = Server::new();
+    server.feed(&input[..split], 0);
+    server.feed(&input[split..], 0);
+    server.log
+}
+
+#[test]
+fn every_frame_in_every_state_has_its_outcome_at_every_split() {
+    let start = settings(&[]);
+    let wait = [b"\x82\x86\x01\x01a".as_slice(), b"\x04\x05/wait"].concat();
+    let half_closed = headers(1, &wait, true);
+    let open = headers(1, POST, false);
+    let closed = headers(1, GET, true);
+    let by_us = headers(1, &[GET, b"\x00\x02te\x01x"].concat(), false);
+    let length = |digits: &[u8]| [POST, b"\x0f\x0d", &[digits.len() as u8], digits].concat();
+    let trailers = b"\x00\x01a\x01b";
+    let cases: Vec<(Vec<Vec<u8>>, &str)> = vec![
+        // Idle.
+        (vec![data(1, b"x", false)], "->GOAWAY 0 protocol|"),
+        (vec![reset(1, 8)], "->GOAWAY 0 protocol|"),
+        (vec![window(1, 5)], "->GOAWAY 0 protocol|"),
+        (vec![frame(2, 0, 1, &[0, 0, 0, 0, 9])], ""),
+        (vec![headers(2, GET, true)], "->GOAWAY 0 protocol|"),
+        (vec![closed.clone()], "GET / 1|->HEADERS 1|"),
+        // Open.
+        (
+            vec![open.clone(), data(1, b"xy", false), data(1, b"z", true)],
+            "POST / 1|2 bytes 1|1 bytes 1|->HEADERS 1|",
+        ),
+        (
+            vec![open.clone(), data(1, b"xy", false), headers(1, trailers, true)],
+            "POST / 1|2 bytes 1|1 trailers 1|->HEADERS 1|",
+        ),
+        (vec![open.clone(), headers(1, trailers, false)], "POST / 1|malformed 1|->RST 1 protocol|"),
+        (vec![open.clone(), headers(1, b"\x84", true)], "POST / 1|malformed 1|->RST 1 protocol|"),
+        (vec![open.clone(), reset(1, 8)], "POST / 1|reset 1 cancel|"),
+        (vec![open.clone(), window(1, 5), frame(2, 0, 1, &[0, 0, 0, 0, 9])], "POST / 1|"),
+        // Half closed by the client.
+        (vec![half_closed.clone(), data(1, b"x", false)], "GET /wait 1|->GOAWAY 1 closed|"),
+        (vec![half_closed.clone(), headers(1, trailers, true)], "GET /wait 1|->GOAWAY 1 closed|"),
+        (vec![half_closed.clone(), reset(1, 8)], "GET /wait 1|reset 1 cancel|"),
+        (vec![half_closed.clone(), window(1, 5)], "GET /wait 1|"),
+        // Closed by both.
+        (vec![closed.clone(), data(1, b"x", false)], "GET / 1|->HEADERS 1|->GOAWAY 1 closed|"),
+        (vec![closed.clone(), headers(1, GET, true)], "GET / 1|->HEADERS 1|->GOAWAY 1 closed|"),
+        (vec![closed.clone(), reset(1, 8), window(1, 5)], "GET / 1|->HEADERS 1|"),
+        (vec![closed.clone(), frame(2, 0, 1, &[0, 0, 0, 0, 9])], "GET / 1|->HEADERS 1|"),
+        // Reset by the client.
+        (
+            vec![open.clone(), reset(1, 8), data(1, b"", true)],
+            "POST / 1|reset 1 cancel|->GOAWAY 1 closed|",
+        ),
+        // Reset by the server: the client may not know yet.
+        (
+            vec![
+                by_us.clone(),
+                data(1, b"x", false),
+                headers(1, trailers, true),
+                reset(1, 8),
+                window(1, 5),
+                headers(3, GET, true),
+            ],
+            "malformed 1|->RST 1 protocol|GET / 3|->HEADERS 3|",
+        ),
+        // A number that was left out.
+        (
+            vec![headers(5, GET, true), headers(3, GET, true)],
+            "GET / 5|->HEADERS 5|->GOAWAY 5 closed|",
+        ),
+        // Bodies and their lengths.
+        (
+            vec![headers(1, &length(b"3"), false), data(1, b"xyz", true)],
+            "POST / 1|3 bytes 1|->HEADERS 1|",
+        ),
+        (
+            vec![headers(1, &length(b"3"), false), data(1, b"xyzz", false)],
+            "POST / 1|malformed 1|->RST 1 protocol|",
+        ),
+        (
+            vec![headers(1, &length(b"3"), false), data(1, b"xy", true)],
+            "POST / 1|malformed 1|->RST 1 protocol|",
+        ),
+        (vec![headers(1, &length(b"3"), true)], "malformed 1|->RST 1 protocol|"),
+        (
+            vec![
+                headers(1, &length(b"3"), false),
+                data(1, b"xy", false),
+                headers(1, trailers, true),
+            ],
+            "POST / 1|2 bytes 1|malformed 1|->RST 1 protocol|",
+        ),
+        (vec![headers(1, &length(b"100001"), false)], "refused 1 413|"),
+        // Settings, pings, windows.
+        (vec![settings(&[(2, 2)])], "->GOAWAY 0 protocol|"),
+        (vec![settings(&[(4, 1 << 31)])], "->GOAWAY 0 flow|"),
+        (vec![ping()], "->PING 0|"),
+        (vec![frame(6, 1, 0, b"abcdefgh")], "pong|"),
+        (vec![window(0, 0)], "->GOAWAY 0 protocol|"),
+        (vec![open.clone(), window(1, 0)], "POST / 1|->GOAWAY 1 protocol|"),
+        (vec![window(0, (1 << 31) - 1)], "->GOAWAY 0 flow|"),
+        (vec![open.clone(), window(1, (1 << 31) - 1)], "POST / 1|->GOAWAY 1 flow|"),
+        (
+            vec![
+                open.clone(),
+                settings(&[(4, 100)]),
+                window(1, (1 << 31) - 101),
+                settings(&[(4, 101)]),
+            ],
+            "POST / 1|->GOAWAY 1 flow|",
+        ),
+        (vec![frame(7, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 0, b'x'])], "gone 0 no_error|"),
+        (vec![frame(5, 4, 1, &[0, 0, 0, 2])], "->GOAWAY 0 protocol|"),
+        (
+            vec![frame(0x10, 0, 0, b"\0\0\0\x01u=1"), frame(0x77, 9, 9, b"x"), closed.clone()],
+            "GET / 1|->HEADERS 1|",
+        ),
+        (vec![frame(0x10, 0, 0, b"\0\0\0\x02u=1")], "->GOAWAY 0 protocol|"),
+        // Priorities of the old kind.
+        (vec![frame(2, 0, 1, &[0, 0, 0, 1, 9])], "->GOAWAY 0 protocol|"),
+        (vec![frame(1, 0x25, 1, &[&[0, 0, 0, 1, 9], GET].concat())], "->GOAWAY 0 protocol|"),
+        (vec![frame(1, 0x25, 1, &[&[0x80, 0, 0, 0, 9], GET].concat())], "GET / 1|->HEADERS 1|"),
+        // Field blocks.
+        (
+            vec![frame(1, 1, 1, &GET[..2]), frame(9, 0, 1, &GET[2..3]), frame(9, 4, 1, &GET[3..])],
+            "GET / 1|->HEADERS 1|",
+        ),
+        (vec![frame(1, 1, 1, GET), ping()], "->GOAWAY 0 protocol|"),
+        (vec![frame(1, 1, 1, GET), frame(9, 4, 3, b"")], "->GOAWAY 0 protocol|"),
+        (vec![frame(1, 1, 1, GET), frame(0x77, 0, 0, b"")], "->GOAWAY 0 protocol|"),
+        (vec![frame(9, 4, 1, GET)], "->GOAWAY 0 protocol|"),
+        (vec![headers(1, b"\xbe", true)], "->GOAWAY 1 compression|"),
+        (vec![headers(1, b"\x82\x86\x84", true)], "malformed 1|->RST 1 protocol|"),
+        // Too many at a time: the first ones live, and the tables stay the same.
+        (
+            (0..4).map(|at| headers(2 * at + 1, POST, false)).chain([data(1, b"", true)]).collect(),
+            "POST / 1|POST / 3|POST / 5|too many 7|->RST 7 refused|0 bytes 1|->HEADERS 1|",
+        ),
+    ];
+    for (frames, expected) in cases {
+        let input = [start.clone(), frames.concat()].concat();
+        for split in 0..=input.len() {
+            assert_eq!(played(&input, split), expected, "{frames:x?} split at {split}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_http_2_ends_at_its_first_wrong_byte() {
+    let fails = |input: &[u8]| {
+        let mut server = Connection::<()>::new(Role::Server, SETTINGS);
+        let (mut room, mut scratch) = ([0; 1024], Scratch::default());
+        let read =
+            server.read(input, &mut scratch, &mut Output::new(&mut room), &Limits::DEFAULT, 0);
+        read.map(|step| step.used).map_err(|fault| fault.code.name())
+    };
+    assert_eq!(fails(b"GET / HTTP/1.1\r\n"), Err("protocol_error"));
+    assert_eq!(fails(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r"), Ok(0));
+    assert_eq!(fails(b"PRI * HTTP/2.0\r\n\r\nSM\r\nx"), Err("protocol_error"));
+    assert_eq!(fails(&[PREFACE, &headers(1, GET, true)].concat()), Err("protocol_error"));
+    assert_eq!(fails(&[PREFACE, b"\0\x40\x01\x04\0\0\0\0\0"].concat()), Err("frame_size_error"));
+}
+
+/// How many times `frames` can be sent, `next` ms apart, before the connection ends, and how.
+fn endured(mut frames: impl FnMut(u32) -> Vec<u8>, apart_ms: u64) -> (u32, String) {
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 0);
+    // The client knows the settings.
+    server.feed(&frame(4, 1, 0, b""), 0);
+    for round in 0..20_000 {
+        server.log.clear();
+        server.feed(&frames(round), u64::from(round) * apart_ms);
+        if server.is_over {
+            return (round, server.log.split("->GOAWAY").nth(1).unwrap_or_default().into());
+        }
+    }
+    (20_000, String::new())
+}
+
+#[test]
+fn each_attack_is_ended_at_its_limit() {
+    let id = |round: u32| 2 * round + 1;
+    let rapid = |round| [headers(id(round), POST, false), reset(id(round), 8)].concat();
+    let (rounds, end) = endured(rapid, 0);
+    assert!(rounds == 200 && end.ends_with(" calm|"), "rapid reset: {rounds} {end}");
+    // A client that changes its mind now and then is not an attacker.
+    assert_eq!(endured(rapid, 60).0, 20_000);
+
+    let bad = [GET, b"\x00\x02te\x01x"].concat();
+    assert_eq!(endured(|round| headers(id(round), &bad, true), 0).0, 200, "malformed");
+    let unfinished = |round: u32| headers(id(round), POST, false);
+    assert_eq!(endured(unfinished, 0).0, 203, "streams beyond the limit");
+
+    for (what, flood) in [
+        ("pings", ping()),
+        ("settings", settings(&[(3, 1)])),
+        ("priorities", frame(2, 0, 1, &[0, 0, 0, 0, 9])),
+        ("priority updates", frame(0x10, 0, 0, b"\0\0\0\x01u=1")),
+        ("unknown frames", frame(0x77, 0, 0, b"")),
+        ("small window updates", window(0, 1)),
+    ] {
+        let (rounds, end) = endured(|_| flood.clone(), 0);
+        assert!(rounds == 1000 && end.ends_with(" calm|"), "{what}: {rounds} {end}");
+    }
+
+    let empty = |round| if round == 0 { headers(1, POST, false) } else { data(1, b"", false) };
+    assert_eq!(endured(empty, 0).0, 11, "empty DATA");
+    let tiny = |round| if round == 0 { headers(1, POST, false) } else { data(1, b"x", false) };
+    assert_eq!(endured(tiny, 0).0, 2001, "DATA of a byte");
+
+    let endless = |round| match round {
+        0 => frame(1, 1, 1, GET),
+        _ => frame(9, 0, 1, b"\x00\x01a\x01b"),
+    };
+    assert_eq!(endured(endless, 0), (9, " 0 calm|".into()), "CONTINUATION");
+    let huge = |round| frame(if round == 0 { 1 } else { 9 }, 0, 1, &[0; 16_384]);
+    assert_eq!(endured(huge, 0).0, 2, "a huge block");
+    let empty = |round| frame(if round == 0 { 1 } else { 9 }, 0, 1, b"");
+    assert_eq!(endured(empty, 0).0, 1, "empty CONTINUATION");
+}
+
+#[test]
+fn a_bomb_of_references_is_answered_by_431_or_ends_the_connection() {
+    // One cookie crumb of 3000 bytes, then references to it.
+    let mut block = [GET, b"\x40\x06cookie\x7f\xb9\x16"].concat();
+    block.extend_from_slice(&[b'c'; 3000]);
+    let references = |many| [&block[..], &[0xbe].repeat(many)].concat();
+    let played = |block: &[u8]| played(&[settings(&[]), headers(1, block, true)].concat(), 0);
+    assert_eq!(played(&references(10)), "GET / 1|->HEADERS 1|");
+    assert_eq!(played(&references(20)), "refused 1 431|");
+    assert_eq!(played(&references(4000)), "->GOAWAY 1 calm|");
+}
+
+#[test]
+fn a_repeated_answer_takes_at_most_twenty_bytes_of_head() {
+    let head = b"HTTP/1.1 200 OK\r\nServer: pollux\r\nDate: Thu, 26 Nov 2026 12:00:00 GMT\r\n\
+        Content-Type: text/html; charset=utf-8\r\nContent-Length: 5120\r\nAccept-Ranges: bytes\r\n\
+        Last-Modified: Thu, 26 Nov 2026 11:00:00 GMT\r\nETag: \"0123456789abcdef\"\r\n\
+        Vary: Accept-Encoding\r\nCache-Control: max-age=60\r\n\r\n";
+    let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut lens = Vec::new();
+    let mut input = [PREFACE, &settings(&[])].concat();
+    for round in 0..5 {
+        input.extend(headers(2 * round + 1, GET, true));
+        let mut out = Output::new(&mut room);
+        let mut at = 0;
+        loop {
+            let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("sound");
+            at += step.used;
+            match step.event {
+                Some(Event::Request { stream, .. }) => {
+                    let before = out.len();
+                    server.send_head(&mut out, stream, head, true);
+                    lens.push(out.len() - before - 9);
+                    server.take_done(stream).expect("both have ended");
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        input.clear();
+    }
+    assert!(lens[2..].iter().all(|len| *len <= 20), "{lens:?}");
+    assert_eq!(lens[4], 10, "an index for each field: {lens:?}");
+}
+
+/// What one end keeps of a stream: bytes to send, bytes received.
+#[derive(Default)]
+struct Transfer {
+    left: usize,
+    received: usize,
+}
+
+struct End {
+    connection: Connection<Transfer>,
+    scratch: Scratch,
+    input: Vec<u8>,
+    done: Vec<usize>,
+}
+
+impl End {
+    fn new(role: Role) -> Self {
+        let settings =
+            Settings { stream_window: 20_000, connection_window: 70_000, ..Settings::DEFAULT };
+        let connection = Connection::new(role, settings);
+        Self { connection, scratch: Scratch::default(), input: Vec::new(), done: Vec::new() }
+    }
+
+    /// Reads what has come, up to `len` bytes of it, and sends what the windows allow.
+    fn turn(&mut self, len: usize) -> Vec<u8> {
+        let mut room = vec![0; 1 << 18];
+        let mut out = Output::new(&mut room);
+        let len = len.min(self.input.len());
+        let mut at = 0;
+        loop {
+            let input = &self.input[at..len];
+            let step =
+                self.connection.read(input, &mut self.scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("both are sound");
+            at += step.used;
+            let Some(event) = step.event else { break };
+            let connection = &mut self.connection;
+            match event {
+                Event::Request { stream, .. } => {
+                    connection.send_head(
+                        &mut out,
+                        stream,
+                        b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n",
+                        false,
+                    );
+                    connection.data_mut(stream).expect("open").left = BODY_BYTES;
+                }
+                Event::Data { stream, data, .. } => {
+                    connection.data_mut(stream).expect("open").received += data.len();
+                    connection.release(&mut out, stream, data.len());
+                }
+                Event::Response { .. } | Event::WindowOpened => {}
+                other => panic!("{:?}", std::mem::discriminant(&other)),
+            }
+        }
+        self.input.drain(..at);
+        let streams: Vec<u32> = self.connection.streams().map(|(stream, _)| stream).collect();
+        for stream in streams {
+            let len = self.connection.data_room(stream);
+            let transfer = self.connection.data_mut(stream).expect("open");
+            let len = len.min(transfer.left);
+            transfer.left -= len;
+            let ends = transfer.left == 0;
+            if len > 0 && !self.connection.has_ended(stream) {
+                self.connection.send_data(&mut out, stream, &vec![b'x'; len], ends);
+            }
+            if let Some(done) = self.connection.take_done(stream) {
+                self.done.push(done.received);
+            }
+        }
+        assert!(!out.is_short());
+        out.bytes().to_vec()
+    }
+}
+
+const BODY_BYTES: usize = 200_000;
+
+#[test]
+fn ten_bodies_both_ways_arrive_whole_within_small_windows() {
+    let (mut client, mut server) = (End::new(Role::Client), End::new(Role::Server));
+    let mut room = [0; 4096];
+    let mut out = Output::new(&mut room);
+    client.connection.start(&mut out);
+    for _ in 0..10 {
+        let fields = [Field { name: "X-Own", value: b"v" }];
+        let ask = Ask {
+            method: Method::Post,
+            scheme: "http",
+            authority: "a",
+            path: "/",
+            fields: &fields,
+        };
+        let transfer = Transfer { left: BODY_BYTES, received: 0 };
+        assert!(client.connection.ask(&mut out, &ask, false, transfer).is_some());
+    }
+    server.input.extend_from_slice(out.bytes());
+    let mut out = Output::new(&mut room);
+    server.connection.start(&mut out);
+    client.input.extend_from_slice(out.bytes());
+    let mut turns = 0;
+    while client.done.len() < 10 {
+        let len = 1 + turns * 7919 % 30_000;
+        server.input.extend(client.turn(len));
+        client.input.extend(server.turn(len));
+        turns += 1;
+        assert!(turns < 20_000, "they wait for each other");
+    }
+    assert_eq!(client.done, [BODY_BYTES; 10]);
+    while server.done.len() < 10 {
+        server.turn(usize::MAX);
+    }
+    assert_eq!(server.done, [BODY_BYTES; 10]);
+}
+
+#[test]
+fn a_drain_says_twice_which_streams_are_taken() {
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 0);
+    server.log.clear();
+    let mut room = [0; 256];
+    let mut out = Output::new(&mut room);
+    server.connection.announce_end(&mut out);
+    server.connection.ping(&mut out, *b"drained?");
+    note_frames(out.bytes(), &mut server.log);
+    server.feed(&headers(1, GET, true), 0);
+    let mut out = Output::new(&mut room);
+    server.connection.end(&mut out);
+    note_frames(out.bytes(), &mut server.log);
+    // On its way before the client knew: decoded, not answered.
+    server.feed(&headers(3, b"\x82\x86\x84\x41\x01b", true), 0);
+    server.feed(&data(3, b"", true), 0);
+    assert_eq!(server.log, "->GOAWAY 255 no|->PING 0|GET / 1|->HEADERS 1|->GOAWAY 1 no|");
+    assert!(!server.is_over);
+}
