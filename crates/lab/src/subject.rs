@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use pollux_poller::{CountersSnapshot, Mechanism, Poller};
 use pollux_processes::Program;
+use pollux_sys::process::process_cpu_time;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +113,7 @@ const LOOKS_MAX: u32 = 20;
 /// when the last answer has come.
 pub(crate) fn cpu_time_asleep(pids: &[u32]) -> Result<Duration, MeasureError> {
     until_asleep(&|| {
-        let of_one = |pid: &u32| pollux_sys::process::process_cpu_time(*pid);
+        let of_one = |pid: &u32| process_cpu_time(*pid);
         let sum: std::io::Result<Duration> = pids.iter().map(of_one).sum();
         sum.map_err(MeasureError::io("clock_gettime"))
     })
@@ -291,11 +292,12 @@ pub struct WarmUp {
     pub first_ns: f64,
     /// CPU time of a unit in the last quarter of its units.
     pub last_ns: f64,
-    /// The share by which that lies above what a unit cost in the quarter before, or below where it is negative.
+    /// The share by which the cheapest stretch of that quarter lies above the cheapest before it, or below where it is
+    /// negative; 0 where they are alike.
     pub change: f64,
-    /// Whether those two are alike.
+    /// Whether they are.
     pub is_flat: bool,
-    /// Units after which the cost was the one of the last half of them.
+    /// Units after which the cost was the lowest of all, or nearly.
     pub flat_after: u64,
     /// How long those took.
     pub flat_after_s: f64,
@@ -310,6 +312,9 @@ pub struct Figure {
     pub cpu_ns: u64,
     /// From the order to the end of what was under way.
     pub wall_ns: u64,
+    /// CPU time of the process that had the subject: of a server, what giving the load cost. 0 where it is not known.
+    #[serde(default)]
+    pub own_ns: u64,
 }
 
 impl Figure {
@@ -318,6 +323,19 @@ impl Figure {
     pub fn cost_ns(&self) -> Option<f64> {
         (self.units > 0 && self.cpu_ns > 0).then(|| self.cpu_ns as f64 / self.units as f64)
     }
+
+    /// CPU time beside that of the process that had the subject: a machine that slows down slows both. None where either
+    /// is not known.
+    #[must_use]
+    pub fn beside_own(&self) -> Option<f64> {
+        (self.units > 0 && self.cpu_ns > 0 && self.own_ns > 0)
+            .then(|| self.cpu_ns as f64 / self.own_ns as f64)
+    }
+}
+
+/// CPU time of this process so far; nothing where the kernel does not say.
+pub(crate) fn own_time() -> Duration {
+    process_cpu_time(std::process::id()).unwrap_or_default()
 }
 
 /// What was counted, or sampled, over some turns.

@@ -5,16 +5,14 @@
 //! and what a unit cost it in each of them is its curve ([`Curve`]): the load ends when the curve is flat, or when
 //! its time is over. Called by the process that has the subject; nothing of it is compared.
 //!
-//! A machine that others share changes its speed by a factor of two within a second. What this process itself spends on
-//! a unit, always the same work, changes with it, so costs are compared beside that.
+//! A machine that others share changes its speed by a factor of two within a second; [`Measure`] says how a curve is
+//! read in spite of it.
 
 use std::time::{Duration, Instant};
 
-use pollux_sys::process::process_cpu_time;
-
 use crate::error::MeasureError;
 use crate::record::WarmUp;
-use crate::subject::{Figure, Subject, TurnSize};
+use crate::subject::{Figure, Subject, TurnSize, own_time};
 
 /// The shortest turn, the longest, and the part of the time so far that one takes: windows over the curve then
 /// hold several turns each.
@@ -23,19 +21,23 @@ const TURN_MAX: Duration = Duration::from_millis(250);
 const TURN_PART: u32 = 16;
 /// Less is not looked at: compilers begin after some thousand calls. Of a server that is so slow that this would
 /// take long, two seconds of load.
-const UNITS_MIN: u64 = 10_000;
+const UNITS_MIN: u64 = 20_000;
 const TIME_ENOUGH: Duration = Duration::from_secs(2);
 const TURNS_MIN: usize = 8;
 /// The end of a load of fewer turns is noise.
 const TURNS_THAT_TELL: usize = 16;
-/// Windows whose costs differ by less are alike; where so many turns in each differ more among themselves, by twice
-/// what that makes of a window, and by no more than this. The differences of fewer turns are as much slope as noise.
-const ALIKE: f64 = 0.025;
-const ALIKE_MAX: f64 = 0.1;
+/// Windows have so many turns.
 const WINDOW_TURNS: usize = 4;
-/// A curve that fell by this share since its first turn is one of a program that compiles itself: compilers work in
-/// steps, and such a curve has to be flat over the last three quarters of the units, not only over half of them.
-const COMPILED: f64 = 0.25;
+/// Windows whose costs differ by less are alike; where turns differ more among themselves, by three times what that
+/// makes of a window, and by no more than this.
+const ALIKE: f64 = 0.03;
+const ALIKE_MAX: f64 = 0.08;
+const ERRORS: f64 = 3.0;
+/// A load ends where nothing behind this share of its units was cheaper than what came before it: compilers work in
+/// steps, and those lie further and further apart.
+const FLAT_FROM: f64 = 0.25;
+/// What is said of the end of a load is said of the units from this share on.
+const END_FROM: f64 = 0.75;
 /// A load that repeats a curve has so many times the units after which that was flat: starts differ.
 const SPARE: f64 = 2.0;
 /// It has this part of the units of that load at least, since noise can hide where a curve became flat, and so many.
@@ -74,10 +76,10 @@ pub(crate) fn warm_up(
         let cpu_ns = after.saturating_sub(std::mem::replace(&mut before, after)).as_nanos() as u64;
         let own = own_time();
         let own_ns = own.saturating_sub(std::mem::replace(&mut own_before, own)).as_nanos() as u64;
-        curve.turns.push(Turn { figure: Figure { units, cpu_ns, wall_ns }, own_ns });
+        curve.turns.push(Figure { units, cpu_ns, wall_ns, own_ns });
         let is_over = match until {
             Until::Flat => curve.is_flat(start.elapsed()),
-            Until::Units(units) => curve.units() >= units,
+            Until::Units(least) => curve.units() >= least,
             Until::TimeOver => false,
         };
         if is_over {
@@ -85,11 +87,6 @@ pub(crate) fn warm_up(
         }
     }
     Ok(curve.found(start.elapsed()))
-}
-
-/// What this process has spent on loading; nothing where the kernel does not say.
-fn own_time() -> Duration {
-    process_cpu_time(std::process::id()).unwrap_or_default()
 }
 
 /// Units that a load has which repeats the one that found this.
@@ -101,161 +98,129 @@ pub(crate) fn units_again(found: &WarmUp) -> u64 {
 /// What units cost in the turns of a load, one after the other.
 #[derive(Clone, Debug, Default)]
 struct Curve {
-    turns: Vec<Turn>,
+    turns: Vec<Figure>,
 }
 
-/// A turn, with what this process spent on it.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    figure: Figure,
-    own_ns: u64,
+/// What a unit cost in one window after the other, by one of two measures.
+///
+/// A neighbour of the machine makes what runs dearer for a tenth of a second or for seconds, and never cheaper than it is,
+/// so the cheapest windows are compared. A program that becomes cheaper is so by both measures: by its cost, and by its
+/// cost beside that of this process, which the machine slows down likewise, though not always by as much.
+#[derive(Clone, Debug)]
+struct Measure {
+    /// The share of all units that was done by the end of each window, and its cost.
+    windows: Vec<(f64, f64)>,
+    /// By how much windows that are alike differ at most.
+    alike: f64,
 }
 
-impl Turn {
-    /// What a unit cost beside what it cost this process.
-    fn beside_own(&self) -> Option<f64> {
-        let own = (self.own_ns > 0).then_some(self.own_ns as f64)?;
-        self.figure.cost_ns().map(|cost| cost * self.figure.units as f64 / own)
-    }
-}
-
-/// What a part of a curve says.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    /// The cost of a unit in nanoseconds.
-    cost: Level,
-    /// The same beside what it cost this process.
-    beside_own: Option<Level>,
-    turns: usize,
-}
-
-/// A mean, and how far that of one turn lies from it, as the turns beside each other differ, which a slope hardly changes.
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    mean: f64,
-    error: f64,
-}
-
-impl Level {
-    fn of(mean: f64, turns: &[f64]) -> Self {
+impl Measure {
+    fn of(turns: &[Figure], cost: impl Fn(&[Figure]) -> Option<f64>) -> Option<Self> {
+        let all = units(turns) as f64;
+        let mut done = units(&turns[..turns.len().min(WINDOW_TURNS - 1)]);
+        let mut windows = Vec::new();
+        for window in turns.windows(WINDOW_TURNS) {
+            done += window.last().map_or(0, |turn| turn.units);
+            windows.extend(cost(window).map(|cost| (done as f64 / all, cost)));
+        }
+        let of_turns: Option<Vec<f64>> =
+            turns.iter().filter(|turn| turn.units > 0).map(|turn| cost(&[*turn])).collect();
         let steps: Vec<f64> =
-            turns.windows(2).map(|pair| (pair[1] / pair[0]).ln().powi(2) / 2.0).collect();
-        let variance = crate::stats::mean(&steps).unwrap_or(0.0);
-        Self { mean, error: (variance / turns.len() as f64).sqrt() }
+            of_turns?.windows(2).map(|pair| (pair[1] / pair[0]).ln().powi(2) / 2.0).collect();
+        let error = (crate::stats::mean(&steps)? / WINDOW_TURNS as f64).sqrt();
+        Some(Self { windows, alike: (ERRORS * error).clamp(ALIKE, ALIKE_MAX) })
     }
 
-    fn is_alike(self, other: Self, has_spread: bool) -> bool {
-        let error = if has_spread { self.error.hypot(other.error) } else { 0.0 };
-        (other.mean / self.mean).ln().abs() < (2.0 * error).clamp(ALIKE, ALIKE_MAX)
+    /// The cheapest window that ends behind the first share and not behind the second.
+    fn lowest(&self, from: f64, to: f64) -> Option<f64> {
+        let inside = self.windows.iter().filter(|(end, _)| *end > from && *end <= to);
+        inside.map(|(_, cost)| *cost).reduce(f64::min)
     }
+
+    /// By how much the cheapest window behind a share is cheaper (below 0) or dearer than the cheapest before it; 0 where
+    /// they are alike.
+    fn change_at(&self, share: f64) -> Option<f64> {
+        let change = self.lowest(share, 1.0)? / self.lowest(0.0, share)? - 1.0;
+        Some(if change.abs() <= self.alike { 0.0 } else { change })
+    }
+
+    /// The first window that is as cheap as it gets.
+    fn flat_window(&self) -> Option<usize> {
+        let lowest = self.lowest(0.0, 1.0)?;
+        self.windows.iter().position(|(_, cost)| *cost <= lowest * (1.0 + self.alike))
+    }
+}
+
+fn units(turns: &[Figure]) -> u64 {
+    turns.iter().map(|turn| turn.units).sum()
+}
+
+/// CPU time of a unit over some turns.
+fn cost_ns(turns: &[Figure]) -> Option<f64> {
+    let cpu_ns = turns.iter().map(|turn| turn.cpu_ns).sum();
+    Figure { units: units(turns), cpu_ns, wall_ns: 0, own_ns: 0 }.cost_ns()
+}
+
+/// The same beside what it cost this process.
+fn beside_own(turns: &[Figure]) -> Option<f64> {
+    let sum = |of: fn(&Figure) -> u64| turns.iter().map(of).sum();
+    let (cpu_ns, own_ns) = (sum(|turn| turn.cpu_ns), sum(|turn| turn.own_ns));
+    Figure { units: units(turns), cpu_ns, wall_ns: 0, own_ns }.beside_own()
 }
 
 impl Curve {
     fn units(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.figure.units).sum()
+        units(&self.turns)
     }
 
-    /// The turns whose middle lies between these shares of all units.
-    fn window(&self, from: f64, to: f64) -> Option<Window> {
-        let all = self.units() as f64;
-        let mut done = 0;
-        let mut inside = Vec::new();
-        for turn in &self.turns {
-            let units = turn.figure.units;
-            let middle = (done as f64 + units as f64 / 2.0) / all;
-            done += units;
-            if middle >= from && middle < to && turn.figure.cost_ns().is_some() {
-                inside.push(*turn);
-            }
-        }
-        let sum = |of: &dyn Fn(&Turn) -> u64| inside.iter().map(of).sum::<u64>() as f64;
-        let (units, cpu_ns) = (sum(&|turn| turn.figure.units), sum(&|turn| turn.figure.cpu_ns));
-        let own_ns = sum(&|turn| turn.own_ns);
-        let costs: Vec<f64> = inside.iter().filter_map(|turn| turn.figure.cost_ns()).collect();
-        let beside: Vec<f64> = inside.iter().filter_map(Turn::beside_own).collect();
-        let turns = costs.len();
-        (turns > 0).then(|| Window {
-            cost: Level::of(cpu_ns / units, &costs),
-            beside_own: (beside.len() == turns).then(|| Level::of(cpu_ns / own_ns, &beside)),
-            turns,
-        })
+    fn measures(&self) -> Vec<Measure> {
+        let both = [Measure::of(&self.turns, cost_ns), Measure::of(&self.turns, beside_own)];
+        both.into_iter().flatten().collect()
     }
 
-    /// Whether a unit costs as much as it did before; `elapsed` since the load began.
+    /// The change at a share of the units on which the measures agree, and the smaller of theirs.
+    fn change_at(&self, share: f64) -> Option<f64> {
+        let changes: Option<Vec<f64>> =
+            self.measures().iter().map(|measure| measure.change_at(share)).collect();
+        let changes = changes?;
+        let smallest = changes.iter().copied().min_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+        let do_agree = changes.iter().all(|change| change.signum() == smallest.signum());
+        Some(if do_agree { smallest } else { 0.0 })
+    }
+
+    /// Whether a unit costs no less than before; `elapsed` since the load began.
     fn is_flat(&self, elapsed: Duration) -> bool {
         let has_enough = self.units() >= UNITS_MIN || elapsed >= TIME_ENOUGH;
-        if !has_enough || self.turns.len() < TURNS_MIN {
-            return false;
-        }
-        let are_alike = |one: (f64, f64), other: (f64, f64)| {
-            let windows = self.window(one.0, one.1).zip(self.window(other.0, other.1));
-            windows.is_some_and(|(one, other)| is_alike(one, other))
-        };
-        let first = self.turns.iter().find_map(|turn| turn.figure.cost_ns());
-        let last = self.window(0.5, 1.0).map(|last| last.cost.mean);
-        let has_fallen =
-            first.zip(last).is_some_and(|(first, last)| last < first * (1.0 - COMPILED));
-        are_alike((0.5, 0.75), (0.75, 1.0)) && (!has_fallen || are_alike((0.2, 0.4), (0.5, 1.0)))
-    }
-
-    /// The number of turns after which it was flat: the last of them is the last from which on half as many units again
-    /// cost more, or less, than the last half of all.
-    fn flat_after(&self) -> usize {
-        let Some(last) = self.window(0.5, 1.0) else { return self.turns.len() };
-        let all = self.units() as f64;
-        let mut done = 0;
-        let mut flat_after = 0;
-        for (index, turn) in self.turns.iter().enumerate() {
-            let from = done as f64 / all;
-            done += turn.figure.units;
-            let to = (done as f64 / all).max(from * 1.5);
-            if from >= 0.75 {
-                break;
-            }
-            if self.window(from, to.min(1.0)).is_some_and(|window| !is_alike(window, last)) {
-                flat_after = index + 1;
-            }
-        }
-        flat_after
+        has_enough
+            && self.turns.len() >= TURNS_MIN
+            && self.change_at(FLAT_FROM).is_some_and(|change| change >= 0.0)
     }
 
     fn found(&self, elapsed: Duration) -> WarmUp {
-        let cost = |from: f64, to: f64| self.window(from, to).map(|window| window.cost.mean);
-        let last = self.window(0.75, 1.0);
-        let before = self.window(0.5, 0.75);
-        let last_ns = last.map(|last| last.cost.mean).or_else(|| cost(0.0, 1.0)).unwrap_or(0.0);
-        let first_ns = self.turns.iter().find_map(|turn| turn.figure.cost_ns()).unwrap_or(last_ns);
-        let change = last.zip(before).map_or(0.0, |(last, before)| last.change_since(before));
-        let is_flat = self.turns.len() < TURNS_THAT_TELL
-            || last.zip(before).is_none_or(|(last, before)| is_alike(before, last));
-        let until_flat = &self.turns[..self.flat_after()];
+        let all = self.units() as f64;
+        let mut done = 0;
+        let is_at_the_end = |turn: &&Figure| {
+            done += turn.units;
+            done as f64 > all * END_FROM
+        };
+        let last: Vec<Figure> = self.turns.iter().filter(is_at_the_end).copied().collect();
+        let last_ns = cost_ns(&last).or_else(|| cost_ns(&self.turns)).unwrap_or(0.0);
+        let first_ns = self.turns.iter().find_map(Figure::cost_ns).unwrap_or(last_ns);
+        let does_tell = self.turns.len() >= TURNS_THAT_TELL;
+        let change = self.change_at(END_FROM).filter(|_| does_tell).unwrap_or(0.0);
+        let flat_windows = self.measures().into_iter().filter_map(|of| of.flat_window());
+        let until_flat = &self.turns[..flat_windows.min().unwrap_or(0)];
         WarmUp {
             units: self.units(),
             time_s: elapsed.as_secs_f64(),
             first_ns,
             last_ns,
             change,
-            is_flat,
-            flat_after: until_flat.iter().map(|turn| turn.figure.units).sum(),
-            flat_after_s: until_flat.iter().map(|turn| turn.figure.wall_ns as f64 / 1e9).sum(),
+            is_flat: change == 0.0,
+            flat_after: units(until_flat),
+            flat_after_s: until_flat.iter().map(|turn| turn.wall_ns as f64 / 1e9).sum(),
         }
     }
-}
-
-impl Window {
-    /// By how much a unit costs more than before, beside what it cost this process.
-    fn change_since(self, before: Self) -> f64 {
-        let beside = self.beside_own.zip(before.beside_own);
-        let (now, before) = beside.unwrap_or((self.cost, before.cost));
-        now.mean / before.mean - 1.0
-    }
-}
-
-fn is_alike(one: Window, other: Window) -> bool {
-    let has_spread = one.turns.min(other.turns) >= WINDOW_TURNS;
-    let beside = one.beside_own.zip(other.beside_own);
-    let (one, other) = beside.unwrap_or((one.cost, other.cost));
-    one.is_alike(other, has_spread)
 }
 
 #[cfg(test)]
@@ -266,7 +231,7 @@ mod tests {
     fn curve(turns: u64, cost_us: impl Fn(u64) -> f64) -> Curve {
         let turn = |at: u64| {
             let cpu_ns = (cost_us(at * 1000 + 500) * 1e6) as u64;
-            Turn { figure: Figure { units: 1000, cpu_ns, wall_ns: cpu_ns }, own_ns: 5_000_000 }
+            Figure { units: 1000, cpu_ns, wall_ns: cpu_ns, own_ns: 5_000_000 }
         };
         Curve { turns: (0..turns).map(turn).collect() }
     }
@@ -274,7 +239,7 @@ mod tests {
     /// The same on a machine that takes so many times as long for everything.
     fn slowed(mut curve: Curve, by: impl Fn(u64) -> f64) -> Curve {
         for (at, turn) in (0..).zip(&mut curve.turns) {
-            for ns in [&mut turn.figure.cpu_ns, &mut turn.figure.wall_ns, &mut turn.own_ns] {
+            for ns in [&mut turn.cpu_ns, &mut turn.wall_ns, &mut turn.own_ns] {
                 *ns = (*ns as f64 * by(at * 1000)) as u64;
             }
         }
@@ -294,10 +259,10 @@ mod tests {
 
     #[test]
     fn a_server_that_costs_the_same_from_the_first_request_on_is_loaded_for_a_moment() {
-        assert!(ends_after(|_| 10.0) <= 12);
+        assert!(ends_after(|_| 10.0) <= 22);
         assert!(ends_after(|units| 10.0 + 0.3 * noise(units)) <= 30);
         // Pages are touched for the first time.
-        assert!(ends_after(|units| if units < 1000 { 12.0 } else { 10.0 }) <= 14);
+        assert!(ends_after(|units| if units < 1000 { 12.0 } else { 10.0 }) <= 24);
     }
 
     #[test]

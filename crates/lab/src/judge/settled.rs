@@ -114,16 +114,27 @@ impl Side {
             let [from, to] = [from, last.last_ns].map(|ns| ns / unit_ns);
             return Some(words(whose, change, from, to, point));
         }
-        let own = self.thirds().map(|(_, thirds)| SetChange { change: thirds.change, error: 0.0 });
-        let change = change_within_sets(&own.collect::<Vec<_>>(), OF_COST_MIN)?;
-        Some(self.words(whose, change, point))
+        let thirds: Vec<Thirds> = self.thirds().map(|(_, thirds)| thirds).collect();
+        Some(self.words(whose, fall_within_sets(&thirds)?, point))
     }
 
-    /// From the first third to the last.
+    /// To the last third, from what the first would have been at the same speed of the machine.
     fn words(&self, whose: &str, change: f64, point: &PlannedPoint) -> String {
-        let (from, to) = (self.usual(|thirds| thirds.first), self.usual(|thirds| thirds.last));
-        words(whose, change, from, to, point)
+        let to = self.usual(|thirds| thirds.last);
+        words(whose, change, to / change.exp(), to, point)
     }
+}
+
+/// By how much a cost fell within sets, as its logarithm, where it did so by itself and beside the generator's. That it
+/// rose says nothing here: a machine that slows down after a burst makes all costs rise in every set. What rises on one
+/// side only is seen beside the other.
+fn fall_within_sets(thirds: &[Thirds]) -> Option<f64> {
+    let of_set = |thirds: &Thirds| {
+        let beside = thirds.change_beside_generator.unwrap_or(thirds.change);
+        SetChange { change: thirds.change.max(beside), error: 0.0 }
+    };
+    let sets: Vec<SetChange> = thirds.iter().map(of_set).collect();
+    change_within_sets(&sets, OF_COST_MIN).filter(|change| *change < 0.0)
 }
 
 /// That one side of a ratio changes beside the other, if so.
@@ -158,5 +169,42 @@ fn words(whose: &str, change: f64, from: f64, to: f64, point: &PlannedPoint) -> 
     match change < 0.0 {
         true => format!("{whose}still getting cheaper: {span}; give --ramp-time or more budget"),
         false => format!("{whose}getting dearer: {span}; --ramp-time shows whether that ends"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(changes: &[(f64, f64)]) -> Vec<Thirds> {
+        let of_set = |(change, beside): &(f64, f64)| Thirds {
+            rounds: 34,
+            first: 13.0,
+            last: 13.0 * change.exp(),
+            change: *change,
+            change_beside_generator: Some(*beside),
+            ratio_change: None,
+        };
+        changes.iter().map(of_set).collect()
+    }
+
+    #[test]
+    fn a_cost_that_falls_in_every_set_by_itself_and_beside_the_generator_is_still_falling() {
+        let falling =
+            [(-0.5, -0.6), (-0.4, -0.4), (-0.6, -0.5), (-0.5, -0.5), (-0.3, -0.4), (-0.5, -0.7)];
+        let change = fall_within_sets(&sets(&falling)).expect("it falls");
+        assert!((-0.6..-0.3).contains(&change), "{change}");
+    }
+
+    #[test]
+    fn a_machine_that_changes_its_speed_takes_no_verdict_away() {
+        // Slower behind the burst of each load, seen in a run; faster, where the generator was as much faster.
+        let slower =
+            [(0.41, 0.26), (0.01, 0.32), (0.16, 0.09), (-0.57, -0.45), (0.23, 0.08), (0.42, 0.37)];
+        let faster =
+            [(-0.5, 0.0), (-0.4, 0.02), (-0.6, -0.01), (-0.5, 0.03), (-0.3, -0.02), (-0.5, 0.0)];
+        for machine in [slower, faster] {
+            assert_eq!(fall_within_sets(&sets(&machine)), None, "{machine:?}");
+        }
     }
 }

@@ -279,6 +279,10 @@ pub struct Thirds {
     pub last: f64,
     /// What the logarithm of the cost changed by.
     pub change: f64,
+    /// What the logarithm of the cost beside the generator's own CPU time changed by, as a machine that slows down slows
+    /// both; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_beside_generator: Option<f64>,
     /// What the logarithm of the ratio to the baseline changed by; absent for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_change: Option<f64>,

@@ -8,7 +8,7 @@ use crate::record::WarmUp;
 use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 use crate::subject::{Figure, TurnSize};
 use crate::warm_up::CHEAP;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
@@ -59,6 +59,8 @@ pub(super) struct Length {
     pub(super) trial: Trial,
     /// The first load of each arm that is loaded before it is timed.
     pub(super) warm_ups: BTreeMap<String, WarmUp>,
+    /// Arms whose last load was too short, as it seemed.
+    pub(super) short_loads: BTreeSet<String>,
     /// Programs that are loaded long are started anew before each set of so many; the others have new connections.
     pub(super) starts_every: u32,
     /// What those loads take before a set.
@@ -72,6 +74,22 @@ impl Length {
     fn optimal_rounds(&self) -> u32 {
         let between_starts = if self.load > CHEAP { BETWEEN_LOADED_STARTS } else { 0.0 };
         self.trial.optimal_rounds(between_starts)
+    }
+
+    /// Makes the loads of an arm longer, when two of them in a row seemed too short: one can be the machine.
+    pub(super) fn lengthen(&mut self, arm: &str, short: Option<WarmUp>) {
+        let Some(short) = short else {
+            self.short_loads.remove(arm);
+            return;
+        };
+        if self.short_loads.insert(arm.to_owned()) {
+            return;
+        }
+        if let Some(known) = self.warm_ups.get_mut(arm) {
+            (known.flat_after, known.flat_after_s) = (short.units, short.time_s);
+            known.units = known.units.max(short.units);
+            known.time_s = known.time_s.max(short.time_s);
+        }
     }
 
     /// Whether a turn of an arm is a single wave, as each answer takes long.
@@ -157,6 +175,7 @@ impl Runner<'_> {
             rounds_max,
             trial: Trial::default(),
             warm_ups: BTreeMap::new(),
+            short_loads: BTreeSet::new(),
             starts_every: 1,
             load: Duration::ZERO,
             looked: Duration::ZERO,

@@ -126,7 +126,7 @@ impl Runner<'_> {
         if set == 0 {
             self.counts(&mut arms, &length, number, point, state);
         }
-        let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
+        let costs = of_rounds(&arms, Figure::cost_ns);
         let ratios = ratios(&arms, &costs, point);
         let thirds = thirds(&arms, &costs, point);
         let load = self.warm_up_time(&arms, &length, point);
@@ -429,8 +429,10 @@ fn is_baseline(arm: &Arm, point: &PlannedPoint) -> bool {
     arm.name == arm_name(point) || arm.name == SAME_AGAIN
 }
 
-fn costs(arm: &SetArm<'_>) -> Vec<Option<f64>> {
-    arm.rounds.iter().map(|figure| figure.as_ref().and_then(Figure::cost_ns)).collect()
+fn of_rounds(arms: &[SetArm<'_>], of: impl Fn(&Figure) -> Option<f64>) -> Vec<Vec<Option<f64>>> {
+    let of_arm =
+        |arm: &SetArm<'_>| arm.rounds.iter().map(|figure| figure.as_ref().and_then(&of)).collect();
+    arms.iter().map(of_arm).collect()
 }
 
 /// The ratio of each arm of a set to the baseline: the mean of those to both copies of it, which varies
@@ -468,26 +470,31 @@ fn thirds(
 ) -> Vec<Option<Thirds>> {
     let rounds = costs.iter().map(Vec::len).max().unwrap_or(0);
     let third = rounds / 3;
-    let part = |from: usize| -> Vec<Vec<Option<f64>>> {
+    let part = |costs: &[Vec<Option<f64>>], from: usize| -> Vec<Vec<Option<f64>>> {
         let of_arm = |costs: &Vec<Option<f64>>| costs.get(from..from + third).map(<[_]>::to_vec);
         costs.iter().map(|costs| of_arm(costs).unwrap_or_default()).collect()
     };
-    let (first, last) = (part(0), part(rounds - third));
+    let ends = |costs: &[Vec<Option<f64>>]| [0, rounds - third].map(|from| part(costs, from));
+    let [first, last] = ends(costs);
+    let [beside_first, beside_last] = ends(&of_rounds(arms, Figure::beside_own));
     let [ratio_first, ratio_last] = [&first, &last].map(|part| ratios(arms, part, point));
-    let usual = |part: &[Option<f64>]| {
-        let costs: Vec<f64> = part.iter().flatten().copied().collect();
-        Some((median(&costs)?, set_ratio(&costs, &vec![1.0; costs.len()])?.log_ratio))
+    let known = |part: &[Option<f64>]| part.iter().flatten().copied().collect::<Vec<f64>>();
+    let log_of = |part: &[Option<f64>]| {
+        let values = known(part);
+        set_ratio(&values, &vec![1.0; values.len()]).map(|usual| usual.log_ratio)
     };
+    let change = |first: &[Option<f64>], last: &[Option<f64>]| Some(log_of(last)? - log_of(first)?);
     let of_arm = |index: usize| {
-        let ((first, first_log), (last, last_log)) =
-            usual(&first[index]).zip(usual(&last[index])).filter(|_| third >= THIRD_MIN)?;
+        let (first, last) = (&first[index], &last[index]);
         let ratios = ratio_first[index].zip(ratio_last[index]);
         let unit_ns = point.experiment.cost.unit_ns;
+        (third >= THIRD_MIN).then_some(())?;
         Some(Thirds {
             rounds: third as u32,
-            first: first / unit_ns,
-            last: last / unit_ns,
-            change: last_log - first_log,
+            first: median(&known(first))? / unit_ns,
+            last: median(&known(last))? / unit_ns,
+            change: change(first, last)?,
+            change_beside_generator: change(&beside_first[index], &beside_last[index]),
             ratio_change: ratios.map(|(first, last)| last.log_ratio - first.log_ratio),
         })
     };

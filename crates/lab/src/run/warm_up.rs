@@ -55,7 +55,7 @@ impl Runner<'_> {
         }
         let mut left = self.looks_time();
         let mut found: Vec<(String, WarmUp)> = Vec::new();
-        let mut longer: Vec<(String, WarmUp)> = Vec::new();
+        let mut loaded: Vec<(String, Option<WarmUp>)> = Vec::new();
         for index in 0..arms.len() {
             let arm = &mut arms[index];
             // A wave of such a one takes as long as a look.
@@ -93,13 +93,11 @@ impl Runner<'_> {
                 };
                 let most = until.map_or(usual, |until| usual.min(share(until)).max(LOOK_MIN));
                 self.load(&mut arms[index], most, Some(units), false);
-                // One that was too short is longer the next time.
+                // Too short, as it seems.
                 let again =
                     arms[index].warm_up.filter(|again| !again.is_flat && again.change < 0.0);
                 let is_short = |again: &WarmUp| again.time_s < LOOK_MAX.as_secs_f64() / 4.0;
-                if let Some(again) = again.filter(is_short) {
-                    longer.push((name, again));
-                }
+                loaded.push((name, again.filter(is_short)));
                 continue;
             }
             let others = arms[index..].iter().filter(|arm| warms_up(&arm.planned.kind, point));
@@ -110,12 +108,8 @@ impl Runner<'_> {
             left = left.saturating_sub(look.elapsed());
             found.extend(arms[index].warm_up.map(|warm_up| (name, warm_up)));
         }
-        for (name, again) in longer {
-            if let Some(before) = known.as_mut().and_then(|known| known.warm_ups.get_mut(&name)) {
-                *before = WarmUp { flat_after: again.units, flat_after_s: again.time_s, ..*before };
-                before.units = before.units.max(again.units);
-                before.time_s = before.time_s.max(again.time_s);
-            }
+        for (name, short) in loaded {
+            known.as_mut().into_iter().for_each(|known| known.lengthen(&name, short));
         }
         start.elapsed()
     }

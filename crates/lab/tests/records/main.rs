@@ -24,7 +24,7 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         control_half_width_max descriptors_per_wait completions_per_enter \
                         receive_buffers_per_event out_of_buffers_per_event \
                         memory_per_connection bounds place better \
-                        unsettled warm_up is_kept thirds ratio_change \
+                        unsettled warm_up is_kept thirds ratio_change change_beside_generator \
                         looks fault startup_s shutdown_s status body_bytes keeps_connections pipelines \
                         serves_several backlog answer_s wave_s remarks";
 
@@ -73,6 +73,7 @@ fn small_record() -> Record {
                 first: 10.3,
                 last: 10.2,
                 change: -0.01,
+                change_beside_generator: Some(-0.004),
                 ratio_change: Some(0.002),
             }),
         });
