@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use pollux_poller::Waker;
+use pollux_sys::process::ForkMark;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::SocketType;
@@ -71,7 +72,11 @@ use crate::{
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct EventLoop<S: Session>(Kind<S>);
+pub struct EventLoop<S: Session> {
+    kind: Kind<S>,
+    /// Of the process that opened it.
+    mark: ForkMark,
+}
 
 enum Kind<S: Session> {
     Readiness(Box<ReadinessLoop<S>>),
@@ -108,7 +113,8 @@ impl<S: Session> EventLoop<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, LoopError> {
         let clock = Clock::new(date);
-        let mut this = Self(match driver {
+        let mark = ForkMark::new().map_err(|cause| LoopError::System { call: "mmap", cause })?;
+        let kind = match driver {
             Driver::Readiness(mechanism) => {
                 let opened = ReadinessLoop::open(mechanism, shared, limits, clock, counters);
                 Kind::Readiness(Box::new(opened.map_err(LoopError::of_poller)?))
@@ -117,7 +123,8 @@ impl<S: Session> EventLoop<S> {
                 let opened = CompletionLoop::open(shared, limits, clock, counters);
                 Kind::Completion(Box::new(opened.map_err(no_ring)?))
             }
-        });
+        };
+        let mut this = Self { kind, mark };
         let waker = this.waker();
         S::opened(this.shared_mut(), &waker);
         Ok(this)
@@ -126,7 +133,7 @@ impl<S: Session> EventLoop<S> {
     /// Takes connections from `listener` from the next turn on. `exclusive` wakes one of the
     /// loops that share the listener instead of all, where the driver can do so.
     pub fn listen(&mut self, listener: Listener, exclusive: bool) {
-        either!(&mut self.0, each => each.listen(listener, exclusive));
+        either!(&mut self.kind, each => each.listen(listener, exclusive));
     }
 
     /// Has `on_readable` called in each turn in which `source` is readable: a datagram socket, a
@@ -172,12 +179,17 @@ impl<S: Session> EventLoop<S> {
         T: AsFd + 'static,
         F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
     {
-        either!(&mut self.0, each => each.watch(source, on_readable))
+        either!(&mut self.kind, each => each.watch(source, on_readable))
     }
 
     /// Stops watching a source and closes what it owns; returns whether it was still watched.
+    ///
+    /// Does nothing in a child of the process that opened the loop (`fork(2)`).
     pub fn unwatch(&mut self, source: SourceId) -> bool {
-        either!(&mut self.0, each => each.unwatch(source))
+        if !self.mark.is_here() {
+            return false;
+        }
+        either!(&mut self.kind, each => each.unwatch(source))
     }
 
     /// Calls `then` once, in the first turn that begins `time` from now or later.
@@ -233,7 +245,7 @@ impl<S: Session> EventLoop<S> {
         if let Err(error) = check_adoptable(socket.as_fd()) {
             return Err((socket, session, error));
         }
-        Ok(either!(&mut self.0, each => each.adopt(socket, session)))
+        Ok(either!(&mut self.kind, each => each.adopt(socket, session)))
     }
 
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in
@@ -252,32 +264,41 @@ impl<S: Session> EventLoop<S> {
         session: S,
         deadline: Moment,
     ) -> Result<ConnectionId, (S, ConnectError)> {
-        either!(&mut self.0, each => each.connect(to, session, deadline))
+        either!(&mut self.kind, each => each.connect(to, session, deadline))
     }
 
     /// Starts a session on a connection that another thread accepted.
     pub(crate) fn admit(&mut self, socket: OwnedFd) {
-        either!(&mut self.0, each => each.admit_handed(socket));
+        either!(&mut self.kind, each => each.admit_handed(socket));
     }
 
     /// Where accepted connections go instead: see [`LoopBalancer`].
     pub(crate) fn hand_out(&mut self, hand_out: LoopBalancer) {
-        either!(&mut self.0, each => each.state.hand_out(hand_out));
+        either!(&mut self.kind, each => each.state.hand_out(hand_out));
     }
 
     /// One turn: waits at most `timeout` (`None`: for ever) for something to do, and does it.
     /// Says whether a waker ended the wait.
     ///
     /// # Errors
-    /// [`LoopError`] when the kernel refuses to wait.
+    /// [`LoopError`] when the kernel refuses to wait, and in a child of the process that opened the loop (`fork(2)`): what waits
+    /// is the parent's to take, and to submit.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
-        either!(&mut self.0, each => each.turn(timeout))
+        if !self.mark.is_here() {
+            return Err(LoopError::of_poller(pollux_poller::Error::Inherited));
+        }
+        either!(&mut self.kind, each => each.turn(timeout))
     }
 
     /// A turn without its wait: asks for commands ([`Session::next_command`]) and calls the sessions that were woken, so
     /// that what a program does between two turns has its effect before the next wait.
+    ///
+    /// Does nothing in a child of the process that opened the loop (`fork(2)`).
     pub fn run_commands(&mut self) {
-        either!(&mut self.0, each => each.run_commands_now());
+        if !self.mark.is_here() {
+            return;
+        }
+        either!(&mut self.kind, each => each.run_commands_now());
     }
 
     /// For a program that waits in a loop of its own: the descriptor that becomes readable when a turn
@@ -304,55 +325,70 @@ impl<S: Session> EventLoop<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_fd(&mut self) -> Option<(BorrowedFd<'_>, Option<Duration>)> {
-        let Kind::Readiness(each) = &mut self.0 else { return None };
+        let Kind::Readiness(each) = &mut self.kind else { return None };
         each.poller_fd()?;
         let (_, at_most) = each.begin_wait(None);
         each.poller_fd().map(|fd| (fd, at_most))
     }
 
-    /// Calls `session` in the next turn; does nothing when it is closed.
+    /// Calls `session` in the next turn; does nothing when it is closed, nor in a child of the process that opened the
+    /// loop (`fork(2)`), which takes no turns.
     pub fn wake(&mut self, session: ConnectionId) {
-        either!(&mut self.0, each => each.state.wakes.push(session));
+        if !self.mark.is_here() {
+            return;
+        }
+        either!(&mut self.kind, each => each.state.wakes.push(session));
     }
 
     /// Stops accepting and calls [`Session::on_drain`] once for every session, including those
     /// that begin later. Further calls do nothing.
+    ///
+    /// Does nothing in a child of the process that opened the loop (`fork(2)`): its connections are the parent's.
     pub fn drain(&mut self) {
-        either!(&mut self.0, each => each.drain());
+        if !self.mark.is_here() {
+            return;
+        }
+        either!(&mut self.kind, each => each.drain());
     }
 
     /// Closes everything that is still open; sessions are given `cause`.
+    ///
+    /// Does nothing in a child of the process that opened the loop (`fork(2)`): what is dropped there closes the child's
+    /// descriptors, and the connections stay the parent's.
     pub fn close_all(&mut self, cause: CloseCause) {
-        either!(&mut self.0, each => each.close_all(cause));
+        if !self.mark.is_here() {
+            return;
+        }
+        either!(&mut self.kind, each => each.close_all(cause));
     }
 
     /// Whether new connections may still come, on a loop that drains too: the kernel may have
     /// some under way.
     pub(crate) fn is_listening(&self) -> bool {
-        either!(&self.0, each => each.is_listening())
+        either!(&self.kind, each => each.is_listening())
     }
 
     /// Connections that are open.
     #[must_use]
     pub fn open_connections(&self) -> u32 {
-        either!(&self.0, each => each.state.open)
+        either!(&self.kind, each => each.state.open)
     }
 
     /// What the clocks said when the last turn began, or when the loop was opened.
     #[must_use]
     pub fn now(&self) -> Now {
-        either!(&self.0, each => each.state.clock.now())
+        either!(&self.kind, each => each.state.clock.now())
     }
 
     /// What the sessions share.
     #[must_use]
     pub fn shared(&self) -> &S::Shared {
-        either!(&self.0, each => &each.state.shared)
+        either!(&self.kind, each => &each.state.shared)
     }
 
     /// What the sessions share, to be changed between two turns.
     pub fn shared_mut(&mut self) -> &mut S::Shared {
-        either!(&mut self.0, each => &mut each.state.shared)
+        either!(&mut self.kind, each => &mut each.state.shared)
     }
 
     /// The counters of this loop.
@@ -366,19 +402,19 @@ impl<S: Session> EventLoop<S> {
     }
 
     fn counters_ref(&self) -> &Arc<Counters> {
-        either!(&self.0, each => &each.state.counters)
+        either!(&self.kind, each => &each.state.counters)
     }
 
     /// Ends the current or the next wait, from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        either!(&self.0, each => each.waker())
+        either!(&self.kind, each => each.waker())
     }
 
     /// The counters of the poller under a readiness loop.
     #[must_use]
     pub fn poller_counters(&self) -> Option<Arc<crate::PollerCounters>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Readiness(each) => Some(Arc::clone(each.poller_counters())),
             Kind::Completion(_) => None,
         }
@@ -387,14 +423,14 @@ impl<S: Session> EventLoop<S> {
     /// What the mechanism notes about itself: flags and sizes that were granted.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        either!(&self.0, each => each.notes())
+        either!(&self.kind, each => each.notes())
     }
 
     /// Every descriptor of a readiness loop, as its table knows it, and every connection of a
     /// completion loop, one line each.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        either!(&self.0, each => each.describe())
+        either!(&self.kind, each => each.describe())
     }
 }
 

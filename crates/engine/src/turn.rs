@@ -193,14 +193,6 @@ pub(crate) trait TurnLoop<S: Session> {
     /// As `may_call`, where the session may end up not being called.
     fn may_act(&mut self, token: Token) -> bool;
 
-    /// Refuses a turn in a child of the loop's process, where the mechanism would not.
-    ///
-    /// # Errors
-    /// This process is such a child.
-    fn refuse_children(&self) -> Result<(), LoopError> {
-        Ok(())
-    }
-
     /// Passes on what the last turn left, before the wait. Says whether something is to be done that
     /// no wait reports.
     fn prepare(&mut self) -> bool;
@@ -268,7 +260,6 @@ pub(crate) trait TurnLoop<S: Session> {
     /// # Errors
     /// The kernel refuses to wait.
     fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
-        self.refuse_children()?;
         let (began, timeout) = self.begin_wait(timeout);
         self.wait(timeout, began)?;
         let state = self.state();

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Actions, Driver, EventLoop, Limits, LoopError, Session};
+use pollux_engine::{Actions, CloseCause, Driver, EventLoop, Limits, LoopError, Session};
 use pollux_testing::or_skip;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -31,6 +31,15 @@ impl Session for Echo {
 
     fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
         actions.close();
+    }
+
+    fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        actions.send(b"drained");
+        actions.close();
+    }
+
+    fn on_wake(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        actions.send(b"woken");
     }
 }
 
@@ -64,7 +73,7 @@ fn wait_for(event_loop: &mut EventLoop<Echo>, peer: &mut UnixStream, word: &[u8]
 }
 
 #[test]
-fn a_child_takes_no_turn_of_its_parents_loop_and_may_drop_its_copy() {
+fn a_child_does_nothing_to_its_parents_loop_and_may_drop_its_copy() {
     for driver in Driver::ALL.iter().copied() {
         let opened = EventLoop::<Echo>::open(driver, (), Limits::default());
         let Some(mut event_loop) = or_skip(opened) else { continue };
@@ -72,7 +81,7 @@ fn a_child_takes_no_turn_of_its_parents_loop_and_may_drop_its_copy() {
         ours.set_nonblocking(true).expect("set");
         peer.set_nonblocking(true).expect("set");
         let adopted = event_loop.adopt(ours.into(), Echo);
-        adopted.map_err(|(_, _, error)| error).expect("a stream socket");
+        let id = adopted.map_err(|(_, _, error)| error).expect("a stream socket");
         peer.write_all(b"before").expect("room");
         wait_for(&mut event_loop, &mut peer, b"before");
         // Of what waits to be taken, and to be submitted, the parent has all.
@@ -82,6 +91,12 @@ fn a_child_takes_no_turn_of_its_parents_loop_and_may_drop_its_copy() {
             let mut copy = event_loop.take().expect("its own");
             let refused = copy.turn(Some(Duration::ZERO)).expect_err("it is the parent's");
             assert!(matches!(refused, LoopError::Poller(_)), "{driver}: {refused}");
+            copy.wake(id);
+            copy.run_commands();
+            // A session that is called would say so to the peer, and one that is closed would end its connection.
+            copy.drain();
+            copy.close_all(CloseCause::LoopEnded);
+            assert_eq!(copy.open_connections(), 1, "{driver}: it is the parent's");
             drop(copy);
         });
         let mut event_loop = event_loop.expect("the child took its copy, not ours");

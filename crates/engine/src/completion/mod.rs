@@ -277,13 +277,6 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         self.may_call(token)
     }
 
-    fn refuse_children(&self) -> Result<(), LoopError> {
-        match self.ring.is_inherited() {
-            true => Err(LoopError::of_poller(pollux_poller::Error::Inherited)),
-            false => Ok(()),
-        }
-    }
-
     /// What came since the last wait stands in front of the sends of this submission.
     fn prepare(&mut self) -> bool {
         self.is_woken = false;
