@@ -20,7 +20,7 @@ pub(crate) const METHODS: [&str; 10] =
 pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Status codes with which requests are refused; the rest is `other`.
-pub(crate) const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
+pub const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
 
 named_counters! {
     /// A thing that sessions count.

@@ -16,7 +16,9 @@
 //! | `backends` | which backends there are, and which gets the next request; idle connections of all loops |
 //! | `head` | heads, written anew |
 //! | `config` | the settings, checked |
-//! | `log`, `counters`, `fault` | what is written and counted; what can go wrong with a backend, and whose fault it is |
+//! | `record` | the one place where a request is counted and logged, at its end |
+//! | `log`, `counters` | what is written and counted |
+//! | `fault`, `refusal` | what can go wrong with a backend, and whose fault it is; why a request is refused |
 //! | `fields`, `body_clock` | which fields a proxy passes on, and the user's rules; by when the rest of a body has to come |
 //! | `tls`, `identity`, `system` | what clients of HTTP say to a server of TLS; users and groups; sockets and notifications of a service manager, the id file |
 //! | `error` | what keeps a server from running |
@@ -37,6 +39,8 @@ mod head;
 mod identity;
 mod ids;
 mod log;
+mod record;
+mod refusal;
 mod run;
 pub mod system;
 pub mod tls;
@@ -46,7 +50,7 @@ pub use backends::names::Resolver;
 pub use backends::passing::Passing;
 pub use backends::pool::PoolView;
 pub use backends::{Backend, backends_of};
-pub use counters::{RequestTimes, ServerCounter, ServerCounters};
+pub use counters::{REFUSALS, RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
 pub use fields::FieldRule;

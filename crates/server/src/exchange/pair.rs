@@ -105,6 +105,10 @@ impl Pairs {
         self.all[at.place()].as_mut().expect("a pair is there as long as one of its sides")
     }
 
+    pub(crate) fn get(&self, at: PairId) -> &Pair {
+        self.all[at.place()].as_ref().expect("a pair is there as long as one of its sides")
+    }
+
     pub(crate) fn end(&mut self, at: PairId) {
         self.all[at.place()] = None;
         self.free.push(at);

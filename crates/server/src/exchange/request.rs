@@ -23,7 +23,7 @@ use std::borrow::Cow;
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::{
-    BodyReader, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts, Status,
+    BodyReader, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
 };
 
 use crate::backends::pool::Admission;
@@ -40,7 +40,8 @@ use crate::head::proxied::{
 use crate::head::tail::{HeadTail, HopFields};
 use crate::head::version;
 use crate::ids::{ExchangeId, FrontId};
-use crate::log::{AccessLog, CLIENT_GONE, Entry, Proxied};
+use crate::log::{AccessLog, Entry, Proxied};
+use crate::record::{Books, End, Outcome};
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
@@ -339,7 +340,7 @@ impl Upstreams {
         exchange.response.begin_tunnel(&HeadTail::of(HopFields::UPGRADE));
         exchange.request.set_whole(false);
         exchange.is_last = true;
-        exchange.status = response.facts.status.code();
+        exchange.status = Some(response.facts.status);
         exchange.times.first_byte = Some(self.now.at);
         self.proxied.count(ProxyCounter::Upgrades);
         self.wake_asker(at, actions);
@@ -414,7 +415,7 @@ impl Upstreams {
         exchange.response.begin_body(reader, tail);
         exchange.reach(Stage::Answering);
         exchange.is_last = is_last;
-        (exchange.status, exchange.times.first_byte) = (facts.status.code(), Some(self.now.at));
+        (exchange.status, exchange.times.first_byte) = (Some(facts.status), Some(self.now.at));
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = exchange.backend.expect("it answers");
@@ -607,7 +608,7 @@ impl Upstreams {
         self.wake_asker_later(at);
     }
 
-    /// The exchange is over: it is counted, logged and gone.
+    /// The exchange is over: it is booked and gone.
     pub(crate) fn finish(
         &mut self,
         at: ExchangeId,
@@ -615,22 +616,21 @@ impl Upstreams {
         peer: &str,
         log: Option<&mut AccessLog>,
     ) {
-        if let Some(fault) = fault {
-            self.proxied.count_fault(fault);
-        }
         let exchange = self.exchanges.get(at);
-        self.proxied.add(ProxyCounter::AnswerBytes, exchange.response.body_bytes());
-        if exchange.status != 0 {
-            self.counters.count_answer(Status::of(exchange.status));
-        }
-        if let Some(log) = log {
-            self.log(at, fault, peer, log);
-        }
+        let outcome = Outcome {
+            status: exchange.status,
+            body_bytes: exchange.response.body_bytes(),
+            end: fault.map_or(End::Whole, |fault| End::Failed(fault, exchange.refusal)),
+        };
+        let books = Books { counters: &self.counters, proxied: Some(&self.proxied), log };
+        books.book(outcome, |_, outcome| self.entry(at, outcome, peer));
         self.end(at);
     }
 
-    fn log(&self, at: ExchangeId, fault: Option<Fault>, peer: &str, log: &mut AccessLog) {
+    /// What the log says of it.
+    fn entry<'a>(&'a self, at: ExchangeId, outcome: &Outcome, peer: &'a str) -> Entry<'a> {
         let exchange = self.exchanges.get(at);
+        let fault = outcome.end.fault();
         let Line { method, target, referer, agent } = Line::of(&exchange.line);
         let times = exchange.times;
         let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
@@ -641,27 +641,22 @@ impl Upstreams {
             first_byte: since(times.first_byte),
             total: Some(self.now.at - times.began),
             tries: exchange.tries,
-            end: fault.map_or("ok", Fault::name),
+            end: outcome.end.word(),
             state: fault.map(|_| exchange.state()),
             is_retry_safe: fault.map(|_| exchange.is_retry_safe()),
         };
-        let status = match (exchange.status, fault) {
-            (0, Some(Fault::ClientGone)) => CLIENT_GONE,
-            (status, _) => status,
-        };
-        let entry = Entry {
+        Entry {
             peer,
             method,
             target,
             version: version(exchange.minor),
-            status,
-            body_bytes: exchange.response.body_bytes(),
+            status: outcome.status_logged(),
+            body_bytes: outcome.body_bytes,
             referer,
             agent,
             cut: None,
             proxied: Some(proxied),
-        };
-        log.add(&entry, &self.counters);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::exchange::upstreams::{Upstreams, client_name};
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::ids::PairId;
 use crate::log::{AccessLog, Entry, Proxied};
+use crate::record::{Books, End, Outcome};
 
 /// One side of a pair as a session.
 #[derive(Debug)]
@@ -383,19 +384,23 @@ fn connect(upstreams: &mut Upstreams, at: PairId) {
 
 /// A line of the log, and the fault, once.
 fn record(upstreams: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
-    let now = upstreams.now.at;
     let pair = upstreams.pairs.get_mut(at);
     if std::mem::replace(&mut pair.is_recorded, true) {
         return;
     }
-    let fault = pair.fault;
-    let bytes = pair.directions[Side::Backend as usize].body_bytes();
-    if let Some(fault) = fault {
-        upstreams.proxied.count_fault(fault);
-    }
-    upstreams.proxied.add(ProxyCounter::AnswerBytes, bytes);
-    let pair = upstreams.pairs.get_mut(at);
-    let Some(log) = log else { return };
+    let outcome = Outcome {
+        status: None,
+        body_bytes: pair.directions[Side::Backend as usize].body_bytes(),
+        end: pair.fault.map_or(End::Whole, |fault| End::Failed(fault, None)),
+    };
+    let upstreams = &*upstreams;
+    let books = Books { counters: &upstreams.counters, proxied: Some(&upstreams.proxied), log };
+    books.book(outcome, |_, outcome| entry(upstreams, at, outcome));
+}
+
+/// What the log says of it.
+fn entry<'a>(upstreams: &'a Upstreams, at: PairId, outcome: &Outcome) -> Entry<'a> {
+    let (now, pair) = (upstreams.now.at, upstreams.pairs.get(at));
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
         backend: upstreams
@@ -408,23 +413,23 @@ fn record(upstreams: &mut Upstreams, log: Option<&mut AccessLog>, at: PairId) {
         first_byte: since(pair.first_byte),
         total: Some(now - pair.began),
         tries: pair.tries as u32,
-        end: fault.map_or("ok", Fault::name),
+        end: outcome.end.word(),
         state: None,
         is_retry_safe: None,
     };
-    let entry = Entry {
+    Entry {
         peer: &pair.peer,
         method: "",
         target: b"",
         version: "",
+        // No status of HTTP.
         status: 0,
-        body_bytes: bytes,
+        body_bytes: outcome.body_bytes,
         referer: b"",
         agent: b"",
         cut: None,
         proxied: Some(proxied),
-    };
-    log.add(&entry, &upstreams.counters);
+    }
 }
 
 impl Upstreams {

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Command, ConnectionId, Moment};
-use pollux_http::{ProxyHeader, RequestKind};
+use pollux_http::{ProxyHeader, RequestKind, Status};
 use pollux_tls::SharedTls;
 
 use crate::backends::passing::Pooled;
@@ -24,6 +24,7 @@ use crate::body_clock::BodyClock;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
 use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
+use crate::refusal::Refusal;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
 /// time.
@@ -100,7 +101,10 @@ pub(crate) struct Exchange {
     pub(super) body_clock: BodyClock,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
-    pub(crate) status: u16,
+    /// Of the answer; none while there is no head of one.
+    pub(crate) status: Option<Status>,
+    /// Why the answer is a page that refuses what the client did, where it is one.
+    pub(crate) refusal: Option<Refusal>,
     pub(super) times: Times,
     /// The request's method and target for the log; empty without one.
     pub(super) line: Vec<u8>,
@@ -222,7 +226,8 @@ impl Exchange {
             body_clock: BodyClock::default(),
             request: Direction::default(),
             response: Direction::default(),
-            status: 0,
+            status: None,
+            refusal: None,
             times: Times::default(),
             line: Vec::new(),
         }
@@ -321,7 +326,8 @@ impl Exchange {
         self.was_queued = false;
         (self.is_asker_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
         (self.stage, self.is_asker_paused) = (Stage::Queued, false);
-        (self.tries, self.interims, self.status) = (0, 0, 0);
+        (self.tries, self.interims, self.status) = (0, 0, None);
+        self.refusal = None;
         self.times = Times::default();
     }
 }

@@ -48,9 +48,8 @@ use rustix::io::Errno;
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::fault::Fault;
 use crate::front::request::{
-    Body, Cut, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
+    Body, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
 };
 use crate::front::state::{LoopState, respond};
 use crate::handlers::Handler;
@@ -58,7 +57,9 @@ use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
 use crate::head::explanation;
 use crate::ids::{ExchangeId, FrontId};
-use crate::log::{CLIENT_GONE, Entry, Event, Proxied};
+use crate::log::{AccessLog, Entry, Event, Proxied};
+use crate::record::{Books, Cut, End, Outcome};
+use crate::refusal::Refusal;
 
 /// How long a connection without a request waits for one when the loop drains: one that was on its way has arrived by
 /// then.
@@ -75,6 +76,8 @@ pub struct HttpSession {
     /// The answer that is under way or was sent is the last one.
     is_last: bool,
     is_draining: bool,
+    /// Of the answer that is under way.
+    status: Status,
 }
 
 #[derive(Debug)]
@@ -112,7 +115,6 @@ struct Peer {
 #[derive(Debug)]
 struct Record {
     head: Box<[u8]>,
-    status: u16,
     /// Of the whole body.
     body_bytes: u64,
 }
@@ -187,9 +189,9 @@ impl Session for HttpSession {
                 }
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
-                    self.report_refusal(state, actions, rejection, is_tls(&input[used..]));
+                    let is_tls = is_tls(&input[used..]);
                     let head = refused_head(&input[used..], &state.head_limits);
-                    self.refuse(state, actions, rejection, head, is_head);
+                    self.refuse(state, actions, rejection, head, is_head, is_tls);
                 }
             }
         }
@@ -240,7 +242,8 @@ impl Session for HttpSession {
                 Err(errno) => {
                     state.report_cut(errno);
                     let left_bytes = unsent.left_bytes();
-                    self.log_sent(state, left_bytes, Some(Cut::FileFailed));
+                    self.phase = Phase::Idle;
+                    self.sent(state, left_bytes, End::Cut(Cut::FileFailed));
                     self.is_last = true;
                     return actions.reset();
                 }
@@ -260,7 +263,7 @@ impl Session for HttpSession {
             return actions.call_again();
         }
         self.phase = Phase::Idle;
-        self.log_sent(state, 0, None);
+        self.sent(state, 0, End::Whole);
         // Whether input was left unused is not known here, so the careful end it is.
         self.settle(state, actions, false);
     }
@@ -273,21 +276,30 @@ impl Session for HttpSession {
 
     fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         let count = |counter| state.counters.add(counter, 1);
-        match &self.phase {
-            Phase::Fresh => count(ServerCounter::TimeoutsSilent),
-            Phase::Idle => count(ServerCounter::TimeoutsIdle),
-            Phase::Head => count(ServerCounter::TimeoutsHeader),
-            Phase::Body(_) => count(ServerCounter::TimeoutsBody),
-            Phase::Unsent(_) | Phase::File => return,
-            Phase::Later(at) => return self.later_too_long(state, actions, *at),
-        }
         match &mut self.phase {
+            Phase::Fresh => {
+                count(ServerCounter::TimeoutsSilent);
+                actions.close();
+            }
+            Phase::Idle => {
+                count(ServerCounter::TimeoutsIdle);
+                actions.close();
+            }
+            Phase::Head => self.time_out(state, actions, Refusal::LateHead, &[]),
             Phase::Body(body) if body.has_answer_begun() => {
+                Refusal::LateBody.count(&state.counters);
                 body.cut = Some(Cut::ClientTimeout);
                 actions.reset();
             }
-            Phase::Head | Phase::Body(_) => self.time_out(state, actions),
-            _ => actions.close(),
+            Phase::Body(body) => {
+                let head = std::mem::take(&mut body.head);
+                self.time_out(state, actions, Refusal::LateBody, &head);
+            }
+            Phase::Unsent(_) | Phase::File => {}
+            Phase::Later(at) => {
+                let at = *at;
+                self.later_too_long(state, actions, at);
+            }
         }
     }
 
@@ -319,7 +331,7 @@ impl Session for HttpSession {
         }
     }
 
-    /// The line of a request that did not come to its end.
+    /// Books a request that did not come to its end.
     fn closed(mut self, state: &mut LoopState, cause: CloseCause) {
         if let Phase::Later(at) = self.phase {
             return self.asker_closed(state, at, cause);
@@ -327,21 +339,21 @@ impl Session for HttpSession {
         if cause == CloseCause::FileFailed {
             state.report_cut(Errno::IO);
         }
-        if state.log.is_none() {
-            return;
-        }
         let lost_bytes = self.peer.as_ref().map_or(0, |peer| peer.lost_bytes);
-        let cut = Some(Cut::of_close(cause));
+        let cut = Cut::of_close(cause);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Body(body) => {
-                let (status, sent_bytes) = match body.has_answer_begun() {
-                    true => (Status::OK.code(), body.received_bytes.saturating_sub(lost_bytes)),
-                    false => (CLIENT_GONE, 0),
+                let (status, body_bytes) = match body.has_answer_begun() {
+                    true => (Some(Status::OK), body.received_bytes.saturating_sub(lost_bytes)),
+                    false => (None, 0),
                 };
-                self.log(state, &body.head, status, sent_bytes, body.cut.or(cut));
+                let end = End::Cut(body.cut.unwrap_or(cut));
+                self.book(state, Some(&body.head), Outcome { status, body_bytes, end });
             }
-            Phase::Unsent(unsent) => self.log_sent(state, unsent.left_bytes() + lost_bytes, cut),
-            Phase::File => self.log_sent(state, lost_bytes, cut),
+            Phase::Unsent(unsent) => {
+                self.sent(state, unsent.left_bytes() + lost_bytes, End::Cut(cut));
+            }
+            Phase::File => self.sent(state, lost_bytes, End::Cut(cut)),
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
         }
     }
@@ -351,7 +363,8 @@ impl HttpSession {
     /// One that was accepted by the front end at this place.
     pub(crate) fn of_front(state: &LoopState, actions: &mut Actions<'_>, front: FrontId) -> Self {
         actions.set_deadline(actions.now().at + state.limits.header_timeout);
-        Self { phase: Phase::Fresh, peer: None, front, is_last: false, is_draining: false }
+        let (phase, status) = (Phase::Fresh, Status::OK);
+        Self { phase, peer: None, front, is_last: false, is_draining: false, status }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -388,10 +401,7 @@ impl HttpSession {
             return self.ask(state, actions, request, head);
         }
         if request.target.is_https() && state.tls.is_none() {
-            let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
-            self.report_refusal(state, actions, refused, false);
-            self.refuse(state, actions, refused, head, is_head);
-            return actions.linger();
+            return self.refuse_https(state, actions, request, head);
         }
         if request.framing.has_body() {
             if state.handler.allows(request.method) {
@@ -426,7 +436,7 @@ impl HttpSession {
         }
     }
 
-    /// Books an answer, and stays with it while not all of it was sent.
+    /// An answer was begun: it is booked once all of it was sent, and until then the session stays with it.
     #[inline]
     fn answered(
         &mut self,
@@ -436,25 +446,29 @@ impl HttpSession {
         answered: Answered,
         is_last: bool,
     ) {
-        state.counters.count_answer(answered.status);
+        let Answered { status, body_bytes, left, refusal } = answered;
         if state.log.is_some() {
-            self.note(state, actions, head, &answered);
+            // The line has it.
+            self.peer(actions);
         }
-        self.is_last = is_last;
-        self.phase = match answered.left {
-            Left::Nothing => Phase::Idle,
-            Left::End => {
-                self.is_last = true;
-                Phase::Idle
+        self.is_last = is_last || matches!(left, Left::End);
+        let unsent = match left {
+            Left::Nothing | Left::End => {
+                self.phase = Phase::Idle;
+                let end = refusal.map_or(End::Whole, End::Refused);
+                let outcome = Outcome { status: Some(status), body_bytes, end };
+                return self.book(state, Some(head), outcome);
             }
             Left::Unsent(unsent) => Phase::Unsent(unsent),
             Left::File => Phase::File,
         };
-        if self.is_sending() {
-            // The loop judges how fast output leaves.
-            actions.set_deadline(Moment::NEVER);
-            actions.call_again();
+        (self.phase, self.status) = (unsent, status);
+        if let Some(peer) = self.peer.as_mut().filter(|_| state.log.is_some()) {
+            peer.record = Some(Box::new(Record { head: head.into(), body_bytes }));
         }
+        // The loop judges how fast output leaves.
+        actions.set_deadline(Moment::NEVER);
+        actions.call_again();
     }
 
     fn begin_body(
@@ -509,8 +523,8 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
-                self.report_refusal(state, actions, rejection, false);
-                self.refuse(state, actions, rejection, &body.head, is_head(&body.head));
+                let is_head = is_head(&body.head);
+                self.refuse(state, actions, rejection, &body.head, is_head, false);
                 0
             }
         }
@@ -530,7 +544,7 @@ impl HttpSession {
         }
     }
 
-    /// Answers what cannot be served; nothing behind it is read. The log gets what there is of its head.
+    /// Answers what is not sound, or too much; nothing behind it is read. The logs get why, and what there is of its head.
     #[cold]
     fn refuse(
         &mut self,
@@ -539,28 +553,40 @@ impl HttpSession {
         rejection: Rejection,
         head: &[u8],
         is_head: bool,
+        is_tls: bool,
     ) {
-        state.counters.count_refusal(rejection.status);
+        self.report_refusal(state, actions, rejection, is_tls);
         let common = state.common_of(self.front);
         let answered = answer::refusal(actions, common, rejection, &state.head_limits, is_head);
         self.answered(state, actions, head, answered, true);
     }
 
+    /// Answers a request for an https URI on a connection without TLS.
+    #[cold]
+    fn refuse_https(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+    ) {
+        let is_head = request.method == Method::Head;
+        self.refuse(state, actions, Rejection::HTTPS_WITHOUT_TLS, head, is_head, false);
+        actions.linger();
+    }
+
     /// Answers a request that did not come in time.
     #[cold]
-    fn time_out(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
-        let status = Status::REQUEST_TIMEOUT;
-        state.counters.count_refusal(status);
-        // Without a body: part of a head may be the start of one to HEAD.
-        let common = state.common_of(self.front);
-        let asked = common.unasked();
-        let context = Context { persistence: Persistence::Close, is_head: false, asked };
-        let answered = answer::empty(actions, common, context, status, |_| {});
-        let head = match &mut self.phase {
-            Phase::Body(body) => std::mem::take(&mut body.head),
-            _ => Box::default(),
-        };
-        self.answered(state, actions, &head, answered, true);
+    fn time_out(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        refusal: Refusal,
+        head: &[u8],
+    ) {
+        refusal.count(&state.counters);
+        let answered = answer::late(actions, state.common_of(self.front), refusal);
+        self.answered(state, actions, head, answered, true);
         actions.linger();
     }
 
@@ -589,67 +615,56 @@ impl HttpSession {
         self.peer.as_ref().map_or("", |peer| &peer.address)
     }
 
-    /// Logs an answer, or keeps what there is to log of one that is under way.
-    #[cold]
-    fn note(
-        &mut self,
-        state: &mut LoopState,
-        actions: &Actions<'_>,
-        head: &[u8],
-        answered: &Answered,
-    ) {
-        let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
-        let peer = self.peer(actions);
-        match answered.left {
-            Left::Nothing | Left::End => self.log(state, head, status, body_bytes, None),
-            Left::Unsent(_) | Left::File => {
-                peer.record = Some(Box::new(Record { head: head.into(), status, body_bytes }));
-            }
-        }
+    /// The answer that was under way has come to its end, with so much of its body unsent.
+    fn sent(&mut self, state: &mut LoopState, unsent_bytes: u64, end: End) {
+        let record = self.peer.as_mut().and_then(|peer| peer.record.take());
+        let body_bytes = record.as_ref().map_or(0, |record| record.body_bytes);
+        let body_bytes = body_bytes.saturating_sub(unsent_bytes);
+        let head = record.as_ref().map(|record| &*record.head);
+        self.book(state, head, Outcome { status: Some(self.status), body_bytes, end });
     }
 
-    /// Logs the answer that was under way, of which this was not sent.
+    /// Books a request that a handler has answered, or was to; without its head there is no line, as of one that began
+    /// before there was a log.
     #[inline]
-    fn log_sent(&mut self, state: &mut LoopState, left_bytes: u64, cut: Option<Cut>) {
-        if let Some(peer) = &mut self.peer
-            && let Some(record) = peer.record.take()
-        {
-            let Record { head, status, body_bytes } = *record;
-            self.log(state, &head, status, body_bytes.saturating_sub(left_bytes), cut);
-        }
+    fn book(&self, state: &mut LoopState, head: Option<&[u8]>, outcome: Outcome) {
+        let LoopState { counters, log, upstreams, .. } = state;
+        let log = log.as_mut().filter(|_| head.is_some());
+        let books = Books { counters, proxied: None, log };
+        let head = head.unwrap_or_default();
+        books.book(outcome, |log, outcome| self.entry(log, outcome, head, upstreams.is_some()));
     }
 
+    /// What the log says of it. A line of a proxy has the columns of all others.
     #[cold]
-    fn log(
-        &self,
-        state: &mut LoopState,
-        head: &[u8],
-        status: u16,
-        body_bytes: u64,
-        cut: Option<Cut>,
-    ) {
-        let Some(log) = &mut state.log else { return };
+    fn entry<'a>(
+        &'a self,
+        log: &AccessLog,
+        outcome: &Outcome,
+        head: &'a [u8],
+        is_of_proxy: bool,
+    ) -> Entry<'a> {
         let RequestLine { method, target, version } = request_line(head);
-        let (peer, cut) = (self.address(), cut.map(Cut::name));
-        // A line has the columns of all others.
-        let proxied = state.upstreams.is_some().then(|| answered_by_proxy(status));
         let (referer, agent) = match log.names_agents() {
             true => (field(head, "referer"), field(head, "user-agent")),
             false => (&b""[..], &b""[..]),
         };
-        let entry = Entry {
-            peer,
+        let cut = match outcome.end {
+            End::Cut(cut) => Some(cut.name()),
+            _ => None,
+        };
+        Entry {
+            peer: self.address(),
             method,
             target,
             version,
-            status,
-            body_bytes,
+            status: outcome.status_logged(),
+            body_bytes: outcome.body_bytes,
             referer,
             agent,
-            cut,
-            proxied,
-        };
-        log.add(&entry, &state.counters);
+            cut: cut.filter(|_| !is_of_proxy),
+            proxied: is_of_proxy.then(|| Proxied::here(outcome.end.word())),
+        }
     }
 }
 
@@ -687,26 +702,6 @@ impl HttpSession {
             None => address_text(actions),
         };
         if address.is_empty() { "a client of a unix socket".into() } else { address }
-    }
-}
-
-/// What the log of a proxy says of an answer of its own.
-fn answered_by_proxy(status: u16) -> Proxied<'static> {
-    let end = match status {
-        200..400 => "ok",
-        408 => Fault::ClientTimeout.name(),
-        _ => Fault::BadRequest(Status::of(status)).name(),
-    };
-    Proxied {
-        backend: "",
-        queued: None,
-        connected: None,
-        first_byte: None,
-        total: None,
-        tries: 0,
-        end,
-        state: None,
-        is_retry_safe: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The session keeps a [`Body`] while one is under way, so an idle connection does not pay for it.
 
-use pollux_engine::{Actions, CloseCause, Moment};
+use pollux_engine::{Actions, Moment};
 use pollux_http::{
     BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Method, Rejection,
     Request, Status, write_chunk_head,
@@ -13,6 +13,7 @@ use crate::body_clock::BodyClock;
 use crate::config::FIELDS_BYTES_MAX;
 use crate::handlers::answer::Persistence;
 use crate::head::common::{Common, FieldContext};
+use crate::record::Cut;
 
 /// Room that the head of an echo and the framing of its pieces take at most.
 const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
@@ -164,40 +165,6 @@ impl Echo {
         self.persistence.write(&mut head);
         let head_bytes = head.finish().expect("the overhead was left free");
         actions.advance(head_bytes);
-    }
-}
-
-/// Why a request did not come to its end, as the log calls it: the same words as a proxy's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cut {
-    ClientGone,
-    ClientTimeout,
-    BadRequest,
-    /// The server ended.
-    Ended,
-    /// The rest of a file can't be read.
-    FileFailed,
-}
-
-impl Cut {
-    /// Why, where only the end of the connection says it.
-    pub(crate) const fn of_close(cause: CloseCause) -> Self {
-        match cause {
-            CloseCause::Drained | CloseCause::LoopEnded => Self::Ended,
-            CloseCause::SlowReader => Self::ClientTimeout,
-            CloseCause::FileFailed => Self::FileFailed,
-            _ => Self::ClientGone,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::ClientGone => "client_gone",
-            Self::ClientTimeout => "client_timeout",
-            Self::BadRequest => "client_bad_request",
-            Self::Ended => "server_ended",
-            Self::FileFailed => "server_file_failed",
-        }
     }
 }
 

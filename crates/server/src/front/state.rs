@@ -26,6 +26,7 @@ use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
 use crate::head::common::Common;
 use crate::ids::FrontId;
 use crate::log::{AccessLog, Event, Logs};
+use crate::refusal::Refusal;
 
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
@@ -362,7 +363,7 @@ pub(crate) fn respond(
             let left = reply.send(actions, &state.common, context);
             let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
             let left = left.map_or(Left::Nothing, Left::Unsent);
-            Answered { status: Status::OK, body_bytes, left }
+            Answered::of(Status::OK, body_bytes, left)
         }
         Handler::Status(pages) => {
             let page = pages.page(request.target.path());
@@ -374,9 +375,6 @@ pub(crate) fn respond(
             let answered = site.answer(actions, &state.common, state.now, request, context);
             if matches!(answered.left, Left::File) {
                 state.counters.add(ServerCounter::FilesSent, 1);
-            }
-            if answered.status == Status::UNAVAILABLE {
-                state.counters.add(ServerCounter::FilesRefused, 1);
             }
             answered
         }
@@ -409,7 +407,7 @@ fn respond_without_handler(
     let add_allow = |head: &mut HeadWriter<'_>| {
         head.field("Allow", allow);
     };
-    let status = match request.method {
+    let refusal = match request.method {
         Method::Options if context.asked.is_from_another_origin() => {
             return answer::empty(actions, &state.common, context, Status::NO_CONTENT, |head| {
                 add_allow(head);
@@ -421,16 +419,15 @@ fn respond_without_handler(
         Method::Options => {
             return answer::empty(actions, &state.common, context, Status::NO_CONTENT, add_allow);
         }
-        Method::Other(_) => Status::NOT_IMPLEMENTED,
-        _ => Status::METHOD_NOT_ALLOWED,
+        Method::Other(_) => Refusal::UnknownMethod,
+        _ => Refusal::OtherMethod,
     };
-    state.counters.count_refusal(status);
     if request.method == Method::Connect {
         // The bytes behind it may be meant for the tunnel, made to look like a request.
         let context = Context { persistence: Persistence::Close, ..context };
-        let page = answer::page(actions, &state.common, context, status, add_allow);
+        let page = answer::other_method(actions, &state.common, context, refusal, allow);
         actions.linger();
         return Answered { left: Left::End, ..page };
     }
-    answer::page(actions, &state.common, context, status, add_allow)
+    answer::other_method(actions, &state.common, context, refusal, allow)
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::config::FIELDS_BYTES_MAX;
 use crate::head::common::{Common, FieldContext};
 use crate::head::explanation;
+use crate::refusal::Refusal;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location` of at most 24 KiB.
 pub(crate) const SHORT_BYTES_MAX: usize = 26 * 1024;
@@ -63,6 +64,8 @@ pub(crate) struct Answered {
     pub(crate) status: Status,
     pub(crate) body_bytes: u64,
     pub(crate) left: Left,
+    /// Why it is a page that refuses the request, where it is one.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// What follows what a call has sent.
@@ -78,7 +81,17 @@ pub(crate) enum Left {
 
 impl Answered {
     pub(crate) fn whole(status: Status, body_bytes: u64) -> Self {
-        Self { status, body_bytes, left: Left::Nothing }
+        Self::of(status, body_bytes, Left::Nothing)
+    }
+
+    /// An answer, as far as it was not refused.
+    pub(crate) const fn of(status: Status, body_bytes: u64, left: Left) -> Self {
+        Self { status, body_bytes, left, refusal: None }
+    }
+
+    /// It refuses the request, for this cause.
+    pub(crate) fn refused(self, cause: Refusal) -> Self {
+        Self { refusal: Some(cause), ..self }
     }
 }
 
@@ -104,7 +117,30 @@ pub(crate) fn refusal(
 ) -> Answered {
     let context = Context { persistence: Persistence::Close, is_head, asked: common.unasked() };
     let why = explanation(&refused, limits);
-    explained(actions, common, context, refused.status, &why, |_| {})
+    let answered = explained(actions, common, context, refused.status, &why, |_| {});
+    answered.refused(Refusal::Unsound)
+}
+
+/// Sends the answer to a request that did not come in time. Without a body: part of a head may be the start of one to
+/// HEAD.
+pub(crate) fn late(actions: &mut Actions<'_>, common: &Common, refusal: Refusal) -> Answered {
+    let asked = common.unasked();
+    let context = Context { persistence: Persistence::Close, is_head: false, asked };
+    empty(actions, common, context, refusal.status(), |_| {}).refused(refusal)
+}
+
+/// Sends the answer to a method that is not for what answers here, with those that are.
+pub(crate) fn other_method(
+    actions: &mut Actions<'_>,
+    common: &Common,
+    context: Context,
+    refusal: Refusal,
+    allow: &[u8],
+) -> Answered {
+    let answered = page(actions, common, context, refusal.status(), |head| {
+        head.field("Allow", allow);
+    });
+    answered.refused(refusal)
 }
 
 /// As [`page`], with the reason behind the status.
@@ -164,7 +200,7 @@ pub(crate) fn document(
     let mut unsent = Unsent::once(body);
     let is_all_sent = unsent.send(actions).expect("a body is in memory");
     let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
-    Answered { status, body_bytes, left }
+    Answered::of(status, body_bytes, left)
 }
 
 /// Sends this text, or the page that the settings have for this status.

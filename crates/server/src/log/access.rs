@@ -139,10 +139,6 @@ pub(crate) struct Entry<'a> {
     pub(crate) proxied: Option<Proxied<'a>>,
 }
 
-/// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
-/// was sent.
-pub(crate) const CLIENT_GONE: u16 = 499;
-
 /// What a proxy says of a request; times are from its head, and none stand for one that no backend had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proxied<'a> {
@@ -164,6 +160,23 @@ pub(crate) struct Proxied<'a> {
     pub(crate) state: Option<&'a str>,
     /// Whether the client may ask again, if it failed.
     pub(crate) is_retry_safe: Option<bool>,
+}
+
+impl<'a> Proxied<'a> {
+    /// Of a request that no backend had, and that ended so.
+    pub(crate) const fn here(end: &'a str) -> Self {
+        Self {
+            backend: "",
+            queued: None,
+            connected: None,
+            first_byte: None,
+            total: None,
+            tries: 0,
+            end,
+            state: None,
+            is_retry_safe: None,
+        }
+    }
 }
 
 /// The word for whether a request that failed may be asked again.

@@ -35,7 +35,7 @@ use crate::config::{LogLevel, LogTarget};
 use crate::system::is_folder_writable;
 
 mod access;
-pub(crate) use access::{AccessLog, CLIENT_GONE, Entry, Proxied};
+pub(crate) use access::{AccessLog, Entry, Proxied};
 
 /// What the loops of one server share for their logs; cheap to clone.
 #[derive(Clone, Debug, Default)]

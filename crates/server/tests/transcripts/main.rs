@@ -2,9 +2,10 @@
 //! of it: every byte, how the connection ends, and the lines of both logs.
 //!
 //! A change of behaviour shows as a difference of a file. Each scene is played on the kernel, against servers of
-//! this process; dates, durations and ports are masked. `POLLUX_BLESS=1 cargo test -p pollux-server --test
+//! this process, whose counters are compared with the lines of the log (`books`); dates, durations and ports are masked. `POLLUX_BLESS=1 cargo test -p pollux-server --test
 //! transcripts` writes the files anew.
 
+mod books;
 #[path = "../proxy/identity.rs"]
 #[expect(dead_code, reason = "the tests of the proxy use the others")]
 mod identity;
@@ -26,6 +27,7 @@ use pollux_server::config::ServeConfig;
 use pollux_settings::Given;
 use pollux_testing::{DEADLINE, wait_until};
 
+use books::Books;
 use identity::Identity;
 use scene::{Program, Scene, Script, Step};
 
@@ -108,6 +110,7 @@ fn play(scene: &Scene, program: Program) -> String {
         }
     };
     let ListenAddress::Tcp(front) = server.addresses()[0] else { panic!("a TCP address") };
+    let books = Books { sources: server.overview().loops.clone() };
     let mut client = Client::connect(front);
     for (at, step) in scene.steps.iter().enumerate() {
         match step {
@@ -142,6 +145,10 @@ fn play(scene: &Scene, program: Program) -> String {
     server.drain();
     server.join().expect("ended");
     let read = |path: &Path| std::fs::read_to_string(path).expect("it was opened");
+    if !scene.sets(program, "access_log_format") {
+        let compared = books.compare(&read(&access));
+        compared.unwrap_or_else(|wrong| panic!("{wrong}\n{}{out}", read(&access)));
+    }
     for (log, lines) in [("access", read(&access)), ("error", read(&errors))] {
         for line in lines.lines() {
             let line = scene::masked(line).replace(&backend.address.to_string(), "BACKEND");

@@ -3,7 +3,6 @@
 use pollux_engine::Actions;
 use pollux_http::{Method, Rejection, Request, RequestKind, Status};
 
-use crate::counters::ServerCounter;
 use crate::exchange::deadlines::Due;
 use crate::exchange::direction::Side;
 use crate::exchange::table::Next;
@@ -15,6 +14,7 @@ use crate::handlers::answer::Persistence;
 use crate::head::common::FieldContext;
 use crate::head::explanation;
 use crate::ids::ExchangeId;
+use crate::refusal::Refusal;
 
 impl HttpSession {
     /// Something happened to the exchange: it failed, has something to send, or takes input again.
@@ -105,10 +105,8 @@ impl HttpSession {
         rejection: Rejection,
     ) {
         let why = explanation(&rejection, &state.head_limits);
-        let status = rejection.status;
         self.report_refusal(state, actions, rejection, false);
-        state.counters.count_refusal(status);
-        self.fail(state, actions, at, Fault::BadRequest(status), Some(&why));
+        self.fail(state, actions, at, Fault::BadRequest(rejection.status), Some(&why));
     }
 
     /// The exchange fails by what this side did, or did not do in time; the client gets the reason where it is to blame.
@@ -168,7 +166,7 @@ impl HttpSession {
             head.field("Proxy-Status", proxy_status.as_bytes());
         });
         let exchange = state.upstreams().exchange(at);
-        exchange.status = status.code();
+        (exchange.status, exchange.refusal) = (Some(status), Refusal::of_page(fault));
         exchange.response.set_body_bytes(answered.body_bytes);
         self.finish(state, actions, at, Some(fault));
     }
@@ -189,22 +187,23 @@ impl HttpSession {
             Some(Due::Request) => self.fail(state, actions, at, Fault::RequestTimeout, None),
             Some(Due::Queue) => self.fail(state, actions, at, Fault::QueueTimeout, None),
             Some(Due::Body) => {
-                state.counters.add(ServerCounter::TimeoutsBody, 1);
+                let refusal = Refusal::LateBody;
+                refusal.count(&state.counters);
                 self.is_last = true;
-                let why = "the body stood still, or came too slowly (RFC 9110 15.5.9)";
-                self.fail(state, actions, at, Fault::ClientTimeout, Some(why));
+                self.fail(state, actions, at, Fault::ClientTimeout, Some(refusal.reason()));
             }
         }
     }
 
-    /// Answers a request that goes no further; its body, if it has one, is not read.
+    /// Answers a request that goes no further: refuses it, or says which methods there are. Its body, if it has one, is not
+    /// read.
     pub(super) fn answer_here(
         &mut self,
         state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
-        status: Status,
+        refusal: Option<Refusal>,
         is_last: bool,
     ) {
         let is_last = is_last || request.framing.has_body();
@@ -215,15 +214,11 @@ impl HttpSession {
         };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         let common = state.common_of(self.front);
-        let answered = if status == Status::NO_CONTENT {
-            answer::empty(actions, common, context, status, |head| {
+        let answered = match refusal {
+            Some(refusal) => answer::other_method(actions, common, context, refusal, allow),
+            None => answer::empty(actions, common, context, Status::NO_CONTENT, |head| {
                 head.field("Allow", allow);
-            })
-        } else {
-            state.counters.count_refusal(status);
-            answer::page(actions, common, context, status, |head| {
-                head.field("Allow", allow);
-            })
+            }),
         };
         self.answered(state, actions, head, answered, is_last);
         if is_last {

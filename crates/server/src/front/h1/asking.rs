@@ -3,7 +3,7 @@
 //! The client's side of [`Phase::Later`]; `answering` has what comes back.
 
 use pollux_engine::{Actions, CloseCause};
-use pollux_http::{Method, ProxyHeader, Rejection, Request, RequestKind, Status};
+use pollux_http::{Method, ProxyHeader, Request, RequestKind};
 
 use crate::backends::groups::hash;
 use crate::config::Balance;
@@ -18,6 +18,7 @@ use crate::front::state::LoopState;
 use crate::head::cache::{RequestFacts, RequestKey};
 use crate::head::proxied::is_idempotent;
 use crate::ids::ExchangeId;
+use crate::refusal::Refusal;
 
 impl HttpSession {
     /// Begins a request that a backend answers, unless it is answered here.
@@ -31,23 +32,20 @@ impl HttpSession {
     ) {
         let is_last = !request.keep_alive || self.is_draining;
         let Ok(max_forwards) = max_forwards(request) else {
-            return self.answer_here(state, actions, request, head, Status::NO_CONTENT, is_last);
+            return self.answer_here(state, actions, request, head, None, is_last);
         };
         let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
         let front = upstreams.frontends.get(self.front);
         let is_secure = upstreams.frontends.secured(self.front).is_some();
         let claims_tls = request.target.is_https() && !is_secure;
         if claims_tls && !(front.x_forwarded.believes() && is_said_secure(request)) {
-            let (refused, is_head) = (Rejection::HTTPS_WITHOUT_TLS, request.method == Method::Head);
-            self.report_refusal(state, actions, refused, false);
-            self.refuse(state, actions, refused, head, is_head);
-            return actions.linger();
+            return self.refuse_https(state, actions, request, head);
         }
         if matches!(request.method, Method::Connect | Method::Trace) {
             // What follows CONNECT may be meant for the tunnel, made to look like a request.
             let is_last = is_last || request.method == Method::Connect;
-            let status = Status::METHOD_NOT_ALLOWED;
-            return self.answer_here(state, actions, request, head, status, is_last);
+            let refusal = Some(Refusal::OtherMethod);
+            return self.answer_here(state, actions, request, head, refusal, is_last);
         }
         self.peer(actions);
         let facts = RequestFacts {

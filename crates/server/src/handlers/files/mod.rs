@@ -24,7 +24,7 @@ use std::time::Duration;
 use pollux_engine::{Actions, FileRange, Moment, Now};
 use pollux_http::{
     Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Outcome,
-    Rejection, Representation, Request, Status, evaluate,
+    Representation, Request, Status, evaluate,
 };
 
 use rustix::io::Errno;
@@ -37,6 +37,7 @@ use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Unsent, read_exactly};
 use crate::head::common::Common;
 use crate::log::{Event, Logs};
+use crate::refusal::Refusal;
 use crate::{ServerCounters, ServerError};
 use folder::{Found, Meta, Opened, Refused, Root};
 use forms::{Coding, Compressed, Compressor, Key, is_worth};
@@ -252,7 +253,10 @@ impl Reply<'_> {
         let path = self.request.target.path().unwrap_or("/");
         let path = match FilePath::decode(path, decoded) {
             Ok(path) => path,
-            Err(Rejection { status, .. }) => return self.page(actions, status),
+            Err(rejection) => {
+                let page = self.page(actions, rejection.status);
+                return Answered { refusal: Refusal::of_path(&rejection), ..page };
+            }
         };
         // What most folders are asked for: found without a look at the folder.
         if path.is_directory {
@@ -345,7 +349,8 @@ impl Reply<'_> {
         }
         // The limit of targets may be beyond the room.
         if location.len() > LOCATION_BYTES_MAX {
-            return answer::page(actions, self.common, self.context, Status::URI_TOO_LONG, |_| {});
+            let refusal = Refusal::LongLocation;
+            return self.page(actions, refusal.status()).refused(refusal);
         }
         let status = Status::MOVED_PERMANENTLY;
         answer::page(actions, self.common, self.context, status, |head| {
@@ -511,7 +516,7 @@ impl Reply<'_> {
         let mut unsent = Unsent::repeated(bytes, facts.whole_bytes);
         let is_all_sent = unsent.send(actions).expect("it is in memory");
         let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
-        Answered { status, body_bytes: facts.whole_bytes, left }
+        Answered::of(status, facts.whole_bytes, left)
     }
 
     /// The form beside the plain file that the client likes best, when it is not out of date.
@@ -567,7 +572,7 @@ impl Reply<'_> {
                 actions.send_file(range);
                 Left::File
             };
-            return Answered { status, body_bytes, left };
+            return Answered::of(status, body_bytes, left);
         }
         let body =
             &mut actions.spare()[head_bytes..][..usize::try_from(body_bytes).expect("small")];
@@ -597,10 +602,13 @@ impl Reply<'_> {
                     let error = io::Error::from(errno);
                     format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
                 });
-                let status = Status::UNAVAILABLE;
-                return answer::page(actions, self.common, self.context, status, |head| {
+                let refusal = Refusal::NoDescriptor;
+                refusal.count(&self.site.counters);
+                let status = refusal.status();
+                let page = answer::page(actions, self.common, self.context, status, |head| {
                     head.field("Retry-After", b"1");
                 });
+                return page.refused(refusal);
             }
             Refused::Broken(errno) => {
                 report(Event::FileFailed, &|| {

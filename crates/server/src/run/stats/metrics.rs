@@ -117,9 +117,8 @@ impl Page<'_> {
         self.labelled("requests", "Requests, by method", "method", &METHODS, |source, place| {
             source.server.requests(place)
         });
-        self.labelled("answers", "Answers, by class of status", "class", &CLASSES, |s, place| {
-            s.server.answers(place)
-        });
+        let help = "Answers that have left, or were cut, by class of status";
+        self.labelled("answers", help, "class", &CLASSES, |s, place| s.server.answers(place));
         let help = "Requests that were refused, by status";
         self.labelled("refusals", help, "status", &statuses, |s, place| s.server.refused(place));
         for &counter in ServerCounter::ALL {
