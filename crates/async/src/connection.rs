@@ -270,7 +270,7 @@ impl Session for Connection {
         channel.advance(&shared.0, actions);
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let mut channel = self.0.borrow_mut();
         channel.is_sending = false;
         channel.wake_writer();
@@ -287,7 +287,7 @@ impl Session for Connection {
         channel.advance(&shared.0, actions);
     }
 
-    fn on_drain(&mut self, _: &mut Shared, _: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut Shared, _: &mut Actions<'_>) {
         // A runtime ends by dropping its tasks, and streams with them.
     }
 

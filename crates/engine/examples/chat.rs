@@ -27,7 +27,7 @@ type Outboxes = BTreeMap<ConnectionId, Vec<u8>>;
 
 struct Member {
     id: ConnectionId,
-    /// Output is on its way: `on_drained` says when it has left.
+    /// Output is on its way: `on_output_sent` says when it has left.
     is_sending: bool,
 }
 
@@ -81,7 +81,7 @@ impl Session for Member {
         self.send(outboxes, actions);
     }
 
-    fn on_drained(&mut self, outboxes: &mut Outboxes, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, outboxes: &mut Outboxes, actions: &mut Actions<'_>) {
         self.is_sending = false;
         self.send(outboxes, actions);
     }

@@ -40,8 +40,8 @@ impl Session for Side {
     fn on_bytes(&mut self, _: &mut Proxy, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         self.0.on_bytes(actions, input)
     }
-    fn on_drained(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
-        self.0.on_drained(actions);
+    fn on_output_sent(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
+        self.0.on_output_sent(actions);
     }
     fn on_wake(&mut self, _: &mut Proxy, actions: &mut Actions<'_>) {
         self.0.on_wake(actions);

@@ -414,7 +414,7 @@ impl<'a> Actions<'a> {
         self.waiting.get_or_insert(0);
     }
 
-    /// Asks for [`Session::on_drained`](crate::Session::on_drained) when all output has left;
+    /// Asks for [`Session::on_output_sent`](crate::Session::on_output_sent) when all output has left;
     /// afterwards unused input comes again without waiting for more.
     #[inline]
     pub fn call_again(&mut self) {

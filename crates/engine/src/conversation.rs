@@ -8,7 +8,7 @@
 //!            input, peer's end, output has left, deadline, wake
 //!                                │
 //!                                ▼
-//!   call_again called? ── yes ──► on_drained ─┐
+//!   call_again called? ── yes ──► on_output_sent ─┐
 //!   unseen input?     ── yes ──► on_bytes ───┤ output ► ConnectionIo ─► gone: continue
 //!   peer's end?       ── yes ──► on_end ─────┘                      └─► waits: stop until it left
 //!   else: done for now
@@ -90,14 +90,14 @@ pub(crate) enum SessionCall {
     Readable,
     Deadline,
     Wake,
-    Drain,
+    Shutdown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     Bytes,
     End,
-    Drained,
+    OutputSent,
     Outside(SessionCall),
 }
 
@@ -397,7 +397,7 @@ impl<S: Session> Conversation<S> {
             return None;
         }
         if !is_waiting && self.state & CALL_AGAIN != 0 && !self.shows_input_first(input) {
-            return Some(Call::Drained);
+            return Some(Call::OutputSent);
         }
         if self.state & PAUSED != 0 {
             return None;
@@ -486,9 +486,9 @@ impl<S: Session> Conversation<S> {
         actions.is_input_paused = self.state & PAUSED != 0;
         actions.wants_call_again = self.state & CALL_AGAIN != 0;
         match call {
-            Call::Drained => {
+            Call::OutputSent => {
                 actions.wants_call_again = false;
-                self.session.on_drained(shared, &mut actions);
+                self.session.on_output_sent(shared, &mut actions);
             }
             Call::End => {
                 self.state |= END_SEEN;
@@ -498,7 +498,7 @@ impl<S: Session> Conversation<S> {
             Call::Outside(SessionCall::Readable) => self.session.on_readable(shared, &mut actions),
             Call::Outside(SessionCall::Deadline) => self.session.on_deadline(shared, &mut actions),
             Call::Outside(SessionCall::Wake) => self.session.on_wake(shared, &mut actions),
-            Call::Outside(SessionCall::Drain) => self.session.on_drain(shared, &mut actions),
+            Call::Outside(SessionCall::Shutdown) => self.session.on_shutdown(shared, &mut actions),
             Call::Bytes => unreachable!("on_bytes has its own way"),
         }
         let requested = Requested::of(actions);

@@ -232,7 +232,7 @@ impl<S: Session> EventLoop<S> {
 
     /// Starts a session on a connected stream socket of any family (TCP, unix), which has to be
     /// non-blocking. Of the session nothing is called before the next turn, but
-    /// [`Session::on_drain`] on a loop that drains.
+    /// [`Session::on_shutdown`] on a loop that drains.
     ///
     /// # Errors
     /// [`AdoptError`] for any other descriptor, with it and the session, of which nothing was
@@ -253,7 +253,7 @@ impl<S: Session> EventLoop<S> {
     ///
     /// The session's deadline is `deadline` from the beginning ([`Moment::NEVER`]: none;
     /// [`EventLoop::now`] is where to count from), so a connect has a time limit: the session aborts in [`Session::on_deadline`]. Without one the
-    /// kernel gives up after some minutes. On a loop that drains, [`Session::on_drain`] is called
+    /// kernel gives up after some minutes. On a loop that drains, [`Session::on_shutdown`] is called
     /// before this returns. The socket is non-blocking, close-on-exec and has TCP_NODELAY.
     ///
     /// # Errors
@@ -340,7 +340,7 @@ impl<S: Session> EventLoop<S> {
         either!(&mut self.kind, each => each.state.wakes.push(session));
     }
 
-    /// Stops accepting and calls [`Session::on_drain`] once for every session, including those
+    /// Stops accepting and calls [`Session::on_shutdown`] once for every session, including those
     /// that begin later. Further calls do nothing.
     ///
     /// Does nothing in a child of the process that opened the loop (`fork(2)`): its connections are the parent's.

@@ -46,7 +46,7 @@ use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 ///         actions.close();
 ///     }
 ///
-///     fn on_drain(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+///     fn on_shutdown(&mut self, _: &mut (), actions: &mut Actions<'_>) {
 ///         actions.close();
 ///     }
 /// }
@@ -138,7 +138,7 @@ impl<S: Session> Rehearsal<S> {
 
     /// The loop drains.
     pub fn drain(&mut self) {
-        self.play(|_| {}, Some(SessionCall::Drain), &[]);
+        self.play(|_| {}, Some(SessionCall::Shutdown), &[]);
     }
 
     /// The peer takes no more output, until [`Rehearsal::flow`].
@@ -290,7 +290,7 @@ mod tests {
                 match line {
                     b"big\n" => {
                         self.remaining = 200_000;
-                        self.on_drained(&mut (), actions);
+                        self.on_output_sent(&mut (), actions);
                         return used;
                     }
                     b"end\n" => actions.close(),
@@ -305,7 +305,7 @@ mod tests {
             actions.close();
         }
 
-        fn on_drained(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        fn on_output_sent(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             let len = self.remaining.min(actions.room());
             actions.spare()[..len].fill(b'x');
             actions.advance(len);
@@ -438,7 +438,7 @@ mod tests {
             actions.call_again();
         }
 
-        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+        fn on_shutdown(&mut self, (): &mut (), _: &mut Actions<'_>) {}
     }
 
     #[test]
@@ -516,7 +516,7 @@ mod tests {
             2
         }
 
-        fn on_drained(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        fn on_output_sent(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             actions.send(b"x");
             self.left -= 1;
             if self.left > 0 {

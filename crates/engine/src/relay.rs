@@ -48,8 +48,8 @@ use crate::{Actions, ConnectionId};
 ///     fn on_bytes(&mut self, _: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
 ///         self.0.on_bytes(actions, input)
 ///     }
-///     fn on_drained(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
-///         self.0.on_drained(actions);
+///     fn on_output_sent(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
+///         self.0.on_output_sent(actions);
 ///     }
 ///     fn on_wake(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
 ///         self.0.on_wake(actions);
@@ -79,7 +79,7 @@ struct Pair {
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
-    /// Some of it is with the loop: `on_drained` follows when that has left.
+    /// Some of it is with the loop: `on_output_sent` follows when that has left.
     is_leaving: bool,
     /// The other side's peer has ended: nothing comes behind it.
     is_last: bool,
@@ -114,7 +114,7 @@ impl Relay {
     }
 
     /// The output of this side has left: the other side may take more.
-    pub fn on_drained(&mut self, actions: &mut Actions<'_>) {
+    pub fn on_output_sent(&mut self, actions: &mut Actions<'_>) {
         self.pair.borrow_mut().output[self.side].is_leaving = false;
         self.proceed(actions);
         self.wake_other(actions);

@@ -32,7 +32,7 @@ impl fmt::Debug for ConnectionId {
 ///  accepted ──► on_bytes* ──► on_end ──► closed
 ///                  │  ▲
 ///      call_again  ▼  │ output has left
-///               on_drained            on_deadline, on_wake, on_drain: at any time between,
+///               on_output_sent            on_deadline, on_wake, on_shutdown: at any time between,
 ///                                     and while a connection to a peer is not there yet
 /// ```
 ///
@@ -41,7 +41,7 @@ impl fmt::Debug for ConnectionId {
 ///
 /// # Rules
 /// * No call comes while output of an earlier one waits for the peer, but [`Session::on_wake`],
-///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it. To a session that reads on
+///   [`Session::on_shutdown`] and [`Session::on_deadline`]; what those send goes behind it. To a session that reads on
 ///   ([`Actions::read_on`]) its input and the end of it come as well; what it leaves unused then comes again with more, or
 ///   when the output has left.
 /// * Before a connection to a peer is established, the same three may be called; their output
@@ -131,7 +131,7 @@ pub trait Session: Sized {
     }
 
     /// All output has left, after [`Actions::call_again`] was called.
-    fn on_drained(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
     }
 
@@ -150,7 +150,7 @@ pub trait Session: Sized {
     /// The loop drains: no new connection comes, this one should end as soon as it can do so
     /// without loss. Called once; connections that are open at the drain deadline are cut. Closes unless
     /// the session says otherwise: without loss where all input was used ([`Actions::close`]).
-    fn on_drain(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = shared;
         actions.close();
     }

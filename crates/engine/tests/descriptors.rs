@@ -55,7 +55,7 @@ impl Session for Greeter {
     fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
         input.len()
     }
-    fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    fn on_shutdown(&mut self, (): &mut (), _: &mut Actions<'_>) {}
 }
 
 /// Takes every descriptor that is left.

@@ -33,7 +33,7 @@ impl Session for Echo {
         actions.close();
     }
 
-    fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, (): &mut (), actions: &mut Actions<'_>) {
         actions.send(b"drained");
         actions.close();
     }

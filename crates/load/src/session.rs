@@ -82,9 +82,9 @@ impl Session for ClientSession {
         either!(self, each => each.on_end(shared, actions));
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.has_worked = true;
-        either!(self, each => each.on_drained(shared, actions));
+        either!(self, each => each.on_output_sent(shared, actions));
     }
 
     fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
@@ -98,7 +98,7 @@ impl Session for ClientSession {
     }
 
     /// The generator's loops are never drained: the worker sees to the end itself.
-    fn on_drain(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
         actions.close();
     }
 
@@ -171,7 +171,7 @@ impl Session for Client {
         }
     }
 
-    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match self {
             Self::Active(active) => active.send(shared, actions),
             Self::Crowd(_) => {}

@@ -196,8 +196,8 @@ impl<S: PlaintextSession, T: HoldsTls + From<Tls>> Session for Encrypted<S, T> {
         self.tls.tls().on_end(&mut self.session, shared, actions);
     }
 
-    fn on_drained(&mut self, shared: &mut S::Shared, actions: &mut Actions<'_>) {
-        self.tls.tls().on_drained(&mut self.session, shared, actions);
+    fn on_output_sent(&mut self, shared: &mut S::Shared, actions: &mut Actions<'_>) {
+        self.tls.tls().on_output_sent(&mut self.session, shared, actions);
     }
 
     fn on_deadline(&mut self, shared: &mut S::Shared, actions: &mut Actions<'_>) {
@@ -212,8 +212,8 @@ impl<S: PlaintextSession, T: HoldsTls + From<Tls>> Session for Encrypted<S, T> {
         self.tls.tls().call(&mut self.session, shared, actions, S::on_wake);
     }
 
-    fn on_drain(&mut self, shared: &mut S::Shared, actions: &mut Actions<'_>) {
-        self.tls.tls().call(&mut self.session, shared, actions, S::on_drain);
+    fn on_shutdown(&mut self, shared: &mut S::Shared, actions: &mut Actions<'_>) {
+        self.tls.tls().call(&mut self.session, shared, actions, S::on_shutdown);
     }
 
     fn output_lost(&mut self, bytes: u64) {
@@ -385,7 +385,7 @@ impl Tls {
     }
 
     /// All that was encrypted has left.
-    fn on_drained<S: PlaintextSession>(
+    fn on_output_sent<S: PlaintextSession>(
         &mut self,
         above: &mut S,
         shared: &mut S::Shared,
@@ -395,7 +395,7 @@ impl Tls {
         if self.is_open() && !self.layer.wants_write() {
             if self.is_connected {
                 self.layered::<S, _>(shared, actions, |shared, upper| {
-                    above.on_drained(shared, upper);
+                    above.on_output_sent(shared, upper);
                 });
             }
             self.show(above, shared, actions);
@@ -588,7 +588,7 @@ mod tests {
             actions.close();
         }
 
-        fn on_drained(&mut self, _: &mut Shared, _: &mut Actions<'_>) {}
+        fn on_output_sent(&mut self, _: &mut Shared, _: &mut Actions<'_>) {}
     }
 
     impl PlaintextSession for Shout {

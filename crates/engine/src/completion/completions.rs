@@ -320,7 +320,7 @@ mod tests {
         }
 
         fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
-        fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        fn on_shutdown(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             if self.is_first {
                 actions.spare()[..FIRST_BYTES].fill(b'1');
                 actions.advance(FIRST_BYTES);

@@ -170,7 +170,7 @@ impl<S: Session> CompletionLoop<S> {
         });
         self.settle(token, done);
         if self.state.is_draining {
-            self.play(token, Some(SessionCall::Drain), None);
+            self.play(token, Some(SessionCall::Shutdown), None);
         }
         ConnectionId(token)
     }

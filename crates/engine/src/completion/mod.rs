@@ -200,13 +200,13 @@ impl<S: Session> CompletionLoop<S> {
         self.waker.clone()
     }
 
-    /// Calls [`Session::on_drain`] of every session, once, and takes no new connections.
+    /// Calls [`Session::on_shutdown`] of every session, once, and takes no new connections.
     pub(crate) fn drain(&mut self) {
         if std::mem::replace(&mut self.state.is_draining, true) {
             return;
         }
         for token in self.connections.tokens() {
-            self.play(token, Some(SessionCall::Drain), None);
+            self.play(token, Some(SessionCall::Shutdown), None);
         }
         self.let_go();
     }

@@ -77,7 +77,7 @@ impl Session for Taker {
         }
     }
 
-    fn on_drained(&mut self, _: &mut Taken, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, _: &mut Taken, actions: &mut Actions<'_>) {
         actions.resume_input();
     }
 

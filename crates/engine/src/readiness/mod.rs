@@ -191,7 +191,7 @@ impl<S: Session> ReadinessLoop<S> {
         !self.listeners.is_empty()
     }
 
-    /// Calls [`Session::on_drain`] of every session, once, and takes no new connections.
+    /// Calls [`Session::on_shutdown`] of every session, once, and takes no new connections.
     pub(crate) fn drain(&mut self) {
         if std::mem::replace(&mut self.state.is_draining, true) {
             return;
@@ -199,7 +199,7 @@ impl<S: Session> ReadinessLoop<S> {
         let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             if self.owns(token) {
-                self.play(token, Some(SessionCall::Drain), NOTHING);
+                self.play(token, Some(SessionCall::Shutdown), NOTHING);
             }
         }
         // A waiting client's wake may have gone to this loop alone; another process that has the
@@ -355,7 +355,7 @@ impl<S: Session> ReadinessLoop<S> {
             Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
         self.settle(token, done, false);
         if self.state.is_draining {
-            self.play(token, Some(SessionCall::Drain), NOTHING);
+            self.play(token, Some(SessionCall::Shutdown), NOTHING);
         }
         id
     }

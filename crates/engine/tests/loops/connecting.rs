@@ -372,7 +372,7 @@ impl Session for Opener {
         actions.close();
     }
 
-    fn on_drain(&mut self, _: &mut Shared, _: &mut Actions<'_>) {}
+    fn on_shutdown(&mut self, _: &mut Shared, _: &mut Actions<'_>) {}
 
     fn closed(self, shared: &mut Shared, cause: CloseCause) {
         if let (Self::Back, Some(front)) = (self, shared.front) {

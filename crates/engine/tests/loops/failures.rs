@@ -139,7 +139,7 @@ impl Session for Bomb {
 
     fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
 
-    fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    fn on_shutdown(&mut self, (): &mut (), _: &mut Actions<'_>) {}
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Session for Puppet {
         (self.0)(Call::End, Some(actions));
     }
 
-    fn on_drained(&mut self, _: &mut Maker, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, _: &mut Maker, actions: &mut Actions<'_>) {
         (self.0)(Call::Drained, Some(actions));
     }
 
@@ -107,7 +107,7 @@ impl Session for Puppet {
         (self.0)(Call::Wake, Some(actions));
     }
 
-    fn on_drain(&mut self, _: &mut Maker, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut Maker, actions: &mut Actions<'_>) {
         (self.0)(Call::Drain, Some(actions));
     }
 

@@ -123,7 +123,7 @@ impl Session for Lines {
         actions.close();
     }
 
-    fn on_drained(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
         if self.sent < self.until {
             self.send_more(actions);
         }
@@ -142,7 +142,7 @@ impl Session for Lines {
         actions.resume_input();
     }
 
-    fn on_drain(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut Shared, actions: &mut Actions<'_>) {
         // An answer that has begun is finished first.
         if self.sent == self.until {
             actions.send(b"drained\n");

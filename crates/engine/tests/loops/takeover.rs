@@ -72,7 +72,7 @@ impl Session for Runner {
         shared.reported.push("wake".to_owned());
     }
 
-    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.reported.push("drain".to_owned());
         actions.close();
     }

@@ -94,7 +94,7 @@ impl CheckSession {
     }
 
     /// The proxy ends, before the backend could show how it is.
-    pub(crate) fn on_drain(&mut self, actions: &mut Actions<'_>) {
+    pub(crate) fn on_shutdown(&mut self, actions: &mut Actions<'_>) {
         self.verdict = None;
         actions.abort();
     }

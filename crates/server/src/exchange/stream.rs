@@ -222,7 +222,7 @@ impl Stream {
         upstreams.report_tls(backend, error);
     }
 
-    pub(crate) fn on_drained(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_output_sent(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let other = self.side.other();
         let pair = upstreams.pairs.get_mut(at);

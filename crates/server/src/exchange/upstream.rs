@@ -140,7 +140,7 @@ impl Upstream {
         upstreams.upstream_ready(at, actions);
     }
 
-    pub(crate) fn on_drained(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_output_sent(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = upstreams.links.get_mut(self.link).exchange else { return };
         if upstreams.exchanges.get_mut(at).request.has_left(&mut upstreams.pipes) {
             upstreams.wake_paused_asker(at, actions);
@@ -258,7 +258,7 @@ impl Upstream {
         actions.abort();
     }
 
-    pub(crate) fn on_drain(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_shutdown(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         self.is_draining = true;
         let link = upstreams.links.get_mut(self.link);
         if link.exchange.is_none() && link.id.is_some() {

@@ -234,7 +234,7 @@ impl Session for HttpSession {
         }
     }
 
-    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         let is_all_sent = match &mut self.phase {
             Phase::Unsent(unsent) => match unsent.send(actions) {
                 Ok(is_all_sent) => is_all_sent,
@@ -303,7 +303,7 @@ impl Session for HttpSession {
         }
     }
 
-    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         self.is_draining = true;
         match self.phase {
             Phase::Fresh | Phase::Idle => {

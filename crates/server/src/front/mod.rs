@@ -211,8 +211,8 @@ impl Session for FrontSession {
         on_wire!(self.0.behind_header(), each => each.on_end(state, actions));
     }
 
-    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
-        on_wire!(self.0.behind_header(), each => each.on_drained(state, actions));
+    fn on_output_sent(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        on_wire!(self.0.behind_header(), each => each.on_output_sent(state, actions));
     }
 
     fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
@@ -223,9 +223,9 @@ impl Session for FrontSession {
         on_wire!(self.0.behind_header(), each => each.on_wake(state, actions));
     }
 
-    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         state.upstreams().drain();
-        on_wire!(self.0.behind_header(), each => each.on_drain(state, actions));
+        on_wire!(self.0.behind_header(), each => each.on_shutdown(state, actions));
     }
 
     fn output_lost(&mut self, bytes: u64) {
@@ -339,11 +339,11 @@ impl Session for Role {
         }
     }
 
-    fn on_drained(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_drained(state, actions),
-            Self::Upstream(upstream) => upstream.on_drained(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_drained(state.upstreams(), actions),
+            Self::Client(client) => client.on_output_sent(state, actions),
+            Self::Upstream(upstream) => upstream.on_output_sent(state.upstreams(), actions),
+            Self::Stream(stream) => stream.on_output_sent(state.upstreams(), actions),
             Self::Check(_) => {}
         }
     }
@@ -366,13 +366,13 @@ impl Session for Role {
         }
     }
 
-    fn on_drain(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Client(client) => client.on_drain(state, actions),
-            Self::Upstream(upstream) => upstream.on_drain(state.upstreams(), actions),
+            Self::Client(client) => client.on_shutdown(state, actions),
+            Self::Upstream(upstream) => upstream.on_shutdown(state.upstreams(), actions),
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
-            Self::Check(check) => check.on_drain(actions),
+            Self::Check(check) => check.on_shutdown(actions),
         }
     }
 

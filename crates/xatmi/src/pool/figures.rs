@@ -449,7 +449,7 @@ impl Session for Scrape {
                 input.len()
             }
         };
-        self.on_drained(page, actions);
+        self.on_output_sent(page, actions);
         used
     }
 
@@ -459,7 +459,7 @@ impl Session for Scrape {
         }
     }
 
-    fn on_drained(&mut self, _: &mut Published, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, _: &mut Published, actions: &mut Actions<'_>) {
         let piece = (self.answer.len() - self.sent).min(actions.room());
         actions.send(&self.answer[self.sent..self.sent + piece]);
         self.sent += piece;
@@ -474,7 +474,7 @@ impl Session for Scrape {
         actions.close();
     }
 
-    fn on_drain(&mut self, _: &mut Published, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut Published, actions: &mut Actions<'_>) {
         actions.close();
     }
 }

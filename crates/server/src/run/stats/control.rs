@@ -78,7 +78,7 @@ impl ControlSession {
     fn answer(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>, text: &str) {
         let answer = format!("{}\n\n", text.trim_end());
         self.unsent = Some(Unsent::once(answer.into_bytes()));
-        self.on_drained(shared, actions);
+        self.on_output_sent(shared, actions);
     }
 
     /// Answers when the reload has come to its end, or at once where there is no master.
@@ -142,7 +142,7 @@ impl Session for ControlSession {
         actions.close();
     }
 
-    fn on_drained(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+    fn on_output_sent(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         let Some(unsent) = &mut self.unsent else { return };
         if unsent.send(actions).expect("a text is in memory") {
             self.unsent = None;
@@ -170,7 +170,7 @@ impl Session for ControlSession {
         }
     }
 
-    fn on_drain(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+    fn on_shutdown(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         self.is_draining = true;
         // A reload may be why this server ends: the client that asked for it is answered first.
         if self.reload.is_none() {
