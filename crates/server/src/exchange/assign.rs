@@ -79,7 +79,7 @@ impl Exchanger {
 /// Requests.
 impl Upstreams {
     /// Asks the pool for a connection to the backend.
-    pub(super) fn admit(&mut self, at: ExchangeId, backend: usize) -> Admission<Arc<Pooled>> {
+    pub(super) fn ask_pool(&mut self, at: ExchangeId, backend: usize) -> Admission<Arc<Pooled>> {
         let Exchanger { ref passing, is_sharing, .. } = self.exchanger;
         let pool = &passing.pool;
         let is_limited = pool.is_limited(backend);
@@ -117,7 +117,7 @@ impl Upstreams {
 
     /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
     /// are drained, or have no address.
-    pub(crate) fn pick(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
+    pub(crate) fn pick_backend(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
@@ -147,7 +147,7 @@ impl Upstreams {
         if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
     }
 
-    /// Whether [`Self::pick`] would find a backend that has not failed by then, when this one has too.
+    /// Whether [`Self::pick_backend`] would find a backend that has not failed by then, when this one has too.
     pub(super) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
         let now = self.now.at;
         let may_have =
@@ -243,7 +243,7 @@ impl Upstreams {
     }
 
     /// The exchange that this ticket is of, if it waits still: it waits no more.
-    fn granted(&mut self, ticket: Ticket) -> Option<ExchangeId> {
+    fn take_ticket(&mut self, ticket: Ticket) -> Option<ExchangeId> {
         let at = ExchangeId::of_place(ticket.at as usize);
         let exchange = self.exchanges.get_mut(at);
         exchange.ticket.take_if(|known| *known == ticket)?;
@@ -263,7 +263,7 @@ impl Upstreams {
     /// A request that has waited for a backend that is down goes to another one, which it may have to wait
     /// for, or fails at once when there is none.
     fn reassign(&mut self, ticket: Ticket, backend: usize) {
-        let Some(at) = self.granted(ticket) else { return };
+        let Some(at) = self.take_ticket(ticket) else { return };
         self.proxied.backends()[backend].ended.add(1);
         let (now, group) = (self.now.at, self.exchanges.get(at).group);
         let mut members = self.groups[group].members.clone();
@@ -284,7 +284,7 @@ impl Upstreams {
         if self.exchanger.without_room.len() >= self.limits.queue_max {
             return false;
         }
-        self.part(at);
+        self.detach(at);
         self.proxied.count(ProxyCounter::Queued);
         let (now, ticket) = (self.now.at, self.exchanger.ticket(at));
         let exchange = self.exchanges.get_mut(at);
@@ -303,7 +303,7 @@ impl Upstreams {
     /// A connection of this loop is gone: the request that has waited longest for room tries again.
     pub(crate) fn room_is_free(&mut self) {
         while let Some(ticket) = self.exchanger.without_room.pop_front() {
-            let Some(at) = self.granted(ticket) else { continue };
+            let Some(at) = self.take_ticket(ticket) else { continue };
             let exchange = self.exchanges.get_mut(at);
             // That was not a try, nor has the backend failed.
             exchange.tries -= 1;
@@ -441,7 +441,7 @@ impl Upstreams {
                     return false;
                 }
                 Keeping::For(ticket) => {
-                    if let Some(at) = self.granted(ticket) {
+                    if let Some(at) = self.take_ticket(ticket) {
                         self.reuse(at, link);
                         self.wake_all(at);
                         return true;
@@ -468,7 +468,7 @@ impl Upstreams {
                 continue;
             };
             // A request of this loop has waited for it.
-            if let Some(at) = self.granted(ticket) {
+            if let Some(at) = self.take_ticket(ticket) {
                 self.reuse(at, link);
                 self.wake_all(at);
             } else {
@@ -517,7 +517,7 @@ impl Upstreams {
     /// There may be one connection more to the backend.
     fn may_open_another(&mut self, backend: usize) {
         while let Some(ticket) = self.exchanger.passing.closed(self.exchanger.me, backend) {
-            if let Some(at) = self.granted(ticket) {
+            if let Some(at) = self.take_ticket(ticket) {
                 return self.open_for(at, backend);
             }
         }
@@ -546,10 +546,10 @@ impl Upstreams {
             match message {
                 Notice::Connection(ticket, backend, pooled) => {
                     pooled.socket.receive(self.exchanger.me);
-                    let at = self.granted(ticket);
+                    let at = self.take_ticket(ticket);
                     self.take_over(at, backend, pooled);
                 }
-                Notice::MayOpen(ticket, backend) => match self.granted(ticket) {
+                Notice::MayOpen(ticket, backend) => match self.take_ticket(ticket) {
                     Some(at) => self.open_for(at, backend),
                     None => self.may_open_another(backend),
                 },

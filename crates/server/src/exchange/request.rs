@@ -5,7 +5,8 @@
 //! | [`begin`](Upstreams::begin) | the asker's session | the head of a request is sound, and a backend is to answer it |
 //! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, and `fault` for a second try | a backend, and a connection to it |
 //! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
-//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | behind `begin`, also where there is no body: it wakes an idle connection that was found; then whenever more of the body came |
+//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
+//! | [`wake_found`](Upstreams::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
 //! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
 //! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came: from here on there is no second try |
@@ -16,8 +17,15 @@
 //! | [`finish`](Upstreams::finish) | the asker's session | the last byte was handed over, or the client is gone |
 //!
 //! A step changes the [`Exchange`](crate::exchange::table::Exchange) and wakes the other side. What a session does with its own
-//! connection beside that stands in its file: `front/h1.rs` with `asking` and `answering`, `upstream.rs`. An exchange knows whom
-//! it has to wake, the [`Asker`], and nothing else of who asked.
+//! connection beside that stands in its file: `front/h1/later.rs`, `upstream.rs`. An exchange knows whom it has to wake, the
+//! [`Asker`], and nothing else of who asked.
+//!
+//! | of an exchange | is |
+//! |---|---|
+//! | `request`, `response` | what goes one way, bounded: `head` is written into, `take` adds what came of a body, `send` gives the connection of the other side what fits, with the framing; `is_whole` once all of it came, `is_done` once all has left |
+//! | `stage` | how far it came, the word of the log |
+//! | `link`, `ticket` | the upstream connection that has it; its place in the queue for one |
+//! | `body_clock`, the deadlines | by when the client has to act (`deadlines.rs`, `set_asker_deadline`) |
 
 use std::borrow::Cow;
 
@@ -157,7 +165,7 @@ impl Upstreams {
             exchange.tried.add(failed);
         }
         let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
-        let Some(backend) = self.pick(group, &tried, key) else {
+        let Some(backend) = self.pick_backend(group, &tried, key) else {
             self.give_up_later(at, self.why_none(group));
             return self.groups[group].members.start;
         };
@@ -169,9 +177,10 @@ impl Upstreams {
         backend
     }
 
-    /// Gives the request an idle connection to the backend, opens one, or has it wait for one.
+    /// Gives the request an idle connection to the backend, opens one, or has it wait for one. An idle one is woken when the
+    /// head is written ([`Self::wake_found`]).
     fn obtain(&mut self, at: ExchangeId, backend: usize) {
-        match self.admit(at, backend) {
+        match self.ask_pool(at, backend) {
             Admission::Private => self.reuse_here(at, backend),
             Admission::Own(pooled) => self.take_own(at, backend, pooled),
             Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
@@ -235,10 +244,7 @@ impl Upstreams {
         let exchange = self.exchanges.get_mut(at);
         let request = &mut exchange.request;
         if request.is_whole() && exchange.stage != Stage::Tunnel {
-            if !input.is_empty() {
-                actions.pause_input();
-            }
-            self.wake_upstream(at, actions);
+            self.wake_found(at, actions, input);
             return Ok(0);
         }
         let before = request.body_bytes();
@@ -254,7 +260,18 @@ impl Upstreams {
         Ok(used)
     }
 
-    /// The same, from the client's socket into a pipe.
+    /// All of the request is there: the idle connection that [`Self::obtain`] found is woken, and sends it
+    /// ([`Self::upstream_ready`]); one that is being opened does so when it is connected. What the client sends behind it
+    /// waits unread.
+    #[inline]
+    fn wake_found(&mut self, at: ExchangeId, actions: &mut Actions<'_>, behind: &[u8]) {
+        if !behind.is_empty() {
+            actions.pause_input();
+        }
+        self.wake_upstream(at, actions);
+    }
+
+    /// The same as [`Self::request_bytes`], from the client's socket into a pipe.
     pub(crate) fn request_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let body_bytes = self.splice_body(at, Side::Client, actions);
         if body_bytes == 0 && !self.exchange(at).request.is_full() {
@@ -489,7 +506,7 @@ impl Upstreams {
     pub(super) fn answer_end(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
         let is_request_gone =
             self.exchanges.get(at).request.is_done() && !actions.is_output_waiting();
-        self.part(at);
+        self.detach(at);
         self.wake_asker(at, actions);
         is_request_gone
     }

@@ -360,7 +360,7 @@ fn connect(upstreams: &mut Upstreams, at: PairId) {
         pair.tried.add(pair.backend);
     }
     let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
-    let chosen = upstreams.pick(group, &tried, key);
+    let chosen = upstreams.pick_backend(group, &tried, key);
     let Some(backend) = chosen else {
         let why_none = upstreams.why_none(group);
         let pair = upstreams.pairs.get_mut(at);

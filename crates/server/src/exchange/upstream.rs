@@ -100,7 +100,7 @@ impl Upstream {
             upstreams.proxied.count(ProxyCounter::Stale);
         }
         if let Some(at) = upstreams.links.get_mut(self.link).exchange {
-            upstreams.part(at);
+            upstreams.detach(at);
             let exchange = upstreams.exchange(at);
             let is_tunnel = exchange.is_tunnel();
             if is_tunnel {
@@ -185,7 +185,7 @@ impl Upstream {
             }
         }
         if upstreams.exchange(at).response.is_whole() {
-            self.answered(upstreams, actions, at, used == input.len());
+            self.answer_is_whole(upstreams, actions, at, used == input.len());
             return input.len();
         }
         used
@@ -199,7 +199,7 @@ impl Upstream {
         upstreams.answer_piped(at, actions);
         if upstreams.exchange(at).response.is_whole() {
             let is_all_used = !actions.has_unread();
-            self.answered(upstreams, actions, at, is_all_used);
+            self.answer_is_whole(upstreams, actions, at, is_all_used);
         }
     }
 
@@ -211,7 +211,7 @@ impl Upstream {
         let exchange = upstreams.exchange(at);
         if exchange.has_answer() && !exchange.is_tunnel() && exchange.response.end().is_ok() {
             self.keep_alive = false;
-            return self.answered(upstreams, actions, at, true);
+            return self.answer_is_whole(upstreams, actions, at, true);
         }
         if exchange.is_tunnel() {
             // The client may continue; its bytes are passed on as long as the backend takes them.
@@ -298,7 +298,7 @@ impl Upstream {
 
     /// The answer is whole. Keeps the connection for another request where nothing speaks against
     /// it.
-    fn answered(
+    fn answer_is_whole(
         &mut self,
         upstreams: &mut Upstreams,
         actions: &mut Actions<'_>,

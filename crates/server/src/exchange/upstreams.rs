@@ -359,7 +359,7 @@ impl Upstreams {
     }
 
     /// Parts the exchange and its upstream connection. Returns the connection.
-    pub(crate) fn part(&mut self, at: ExchangeId) -> Option<UpstreamId> {
+    pub(crate) fn detach(&mut self, at: ExchangeId) -> Option<UpstreamId> {
         let link = self.exchanges.get_mut(at).link.take()?;
         let parted = self.links.get_mut(link);
         parted.exchange = None;
@@ -370,7 +370,7 @@ impl Upstreams {
     /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
     /// for the bytes that still come belong to no request.
     pub(crate) fn take_back(&mut self, at: ExchangeId) {
-        let Some(link) = self.part(at) else { return };
+        let Some(link) = self.detach(at) else { return };
         let link = self.links.get_mut(link);
         // One that is being opened has seen nothing and can serve another request.
         if let Some(id) = link.id {

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! What answers is the handler's matter: it does so at once, or has an exchange with a backend do it later. A request
-//! that comes before the answer to the one before it is gone waits unread then. `asking` and `answering` have what a
-//! client and its exchange do with each other.
+//! that comes before the answer to the one before it is gone waits unread then. `later` has what a client and
+//! its exchange do with each other.
 //!
 //! | deadline | in | what happens |
 //! |---|---|---|
@@ -35,8 +35,7 @@
 //! After a refusal nothing that follows is parsed. The last answer of a connection that still
 //! has input is followed by a lingering close.
 
-mod answering;
-mod asking;
+mod later;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +140,7 @@ impl Session for HttpSession {
         input: &[u8],
     ) -> usize {
         if let Phase::Later(at) = self.phase {
-            return self.on_more(state, actions, at, input);
+            return self.request_continues(state, actions, at, input);
         }
         let mut used = 0;
         let room = actions.room();
@@ -196,7 +195,7 @@ impl Session for HttpSession {
             }
         }
         if let Phase::Later(at) = self.phase {
-            return used + self.on_more(state, actions, at, &input[used..]);
+            return used + self.request_continues(state, actions, at, &input[used..]);
         }
         if let Phase::Body(body) = &mut self.phase
             && actions.room() < room
@@ -431,14 +430,14 @@ impl HttpSession {
         let asked = state.common.asked(request);
         let context = Context { persistence, is_head: request.method == Method::Head, asked };
         match respond(state, actions, request, context) {
-            Some(answered) => self.answered(state, actions, head, answered, is_last),
+            Some(answered) => self.answer_begun(state, actions, head, answered, is_last),
             None => self.ask(state, actions, request, head),
         }
     }
 
     /// An answer was begun: it is booked once all of it was sent, and until then the session stays with it.
     #[inline]
-    fn answered(
+    fn answer_begun(
         &mut self,
         state: &mut LoopState,
         actions: &mut Actions<'_>,
@@ -534,7 +533,7 @@ impl HttpSession {
         if let Some(echo) = &body.echo {
             let answered = Answered::whole(Status::OK, body.received_bytes);
             let is_last = echo.is_last || self.is_draining;
-            return self.answered(state, actions, &body.head, answered, is_last);
+            return self.answer_begun(state, actions, &body.head, answered, is_last);
         }
         match Request::parse(&body.head, &state.head_limits) {
             Parsed::Complete(request, _) => {
@@ -558,7 +557,7 @@ impl HttpSession {
         self.report_refusal(state, actions, rejection, is_tls);
         let common = state.common_of(self.front);
         let answered = answer::refusal(actions, common, rejection, &state.head_limits, is_head);
-        self.answered(state, actions, head, answered, true);
+        self.answer_begun(state, actions, head, answered, true);
     }
 
     /// Answers a request for an https URI on a connection without TLS.
@@ -586,7 +585,7 @@ impl HttpSession {
     ) {
         refusal.count(&state.counters);
         let answered = answer::late(actions, state.common_of(self.front), refusal);
-        self.answered(state, actions, head, answered, true);
+        self.answer_begun(state, actions, head, answered, true);
         actions.linger();
     }
 

@@ -106,7 +106,7 @@ impl Body {
             used += step.consumed;
             if step.is_done {
                 if let Some(echo) = &mut self.echo {
-                    echo.finish(actions, common);
+                    echo.end(actions, common);
                 }
                 return Ok((used, Progress::IsDone));
             }
@@ -142,7 +142,7 @@ impl Echo {
         actions.send(CHUNK_END);
     }
 
-    fn finish(&mut self, actions: &mut Actions<'_>, common: &Common) {
+    fn end(&mut self, actions: &mut Actions<'_>, common: &Common) {
         self.begin(actions, common);
         if self.framing == Framing::Chunked {
             actions.send(LAST_CHUNK);

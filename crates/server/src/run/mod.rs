@@ -218,7 +218,7 @@ impl Server {
         (server.pid_file, server.manager) = (pid_file, manager);
         server.privileged = privileged_process;
         if let Some(sandbox) = sandbox
-            && let Err(error) = server.finish(sandbox)
+            && let Err(error) = server.complete_sandbox(sandbox)
         {
             server.abort();
             let _ = server.join();
@@ -230,7 +230,7 @@ impl Server {
     }
 
     /// Makes the sandbox of a running server complete, and reports what is in force.
-    fn finish(&mut self, mut sandbox: Sandbox) -> Result<(), ServerError> {
+    fn complete_sandbox(&mut self, mut sandbox: Sandbox) -> Result<(), ServerError> {
         let Overview { driver, notes, .. } = &*self.overview;
         // Of every loop: one whose ring takes all is enough for a way out.
         let is_ring_restricted = notes.iter().any(|(_, note)| note == RESTRICTED)

@@ -1,0 +1,430 @@
+//! The client's side of an exchange ([`Phase::Later`]): what a client gives to it (the head of its request, the body
+//! behind it, its end), what it gets (the answer of a backend, one of the proxy, or a cut), and what follows that.
+//!
+//! The steps of the request itself are in `exchange/request.rs`, which this calls; the side of the backend is
+//! `exchange/upstream.rs`.
+
+use pollux_engine::{Actions, CloseCause};
+use pollux_http::{Method, ProxyHeader, Rejection, Request, RequestKind, Status};
+
+use crate::backends::groups::hash;
+use crate::config::Balance;
+use crate::counters::{ServerCounter, index_of};
+use crate::exchange::deadlines::Due;
+use crate::exchange::direction::Side;
+use crate::exchange::request::{Asked, NewHead};
+use crate::exchange::stream::header_of;
+use crate::exchange::table::{Asker, Next};
+use crate::exchange::upstreams::Upstreams;
+use crate::fault::Fault;
+use crate::front::h1::{HttpSession, Phase};
+use crate::front::state::LoopState;
+use crate::handlers::answer;
+use crate::handlers::answer::Persistence;
+use crate::head::cache::{RequestFacts, RequestKey};
+use crate::head::common::FieldContext;
+use crate::head::explanation;
+use crate::head::proxied::is_idempotent;
+use crate::ids::ExchangeId;
+use crate::refusal::Refusal;
+
+/// What the client gives.
+impl HttpSession {
+    /// Begins a request that a backend answers, unless it is answered here.
+    #[inline(never)]
+    pub(super) fn ask(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+    ) {
+        let is_last = !request.keep_alive || self.is_draining;
+        let Ok(max_forwards) = max_forwards(request) else {
+            return self.answer_here(state, actions, request, head, None, is_last);
+        };
+        let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
+        let front = upstreams.frontends.get(self.front);
+        let is_secure = upstreams.frontends.secured(self.front).is_some();
+        let claims_tls = request.target.is_https() && !is_secure;
+        if claims_tls && !(front.x_forwarded.believes() && is_said_secure(request)) {
+            return self.refuse_https(state, actions, request, head);
+        }
+        if matches!(request.method, Method::Connect | Method::Trace) {
+            // What follows CONNECT may be meant for the tunnel, made to look like a request.
+            let is_last = is_last || request.method == Method::Connect;
+            let refusal = Some(Refusal::OtherMethod);
+            return self.answer_here(state, actions, request, head, refusal, is_last);
+        }
+        self.peer(actions);
+        let facts = RequestFacts {
+            method: index_of(request.method),
+            kind: RequestKind::of(request.method),
+            is_idempotent: is_idempotent(request.method),
+            minor: request.version_minor,
+            keep_alive: request.keep_alive,
+            key: match upstreams.balance(front.group) {
+                Balance::Client => hash(self.address().as_bytes()),
+                Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
+                _ => 0,
+            },
+            rules: upstreams.frontends.rules(self.front).for_request(request),
+        };
+        let LoopState { upstreams, log, head_limits, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let asked = self.asked(upstreams, actions, is_secure, facts.keep_alive);
+        let log = log.as_ref();
+        let head = NewHead { request, head, facts, max_forwards, limits: head_limits, log };
+        let at = upstreams.begin(&asked, &head);
+        upstreams.set_asker_deadline(at, actions);
+        self.phase = Phase::Later(at);
+        if request.framing.has_body() {
+            // An answer that begins early does not hold up the body.
+            actions.read_on();
+        }
+    }
+
+    /// Answers a request that goes no further: refuses it, or says which methods there are. Its body, if it has one, is not
+    /// read.
+    pub(super) fn answer_here(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        refusal: Option<Refusal>,
+        is_last: bool,
+    ) {
+        let is_last = is_last || request.framing.has_body();
+        let context = answer::Context {
+            persistence: Persistence::of(request.version_minor, is_last),
+            is_head: request.method == Method::Head,
+            asked: state.common_of(self.front).asked(request),
+        };
+        let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        let common = state.common_of(self.front);
+        let answered = match refusal {
+            Some(refusal) => answer::other_method(actions, common, context, refusal, allow),
+            None => answer::empty(actions, common, context, Status::NO_CONTENT, |head| {
+                head.field("Allow", allow);
+            }),
+        };
+        self.answer_begun(state, actions, head, answered, is_last);
+        if is_last {
+            actions.linger();
+        }
+    }
+
+    /// Begins a request whose head is the last one of this loop again; says how long that is.
+    pub(super) fn ask_again(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Option<usize> {
+        let upstreams = state.upstreams();
+        let is_secure = upstreams.frontends.secured(self.front).is_some();
+        let by = RequestKey { front: self.front, is_secure, peer: &self.peer.as_ref()?.address };
+        let last = upstreams.repeats.request.take_if(|last| last.is(input, by))?;
+        state.counters.count_request_at(last.facts.method);
+        let upstreams = state.upstreams();
+        let at = upstreams
+            .begin_again(&self.asked(upstreams, actions, is_secure, last.facts.keep_alive), &last);
+        upstreams.set_asker_deadline(at, actions);
+        self.phase = Phase::Later(at);
+        let head_bytes = last.len();
+        upstreams.repeats.request = Some(last);
+        Some(head_bytes)
+    }
+
+    /// What an exchange has to know of this client.
+    #[inline]
+    fn asked(
+        &self,
+        upstreams: &Upstreams,
+        actions: &Actions<'_>,
+        is_secure: bool,
+        keep_alive: bool,
+    ) -> Asked<'_> {
+        let group = upstreams.frontends.get(self.front).group;
+        Asked {
+            asker: Asker::of(actions),
+            front: self.front,
+            is_secure,
+            group,
+            peer: self.address(),
+            header: upstreams.groups[group].sends_header.is_some().then(|| self.header(actions)),
+            is_last: !keep_alive || self.is_draining,
+        }
+    }
+
+    /// Its PROXY head in front of a connection to a backend.
+    #[cold]
+    fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
+        let said = self.peer.as_ref().and_then(|peer| peer.header);
+        said.unwrap_or_else(|| header_of(actions))
+    }
+
+    /// Input while a request is under way: its body, or what follows it.
+    pub(super) fn request_continues(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        input: &[u8],
+    ) -> usize {
+        match state.upstreams().request_bytes(at, actions, input) {
+            Ok(used) => used,
+            Err(rejection) => {
+                self.is_last = true;
+                self.refuse_body(state, actions, at, rejection);
+                input.len()
+            }
+        }
+    }
+
+    /// The body of a request is not sound, or too large.
+    #[cold]
+    pub(super) fn refuse_body(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        rejection: Rejection,
+    ) {
+        let why = explanation(&rejection, &state.head_limits);
+        self.report_refusal(state, actions, rejection, false);
+        self.fail(state, actions, at, Fault::BadRequest(rejection.status), Some(&why));
+    }
+
+    /// The client sends nothing more.
+    pub(super) fn asker_ended(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
+        let upstreams = state.upstreams();
+        let answers = upstreams.limits.answers_half_closed;
+        let exchange = upstreams.exchange(at);
+        if exchange.is_tunnel() {
+            exchange.request.set_whole(true);
+            upstreams.wake_upstream(at, actions);
+        } else if exchange.request.is_whole() && answers {
+            // What was asked for is still sent to a client that only stopped talking.
+            exchange.is_last = true;
+            self.is_last = true;
+        } else {
+            let is_whole = exchange.request.is_whole();
+            let is_cut = exchange.is_committed();
+            state.counters.add(ServerCounter::Incomplete, u64::from(!is_whole));
+            // A part of an answer must not pass for the whole.
+            if is_cut { actions.reset() } else { actions.abort() }
+        }
+    }
+}
+
+/// What the client gets.
+impl HttpSession {
+    /// Something happened to the exchange: it failed, has something to send, or takes input again.
+    pub(super) fn exchange_moved(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
+        let upstreams = state.upstreams();
+        let exchange = upstreams.exchange(at);
+        exchange.is_asker_woken = false;
+        let was_queued = std::mem::take(&mut exchange.was_queued);
+        if let Some(next) = exchange.next() {
+            return self.end_by(state, actions, at, next, None);
+        }
+        if was_queued {
+            upstreams.set_asker_deadline(at, actions);
+        }
+        let exchange = upstreams.exchange(at);
+        // What came early, behind a request that became a tunnel, is part of it.
+        let waits = exchange.is_asker_paused || exchange.is_tunnel();
+        if exchange.is_tunnel() {
+            actions.read_on();
+        }
+        if waits && !exchange.request.is_full() {
+            exchange.is_asker_paused = false;
+            actions.resume_input();
+            upstreams.set_asker_deadline(at, actions);
+            upstreams.leave_long_body(at, Side::Client, actions);
+        }
+        self.send(state, actions, at);
+    }
+
+    /// What was sent of the answer has left.
+    pub(super) fn answer_left(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
+        let upstreams = state.upstreams();
+        if upstreams.exchanges.get_mut(at).response.has_left(&mut upstreams.pipes) {
+            upstreams.wake_upstream(at, actions);
+        }
+        if !upstreams.exchange(at).request.is_whole() {
+            upstreams.set_asker_deadline(at, actions);
+        }
+        self.send(state, actions, at);
+    }
+
+    /// Sends on what the answer has; ends the exchange when that was all.
+    fn send(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, at: ExchangeId) {
+        if state.upstreams().answer_leaves(at, actions) {
+            self.end_exchange(state, actions, at, None);
+        }
+    }
+
+    /// The exchange is over. Continues with the next request, or ends.
+    fn end_exchange(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        fault: Option<Fault>,
+    ) {
+        let LoopState { upstreams, log, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let exchange = upstreams.exchange(at);
+        let is_read = exchange.request.is_whole();
+        let is_last = exchange.is_last || self.is_last || !is_read;
+        let is_input_used_up = is_read && !exchange.is_tunnel() && !actions.is_input_paused();
+        upstreams.finish(at, fault, self.address(), log.as_mut());
+        (self.phase, self.is_last) = (Phase::Idle, is_last);
+        if !is_last {
+            actions.resume_input();
+        }
+        self.settle(state, actions, is_input_used_up);
+    }
+
+    /// The exchange fails by what this side did, or did not do in time; the client gets the reason where it is to blame.
+    #[cold]
+    fn fail(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        fault: Fault,
+        because: Option<&str>,
+    ) {
+        let next = state.upstreams().fault(at, fault);
+        self.end_by(state, actions, at, next, because);
+    }
+
+    #[cold]
+    fn end_by(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        next: Next,
+        because: Option<&str>,
+    ) {
+        match next {
+            Next::Retry => {}
+            // `closed` records it.
+            Next::Cut => actions.reset(),
+            Next::Page(fault) => self.page(state, actions, at, fault, because),
+        }
+    }
+
+    /// An answer of the proxy in place of one of the backend.
+    fn page(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+        fault: Fault,
+        because: Option<&str>,
+    ) {
+        let exchange = state.upstreams().exchange(at);
+        let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole();
+        let context = answer::Context {
+            persistence: Persistence::of(exchange.minor, is_last),
+            is_head: exchange.kind == RequestKind::Head,
+            asked: FieldContext::of_rules(exchange.rules),
+        };
+        // An interim answer may still stand in front.
+        exchange.response.send(actions);
+        let (status, details) = (fault.status(), exchange.details(fault));
+        let proxy_status = format!("pollux;error={};details=\"{details}\"", fault.error_type());
+        let why = because.unwrap_or(&details);
+        let common = state.common_of(self.front);
+        let answered = answer::explained(actions, common, context, status, why, |head| {
+            head.field("Proxy-Status", proxy_status.as_bytes());
+        });
+        let exchange = state.upstreams().exchange(at);
+        (exchange.status, exchange.refusal) = (Some(status), Refusal::of_page(fault));
+        exchange.response.set_body_bytes(answered.body_bytes);
+        self.end_exchange(state, actions, at, Some(fault));
+    }
+
+    /// The deadline of a request that has an exchange is over.
+    pub(super) fn later_too_long(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        at: ExchangeId,
+    ) {
+        match state.upstreams().due(at) {
+            None => state.upstreams().set_asker_deadline(at, actions),
+            Some(Due::Drain) => {
+                let next = state.upstreams().drained(at);
+                self.end_by(state, actions, at, next, None);
+            }
+            Some(Due::Request) => self.fail(state, actions, at, Fault::RequestTimeout, None),
+            Some(Due::Queue) => self.fail(state, actions, at, Fault::QueueTimeout, None),
+            Some(Due::Body) => {
+                let refusal = Refusal::LateBody;
+                refusal.count(&state.counters);
+                self.is_last = true;
+                self.fail(state, actions, at, Fault::ClientTimeout, Some(refusal.reason()));
+            }
+        }
+    }
+
+    /// The client is gone, and its exchange with it.
+    pub(super) fn asker_closed(self, state: &mut LoopState, at: ExchangeId, cause: CloseCause) {
+        let LoopState { upstreams, log, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        let exchange = upstreams.exchange(at);
+        // What cut the connection from here has said so.
+        let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
+            _ if exchange.is_tunnel() => None,
+            CloseCause::SlowReader => Some(Fault::ClientTimeout),
+            _ => Some(Fault::ClientGone),
+        });
+        upstreams.finish(at, fault, self.address(), log.as_mut());
+    }
+}
+
+/// Whether a proxy in front says that the client speaks TLS with it.
+#[cold]
+fn is_said_secure(request: &Request<'_>) -> bool {
+    let said = request.fields.first("x-forwarded-proto");
+    said.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
+/// What is left of Max-Forwards for the next one, where it counts: with OPTIONS (TRACE goes no
+/// further anyway). An error when it is used up (RFC 9110 7.6.2).
+fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
+    if request.method != Method::Options {
+        return Ok(None);
+    }
+    let Some(value) = request.fields.first("max-forwards") else { return Ok(None) };
+    // A number that does not fit is more than this proxy counts (RFC 9110 7.6.2).
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let number = str::from_utf8(value).ok().filter(|_| is_number);
+    match number.map(|text| text.parse::<u64>().unwrap_or(u64::MAX)) {
+        Some(0) => Err(()),
+        Some(left) => Ok(Some(left - 1)),
+        None => Ok(None),
+    }
+}
