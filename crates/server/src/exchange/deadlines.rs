@@ -1,4 +1,6 @@
-//! By when something has to happen of which the asker's side of an exchange is the judge.
+//! By when something has to happen, on either side of an exchange: each side judges what its own peer has to do.
+//!
+//! The asker's side:
 //!
 //! | deadline | while | what is over then |
 //! |---|---|---|
@@ -8,10 +10,21 @@
 //! | body timeout and rate (`body_clock`) | the request's body comes, and we take it | 408, or cut |
 //!
 //! A tunnel has none of them: how quiet it is, is for the upstream side to judge, as is by when the backend has to answer.
+//!
+//! The upstream side, from when something happened there last; a connect and an idle connection have a time of their own:
+//!
+//! | waits for | while | what is over then |
+//! |---|---|---|
+//! | the client | the request is not sent, or the client does not take what there is of the answer | nothing: that is the asker's side to judge |
+//! | first byte timeout | the request was sent, and no answer has begun | 504 |
+//! | body timeout | an answer has begun, or one side of a tunnel has ended | cut |
+//! | tunnel timeout | both sides of a tunnel may still send | cut |
 
 use pollux_engine::{Actions, Moment};
 
 use crate::body_clock::BodyTime;
+use crate::config::ProxyLimits;
+use crate::exchange::table::{Exchange, Stage};
 use crate::exchange::upstreams::Upstreams;
 use crate::ids::ExchangeId;
 
@@ -98,11 +111,98 @@ impl Upstreams {
     }
 }
 
+/// What the upstream side of an exchange waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum UpstreamWait {
+    /// The client: it sends more of the request, or takes more of the answer.
+    Client,
+    /// An answer.
+    FirstByte,
+    /// More of an answer, or the end of a tunnel of which one side has ended.
+    Body,
+    /// Bytes of a tunnel.
+    Tunnel,
+}
+
+impl UpstreamWait {
+    /// What one at this stage waits for; whether all of the request was sent, the answer takes nothing more for now, and a
+    /// tunnel is open both ways.
+    const fn of(
+        stage: Stage,
+        is_request_sent: bool,
+        is_response_full: bool,
+        is_open_tunnel: bool,
+    ) -> Self {
+        match stage {
+            Stage::Tunnel | Stage::Answering | Stage::Committed if is_response_full => Self::Client,
+            Stage::Tunnel if is_open_tunnel => Self::Tunnel,
+            Stage::Tunnel | Stage::Answering | Stage::Committed => Self::Body,
+            _ if is_request_sent => Self::FirstByte,
+            _ => Self::Client,
+        }
+    }
+
+    fn of_exchange(exchange: &Exchange) -> Self {
+        let (is_sent, is_full) = (exchange.request.is_done(), exchange.response.is_full());
+        Self::of(exchange.stage, is_sent, is_full, exchange.is_open_tunnel())
+    }
+
+    /// By when that has to happen, where something happened at `last`.
+    fn end(self, last: Moment, limits: &ProxyLimits) -> Moment {
+        match self {
+            Self::Client => Moment::NEVER,
+            Self::FirstByte => last + limits.first_byte_timeout,
+            Self::Body => last + limits.body_timeout,
+            Self::Tunnel => last + limits.tunnel_timeout,
+        }
+    }
+}
+
+impl Upstreams {
+    /// Sets the deadline of the upstream connection of the exchange, where something just happened.
+    pub(super) fn set_upstream_deadline(&self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let wait = UpstreamWait::of_exchange(self.exchanges.get(at));
+        actions.set_deadline(wait.end(self.now.at, &self.limits));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_backend_has_to_do_what_is_its_turn_by_the_time_of_that() {
+        use Stage::{Answering, Committed, Connecting, Queued, Requesting, Tunnel, Waiting};
+        let limits = ProxyLimits {
+            first_byte_timeout: Duration::from_secs(1),
+            body_timeout: Duration::from_secs(2),
+            tunnel_timeout: Duration::from_secs(3),
+            ..ProxyLimits::default()
+        };
+        // Whether the request was sent, the answer is full, and the tunnel open; the second, or never.
+        let table = [
+            ("it waits for a connection", Queued, [false, false, false], None),
+            ("one is opened", Connecting, [false, false, false], None),
+            ("more of the request is to come", Requesting, [false, false, false], None),
+            ("it was sent", Waiting, [true, false, false], Some(1)),
+            ("it was sent a second time", Requesting, [true, false, false], Some(1)),
+            ("an answer has begun", Answering, [true, false, false], Some(2)),
+            ("an answer came before all of the request", Answering, [false, false, false], Some(2)),
+            ("some of it has left", Committed, [true, false, false], Some(2)),
+            ("the client takes none of it", Committed, [true, true, false], None),
+            ("bytes go both ways", Tunnel, [false, false, true], Some(3)),
+            ("one side has ended", Tunnel, [true, false, false], Some(2)),
+            ("the client reads nothing", Tunnel, [false, true, true], None),
+        ];
+        let last = Moment::from_nanos(7);
+        for (what, stage, [is_sent, is_full, is_open], seconds) in table {
+            let end = UpstreamWait::of(stage, is_sent, is_full, is_open).end(last, &limits);
+            let expected = seconds.map_or(Moment::NEVER, |s| last + Duration::from_secs(s));
+            assert_eq!(end, expected, "{what}");
+        }
+    }
 
     #[test]
     fn the_first_deadline_counts_and_of_several_that_are_over_the_gravest() {

@@ -194,7 +194,7 @@ impl Upstreams {
     }
 
     /// The upstream connection is there, was woken, or has got rid of what it was given: what there is of the request
-    /// leaves by it. Says by when the backend has to answer.
+    /// leaves by it.
     pub(super) fn upstream_ready(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if exchange.request.is_leaving {
@@ -208,11 +208,11 @@ impl Upstreams {
                 if exchange.response.is_whole() {
                     return actions.close();
                 }
-                actions.set_deadline(self.quiet_end(at));
+                self.set_upstream_deadline(at, actions);
                 return actions.end_output();
             }
             if !exchange.has_answer() {
-                actions.set_deadline(self.now.at + self.limits.first_byte_timeout);
+                self.set_upstream_deadline(at, actions);
             }
             return;
         }
@@ -221,11 +221,9 @@ impl Upstreams {
         }
         // More is to come: only when this has left, so that what waits here stays little.
         exchange.request.is_leaving = true;
-        if exchange.is_tunnel() && !exchange.response.is_full() {
-            actions.set_deadline(self.quiet_end(at));
-        } else if !exchange.has_answer() {
-            // Not idle any more; how slow the client may be is its own side's to judge.
-            actions.set_deadline(Moment::NEVER);
+        if exchange.is_tunnel() || !exchange.has_answer() {
+            // An answer that came early has a time of its own.
+            self.set_upstream_deadline(at, actions);
         }
         actions.call_again();
     }
@@ -316,10 +314,9 @@ impl Upstreams {
         if exchange.interims > INTERIMS_MAX {
             return Err("more interim answers (1xx) than 1024".into());
         }
-        if exchange.request.is_done() {
-            // The backend is at work.
-            actions.set_deadline(self.now.at + self.limits.first_byte_timeout);
-        }
+        // The backend is at work.
+        self.set_upstream_deadline(at, actions);
+        let exchange = self.exchanges.get_mut(at);
         // Clients of HTTP/1.0 know none (RFC 9110 15.2).
         if exchange.minor == 0 {
             return Ok(());
@@ -494,11 +491,8 @@ impl Upstreams {
             // With a pipe each piece is a pause.
             self.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
             actions.pause_input();
-            // How slow a client may be is the loop's to judge.
-            actions.set_deadline(Moment::NEVER);
-        } else {
-            actions.set_deadline(self.quiet_end(at));
         }
+        self.set_upstream_deadline(at, actions);
     }
 
     /// All of the answer came: the upstream connection has no exchange any more. Says whether that may carry another

@@ -56,7 +56,7 @@ impl Upstream {
                 let exchange = upstreams.exchange(at);
                 exchange.times.connected = Some(now);
                 exchange.reach(Stage::Requesting);
-                actions.set_deadline(Moment::NEVER);
+                upstreams.set_upstream_deadline(at, actions);
                 upstreams.upstream_ready(at, actions);
             }
             // Its client is gone meanwhile.
@@ -217,7 +217,7 @@ impl Upstream {
             // The client may continue; its bytes are passed on as long as the backend takes them.
             exchange.response.set_whole(true);
             let is_over = exchange.request.is_done();
-            actions.set_deadline(upstreams.quiet_end(at));
+            upstreams.set_upstream_deadline(at, actions);
             upstreams.wake_asker(at, actions);
             if is_over {
                 actions.close();

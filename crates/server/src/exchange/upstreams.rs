@@ -421,14 +421,6 @@ impl Upstreams {
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
-    /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
-    /// ended is on its way to its end.
-    pub(crate) fn quiet_end(&self, at: ExchangeId) -> Moment {
-        let is_open_tunnel = self.exchanges.get(at).is_open_tunnel();
-        let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
-        self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
-    }
-
     /// The deadline `after` from now.
     pub(crate) fn deadline(&self, after: Duration) -> Moment {
         self.now.at + after
