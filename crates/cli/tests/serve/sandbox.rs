@@ -270,7 +270,10 @@ fn a_site_that_is_built_anew_or_released_by_a_link_is_served_without_a_restart()
         all_get("first");
         // A build that empties its folder: found by the first request that misses something.
         fs::remove_dir_all(served.at("releases/1/public")).expect("removed");
-        assert!(served.connect().get("/page").0.starts_with("HTTP/1.1 404 "));
+        for path in ["/page", "/"] {
+            let head = served.connect().get(path).0;
+            assert!(head.starts_with("HTTP/1.1 404 "), "{path} of a folder that is gone: {head}");
+        }
         make_site(&served.at("releases/1/public"), "built");
         assert_eq!(served.connect().get("/page").1, "built");
         all_get("built");
@@ -295,6 +298,47 @@ fn a_site_that_is_built_anew_or_released_by_a_link_is_served_without_a_restart()
         let gone = "cannot be served: No such file or directory (os error 2); every request is answered \
                     with 404 until it can be";
         assert!(errors.contains(gone), "{errors}");
+        served.end();
+    }
+}
+
+#[test]
+fn a_site_whose_parent_is_made_anew_is_answered_with_404_as_the_log_says() {
+    for more in ["", "\nlisting = true", "\nspa = \"page\""] {
+        // Not beside the settings: what these lie in is in reach.
+        let sites = tempfile::tempdir().expect("a folder");
+        let app = sites.path().join("app");
+        let site = app.join("dist");
+        make_site(&site, "first");
+        let settings = |at: &Path| {
+            format!(
+                "dir = {site:?}\nrequire_sandbox = true\nerror_log = {:?}{more}",
+                at.join("logs/error"),
+            )
+        };
+        let Some(served) = start(settings) else { return };
+        let is_said = |words: &str| {
+            wait_for(format_args!("{words:?} in the error log"), || {
+                let log = fs::read_to_string(served.at("logs/error")).expect("written");
+                let line = log.lines().find(|line| line.contains(words)).map(str::to_owned);
+                line.inspect(|line| {
+                    assert!(line.contains("; every request is answered with 404 until"), "{line}");
+                })
+            });
+        };
+        let all_missing = || {
+            for path in ["/page", "/", "/other/", "/index.html"] {
+                let head = served.connect().get(path).0;
+                assert!(head.starts_with("HTTP/1.1 404 "), "{path}{more}: {head}");
+            }
+        };
+        assert_eq!(served.connect().get("/page").1, "first");
+        fs::remove_dir_all(&app).expect("removed");
+        all_missing();
+        is_said("No such file or directory");
+        make_site(&site, "anew");
+        all_missing();
+        is_said("start it with --sandbox-path and the folder that it lies in");
         served.end();
     }
 }

@@ -165,6 +165,10 @@ impl Root {
         };
         let stat = fstat(fd.as_fd()).map_err(refused)?;
         let meta = Meta::of(&stat).ok_or(Refused::Forbidden)?;
+        if meta.is_folder && stat.st_nlink == 0 {
+            // Open, and removed: nothing can be found in it any more.
+            return Err(Refused::Missing);
+        }
         // Those of /proc are empty, those of /sys have a page; neither takes room on a disk.
         let takes_room = stat.st_blocks > 0 || meta.len_bytes > MADE_PAGE_BYTES_MAX;
         let is_perhaps_made = !meta.is_folder && (meta.len_bytes == 0 || !takes_room);

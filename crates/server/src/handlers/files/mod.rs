@@ -219,9 +219,12 @@ impl Site {
     fn find(&self, path: &[u8], now: Now) -> Result<Opened, Refused> {
         let mut served = self.root.borrow_mut();
         match served.root.find(path) {
-            Err(Refused::Missing) if served.root.is_removed() => {
+            Err(Refused::Missing | Refused::Forbidden) if served.root.is_removed() => {
                 served.look(now, &self.logs);
-                served.root.find(path)
+                match served.root.is_removed() {
+                    true => Err(Refused::Missing),
+                    false => served.root.find(path),
+                }
             }
             found => found,
         }
