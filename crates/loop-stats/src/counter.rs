@@ -110,7 +110,7 @@ numbered! {
         BlockedNs = "blocked_ns",
         /// Nanoseconds of CPU time of turns that computed
         ComputedNs = "computed_ns",
-        /// Long turns of neither kind: the thread was ready and had no CPU
+        /// Long turns that did neither: the thread was ready and had no CPU
         TurnsHeldUp = "turns_held_up",
         /// Waits within a turn on another instance than the one whose turn it is
         NestedWaits = "nested_waits",

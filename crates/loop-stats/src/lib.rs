@@ -38,7 +38,7 @@ pub use cell::{
     CALLS_MAX, CallRecord, Cell, Figures, NOTES_MAX, SiteFigure, Turn, events_of, time_of,
 };
 pub use counter::{Call, Counter, Histogram, Site};
-pub use verdict::{LONG_NS, NESTED_WAITS_MAX, TurnKind, turn_kind};
+pub use verdict::{LONG_NS, NESTED_WAITS_MAX, TurnKinds, turn_kinds};
 
 /// Variable of the environment that names the file of the memory.
 pub const VARIABLE: &str = "POLLUX_LOOP_STATS";

@@ -12,7 +12,7 @@ use std::cell::Cell;
 
 use pollux_loop_stats::{
     CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX,
-    NOTES_MAX, Site, TurnKind, turn_kind,
+    NOTES_MAX, Site, turn_kinds,
 };
 
 use crate::descriptors::{self, Met};
@@ -286,22 +286,23 @@ impl Turn {
         calls: &[CallRecord],
     ) {
         tally.count(Counter::TurnsLong);
-        match turn_kind(lasted_ns, cpu_ns, asleep_ns) {
-            TurnKind::Blocked => {
-                tally.count(Counter::TurnsBlocked);
-                tally.add(Counter::BlockedNs, asleep_ns);
-                let longest = calls.iter().max_by_key(|call| call.lasted_ns);
-                match longest.filter(|call| call.lasted_ns >= asleep_ns / 2) {
-                    Some(longest) => tally.site(Site::Blocked, longest.caller),
-                    None => tally.site(Site::BlockedElsewhere, self.wait_caller.get()),
-                }
+        let kinds = turn_kinds(lasted_ns, cpu_ns, asleep_ns);
+        if kinds.computed {
+            tally.count(Counter::TurnsComputed);
+            tally.add(Counter::ComputedNs, cpu_ns);
+            tally.site(Site::Computed, self.wait_caller.get());
+        }
+        if kinds.blocked {
+            tally.count(Counter::TurnsBlocked);
+            tally.add(Counter::BlockedNs, asleep_ns);
+            let longest = calls.iter().max_by_key(|call| call.lasted_ns);
+            match longest.filter(|call| call.lasted_ns >= asleep_ns / 2) {
+                Some(longest) => tally.site(Site::Blocked, longest.caller),
+                None => tally.site(Site::BlockedElsewhere, self.wait_caller.get()),
             }
-            TurnKind::Computed => {
-                tally.count(Counter::TurnsComputed);
-                tally.add(Counter::ComputedNs, cpu_ns);
-                tally.site(Site::Computed, self.wait_caller.get());
-            }
-            TurnKind::HeldUp => tally.count(Counter::TurnsHeldUp),
+        }
+        if !kinds.computed && !kinds.blocked {
+            tally.count(Counter::TurnsHeldUp);
         }
     }
 }

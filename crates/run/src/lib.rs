@@ -117,18 +117,18 @@ fn is_pattern(times: u64, whole: u64) -> bool {
 fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
     let kinds = [
         (
-            "turn-blocks",
-            "the loop sleeps in its callbacks",
-            (Counter::TurnsBlocked, Counter::BlockedNs),
-            "was asleep in calls",
-            "nothing else is served meanwhile: make the call non-blocking, or leave it to a thread",
-        ),
-        (
             "turn-computes",
             "the loop computes for long in its callbacks",
             (Counter::TurnsComputed, Counter::ComputedNs),
             "used the CPU",
             "nothing else is served meanwhile: divide the work over turns, or leave it to a thread",
+        ),
+        (
+            "turn-blocks",
+            "the loop sleeps in its callbacks",
+            (Counter::TurnsBlocked, Counter::BlockedNs),
+            "was asleep in calls",
+            "nothing else is served meanwhile: make the call non-blocking, or leave it to a thread",
         ),
     ];
     let findings = kinds.into_iter().filter_map(|(kind, change, (turns, time), what, remedy)| {

@@ -280,13 +280,13 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         (
             "turns",
             format!(
-                "{}, {} on average; {} took 10 ms or more: {} asleep in calls, {} computing, {} ready but \
+                "{}, {} on average; {} took 10 ms or more: {} computing, {} asleep in calls, {} ready but \
                  without a CPU",
                 count(Counter::Turns),
                 or_na(ratio(get(Counter::TurnNs), get(Counter::Turns)), number::time),
                 count(Counter::TurnsLong),
-                count(Counter::TurnsBlocked),
                 count(Counter::TurnsComputed),
+                count(Counter::TurnsBlocked),
                 count(Counter::TurnsHeldUp),
             ),
         ),

@@ -171,6 +171,28 @@ fn a_turn_that_sleeps_in_a_lock_a_process_or_a_loop_of_its_own_is_named() {
     }
 }
 
+#[test]
+fn a_turn_that_computes_and_then_sleeps_longer_is_named_for_both_computing_first() {
+    let Some((folder, program)) = built("sleeps", &["-D_GNU_SOURCE"]) else { return };
+    let json = folder.path().join("figures.json");
+    let output = run(&["--json"]).arg(&json).arg("--").arg(&program).arg("after work").output();
+    let output = output.expect("pollux starts");
+    assert!(output.status.success(), "{output:?}");
+    let figures = read(&json, &output);
+    let total = &figures["total"];
+    for kind in ["turns_computed", "turns_blocked"] {
+        assert!(total[kind].as_u64() >= Some(5), "{kind}: {total:#}");
+    }
+    let advice = figures["advice"].as_array().expect("advice").iter();
+    let kinds: Vec<_> = advice.map(|one| one["kind"].as_str().expect("a kind")).collect();
+    assert_eq!(kinds, ["turn-computes", "turn-blocks"], "{figures:#}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("2 things to change, first of all: the loop computes for long"),
+        "{said}"
+    );
+}
+
 /// By instructions of the program's own, as rustix makes system calls.
 #[test]
 #[cfg(target_arch = "x86_64")]

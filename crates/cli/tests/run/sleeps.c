@@ -1,4 +1,5 @@
-/* Each turn sleeps for 20 ms in what its argument names; "loop" by a loop of its own within a callback. */
+/* Each turn sleeps for 20 ms in what its argument names; "loop" by a loop of its own within a callback, "after work" for
+   60 ms behind 20 ms on the CPU. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -38,6 +39,13 @@ static void rest(void) {
     /* Not by the C library's names, as this is not what is looked at. */
     struct timespec time = {.tv_nsec = 20000000};
     syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
+}
+
+static void works(void) {
+    struct timespec began, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - began.tv_sec) * 1000000000L + now.tv_nsec - began.tv_nsec < 20000000);
 }
 
 static void *holds(void *what) {
@@ -117,6 +125,10 @@ static void sleeps(const char *how) {
         if (epoll_wait(epfd, &event, 1, -1) != 1) exit(1);
         close(timer);
         close(epfd);
+    } else if (IS("after work")) {
+        struct timespec time = {.tv_nsec = 60000000};
+        works();
+        nanosleep(&time, NULL);
     } else if (IS("nothing that is followed")) {
         /* Of the C library's own calls none goes by the names that are taken. */
         FILE *stream = popen("sleep 0.02", "r");

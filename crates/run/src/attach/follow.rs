@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use pollux_loop_stats::{
     CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX, Region, Site,
-    TurnKind, turn_kind,
+    turn_kinds,
 };
 use pollux_sys::perf::{Record, What};
 
@@ -409,18 +409,19 @@ impl Turn {
 /// Says what a long turn did with its time.
 fn judge(cell: Cell<'_>, turn: &Turn, lasted_ns: u64, cpu_ns: u64) {
     cell.count(Counter::TurnsLong);
-    match turn_kind(lasted_ns, cpu_ns, turn.asleep_ns) {
-        TurnKind::Blocked => {
-            cell.count(Counter::TurnsBlocked);
-            cell.add(Counter::BlockedNs, turn.asleep_ns);
-            let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.longest_ns);
-            longest.inspect(|sleep| cell.site(Site::Blocked, sleep.caller));
-        }
-        TurnKind::Computed => {
-            cell.count(Counter::TurnsComputed);
-            cell.add(Counter::ComputedNs, cpu_ns);
-        }
-        TurnKind::HeldUp => cell.count(Counter::TurnsHeldUp),
+    let kinds = turn_kinds(lasted_ns, cpu_ns, turn.asleep_ns);
+    if kinds.computed {
+        cell.count(Counter::TurnsComputed);
+        cell.add(Counter::ComputedNs, cpu_ns);
+    }
+    if kinds.blocked {
+        cell.count(Counter::TurnsBlocked);
+        cell.add(Counter::BlockedNs, turn.asleep_ns);
+        let longest = turn.sleeps.iter().max_by_key(|sleep| sleep.longest_ns);
+        longest.inspect(|sleep| cell.site(Site::Blocked, sleep.caller));
+    }
+    if !kinds.computed && !kinds.blocked {
+        cell.count(Counter::TurnsHeldUp);
     }
 }
 
@@ -589,6 +590,12 @@ mod tests {
             });
             turn(traced, &|traced| traced.now_ns += 12 * MS);
             turn(traced, &|traced| traced.off(What::Left { is_preempted: true }, 30 * MS));
+            // Both: more of it asleep, but long enough on the CPU to hold up everything else.
+            turn(traced, &|traced| {
+                traced.now_ns += 11 * MS;
+                traced.is(What::Sleeps(Some(0x9abc)));
+                traced.off(What::Left { is_preempted: false }, 14 * MS);
+            });
             // A loop within a callback.
             turn(traced, &|traced| {
                 traced.call("sys_enter_epoll_wait", &[7, 0, 64, -1]);
@@ -600,18 +607,18 @@ mod tests {
         assert_counts(
             &summary,
             &[
-                (Counter::TurnsLong, 4),
-                (Counter::TurnsBlocked, 2),
-                (Counter::TurnsComputed, 1),
+                (Counter::TurnsLong, 5),
+                (Counter::TurnsBlocked, 3),
+                (Counter::TurnsComputed, 2),
                 (Counter::TurnsHeldUp, 1),
                 (Counter::NestedWaits, 1),
             ],
         );
         let turns = summary.total.expect("a thread").turns;
         let cpu: Vec<u64> = turns.iter().map(|turn| turn.cpu_ns / MS).collect();
-        assert_eq!(cpu, [0, 0, 0, 12], "the longest first: nested, held up, asleep, computing");
+        assert_eq!(cpu, [0, 0, 11, 0], "the longest first: nested, held up, both, asleep");
         assert_eq!((turns[0].calls[0].call, turns[0].calls[0].caller), (Call::Asleep, 0x5678));
-        assert_eq!((turns[2].calls[0].call, turns[2].calls[0].caller), (Call::Asleep, 0x1234));
+        assert_eq!((turns[3].calls[0].call, turns[3].calls[0].caller), (Call::Asleep, 0x1234));
     }
 
     #[test]
