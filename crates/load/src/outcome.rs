@@ -296,20 +296,25 @@ impl Errors {
         kinds.collect::<Vec<_>>().join(", ")
     }
 
-    /// The kinds of errors that occurred; those that name the cause of others begin with "of them".
+    /// The kinds of errors that occurred, each error in one of them, in words that follow their number.
     pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
+        let explained = self.connect_refused + self.connect_no_descriptor + self.connect_no_port;
+        let unexplained = match explained {
+            0 => "could not connect",
+            _ => "could not connect: other causes",
+        };
         let named = [
-            ("could not connect", self.connect),
-            ("of them: refused", self.connect_refused),
-            ("of them: no descriptor left", self.connect_no_descriptor),
-            ("of them: no port left", self.connect_no_port),
+            ("could not connect: refused", self.connect_refused),
+            ("could not connect: no descriptor left", self.connect_no_descriptor),
+            ("could not connect: no port left", self.connect_no_port),
+            (unexplained, self.connect.saturating_sub(explained)),
             ("took longer than allowed", self.timeout),
             ("reset by the server", self.reset),
             ("ended before the answer was complete", self.short),
-            ("answer can't be read as HTTP/1", self.malformed),
-            ("status is not the expected one", self.status),
-            ("body has another length than expected", self.mismatch),
-            ("TLS failed", self.tls),
+            ("could not be read as HTTP/1", self.malformed),
+            ("had another status than expected", self.status),
+            ("had a body of another length than expected", self.mismatch),
+            ("failed in TLS", self.tls),
             ("due but never sent", self.unsent),
         ];
         named.into_iter().filter(|(_, count)| *count > 0).collect()

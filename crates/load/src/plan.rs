@@ -314,11 +314,7 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
 /// Each CPU of the list has to be there, also those that no thread comes to.
 fn cpus(plan: &Plan) -> Result<(), LoadError> {
     let Some(cpus) = &plan.cpus else { return Ok(()) };
-    let pin = || (0..cpus.as_slice().len()).try_for_each(|each| cpus.pin(each).map(drop));
-    // On a thread of its own: the kernel says which there are, and what is pinned stays so.
-    let tried = std::thread::scope(|scope| scope.spawn(pin).join());
-    let tried = tried.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    tried.map_err(|error| LoadError::Plan { what: "--cpus", why: error.to_string() })
+    cpus.check().map_err(|error| LoadError::Plan { what: "--cpus", why: error.to_string() })
 }
 
 fn pace(plan: &Plan) -> Result<(), LoadError> {

@@ -565,7 +565,7 @@ mod tests {
         let mut turns = Turns::open(Plan { expect: wrong, ..plan }).expect("connections");
         turns.turn(Duration::from_secs(20), Some(3)).expect("a turn");
         let why = turns.why_failed().expect("all failed");
-        assert!(why.starts_with("3 status is not the expected one; the first: "), "{why}");
+        assert!(why.starts_with("3 had another status than expected; the first: "), "{why}");
         assert!(why.contains("200 OK"), "{why}");
     }
 

@@ -349,6 +349,18 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
 }
 
 #[test]
+fn the_cpus_that_there_are_have_one_name_for_load_and_serve() {
+    let load = refused(&["--cpus", "0-1023", "http://127.0.0.1:1/"]).stderr;
+    let serve = Command::new(env!("CARGO_BIN_EXE_pollux"))
+        .args(["serve", "--check", "--reply", "1", "--pin", "0-1023"])
+        .output()
+        .expect("pollux starts");
+    let why = |said: &str| said.trim().split_once(": CPU ").map(|(_, why)| why.to_owned());
+    let (load, serve) = (why(&load), why(&String::from_utf8_lossy(&serve.stderr)));
+    assert!(load.is_some() && load == serve, "{load:?} and {serve:?}");
+}
+
+#[test]
 fn no_flag_is_ignored_in_silence() {
     let http = "http://127.0.0.1:1/";
     for (flags, named, wanted) in [

@@ -292,7 +292,7 @@ fn turns_need_two_urls_that_answer_and_no_flag_of_another_kind_of_load() {
         (
             &["--expect-status", "404", url, url],
             1,
-            "status is not the expected one; the first: HTTP/1.1 200 OK); check it with: pollux load http",
+            "had another status than expected; the first: HTTP/1.1 200 OK); check it with: pollux load http",
         ),
         (&[url, CLOSED], 1, "the second server, http://127.0.0.1:"),
         (&[url, CLOSED], 1, "Connection refused"),

@@ -498,7 +498,7 @@ pub(super) fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{Errors, sample};
 
     #[test]
     fn every_row_has_a_cell_for_each_heading() {
@@ -594,6 +594,30 @@ mod tests {
     fn only_errors_that_occurred_are_named() {
         let found = sample::outcome().errors.named();
         assert_eq!(found.len(), 5, "{found:?}");
-        assert!(crate::Errors::default().named().is_empty());
+        assert!(Errors::default().named().is_empty());
+    }
+
+    #[test]
+    fn each_error_is_counted_in_one_kind_and_no_number_is_said_twice() {
+        let of = |connect, connect_refused, connect_no_port| {
+            let status = 20;
+            Errors { connect, connect_refused, connect_no_port, status, ..Errors::default() }
+        };
+        for (errors, expected) in [
+            (
+                of(119, 119, 0),
+                "119 could not connect: refused, 20 had another status than expected",
+            ),
+            (of(4, 0, 0), "4 could not connect, 20 had another status than expected"),
+            (
+                of(9, 2, 3),
+                "2 could not connect: refused, 3 could not connect: no port left, \
+                 4 could not connect: other causes, 20 had another status than expected",
+            ),
+        ] {
+            assert_eq!(errors.in_words(), expected);
+            let named: u64 = errors.named().iter().map(|(_, count)| count).sum();
+            assert_eq!(named, errors.total());
+        }
     }
 }
