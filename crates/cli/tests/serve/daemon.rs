@@ -613,6 +613,7 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     let here = std::env::current_dir().expect("there").display().to_string();
     let occupied = format!("unix:{dir}/file");
     let pipe = format!("{dir}/pipe");
+    let log = format!("{dir}/log");
     let (kind, mode) =
         (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("made");
@@ -624,7 +625,18 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
         ),
         (
             vec![&*dir, "--error-page", "404 no.html"],
-            &format!("the page \"{dir}/no.html\" cannot be served: No such"),
+            &format!(
+                "the page \"{dir}/no.html\" cannot be served: No such file or directory (os error 2); expected one that \
+                 is there: below the folder that is served"
+            ),
+        ),
+        (
+            vec![&*dir, "--error-page", "404"],
+            "both in one pair of quotes, such as \"404 404.html\"",
+        ),
+        (
+            vec![&*dir, "--access-log", &log, "--pid-file", &log],
+            &format!("{log:?} is the file of access_log as well; expected a path of its own"),
         ),
         (
             vec!["--reply", "1", "--error-page", "404 no.html"],

@@ -227,8 +227,8 @@ fn origin() -> Kind<String> {
 /// `STATUS FILE`.
 fn error_page() -> Kind<(u16, PathBuf)> {
     Kind::new(
-        "STATUS FILE",
-        "a status from 400 to 599 and a file, such as \"404 404.html\"",
+        "'STATUS FILE'",
+        "a status from 400 to 599 and a file, both in one pair of quotes, such as \"404 404.html\"",
         |text| {
             let (status, path) = text.split_once(' ').ok_or_else(String::new)?;
             let status: u16 = status.parse().map_err(|_| String::new())?;

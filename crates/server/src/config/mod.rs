@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod proxy;
 pub(crate) mod sections;
 pub mod settings;
+pub(crate) mod written;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub use proxy::{ProxyConfig, ProxyLimits};
 pub use sections::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,
 };
+use written::note_shared_paths;
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -91,6 +93,7 @@ impl ServeConfig {
     /// are served, a page for errors lies below their folder, as that of --spa does.
     fn consistent(mut self, keys: &mut Keys<'_>) -> Self {
         note_overlap(keys, &self.listen, &self.monitoring);
+        note_shared_paths(keys, &self.listen, &self.monitoring);
         note_unix_only(keys, &self.listen, &self.monitoring);
         if let Answer::Files(files) = &self.answer {
             for (_, page) in &mut self.extras.error_pages {

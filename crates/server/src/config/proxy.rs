@@ -9,6 +9,7 @@ use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 use crate::config::sections;
+use crate::config::written::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
     address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, rate, timeout,
@@ -95,6 +96,7 @@ impl Table for ProxyConfig {
         let listen: Vec<_> =
             frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect();
         note_overlap(keys, &listen, &monitoring);
+        note_shared_paths(keys, &listen, &monitoring);
         note_unix_only(keys, &listen, &monitoring);
         foreign_keys(keys);
         elsewhere(

@@ -4,6 +4,7 @@
 //! Everything that writes the head of an answer begins it here. The settings are read once, when the
 //! loops start and at each reload; nothing here reads a file while it serves.
 
+use std::io;
 use std::path::Path;
 
 use pollux_http::{DateCache, HeadWriter, Request, Status};
@@ -190,13 +191,25 @@ impl More {
     }
 }
 
+/// Which names of pages are right.
+const A_PAGE: &str = "expected one that is there: below the folder that is served, without one below the working folder, \
+                      or by a path from /";
+
 impl Page {
     fn read(path: &Path) -> Result<Self, ServerError> {
-        let failed = |cause| ServerError::Page { path: path.to_owned(), cause };
+        let failed = |cause: io::Error| {
+            let cause = match cause.kind() {
+                io::ErrorKind::NotFound => {
+                    io::Error::new(cause.kind(), format!("{cause}; {A_PAGE}"))
+                }
+                _ => cause,
+            };
+            ServerError::Page { path: path.to_owned(), cause }
+        };
         let len = std::fs::metadata(path).map_err(failed)?.len();
         if len > PAGE_BYTES_MAX {
             let why = format!("{len} bytes; expected at most {PAGE_BYTES_MAX}");
-            return Err(failed(std::io::Error::other(why)));
+            return Err(failed(io::Error::other(why)));
         }
         let text = std::fs::read(path).map_err(failed)?;
         Ok(Self {
