@@ -223,7 +223,17 @@ fn places(flags: &RunSettings) -> Result<(Option<OutputFile>, Option<OutputFile>
             .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
     };
     let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
-    Ok((json.map(place).transpose()?, flags.report.as_ref().map(place).transpose()?))
+    let (json, report) =
+        (json.map(place).transpose()?, flags.report.as_ref().map(place).transpose()?);
+    if let (Some(json), Some(report)) = (&json, &report)
+        && json.is_same(report)
+    {
+        let path = report.given().display();
+        return Err(Failure::usage(format!(
+            "--report {path} is the file of --json as well; expected a file for each"
+        )));
+    }
+    Ok((json, report))
 }
 
 /// Signals as they come. A thread waits for them to the end of the process.

@@ -25,7 +25,7 @@ impl OutputFile {
     /// # Errors
     /// Why it can't be.
     pub fn prepare(given: &Path) -> io::Result<Self> {
-        let path = given.canonicalize().unwrap_or_else(|_| given.to_owned());
+        let path = given.canonicalize().unwrap_or_else(|_| in_its_folder(given));
         let found = fs::metadata(&path);
         let mut file = Self { given: given.to_owned(), beside: None, path };
         match found {
@@ -46,6 +46,12 @@ impl OutputFile {
     #[must_use]
     pub fn given(&self) -> &Path {
         &self.given
+    }
+
+    /// Whether what is written last to one of both is all that is left.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.beside.is_some() && self.path == other.path
     }
 
     /// A name in the same folder, for only there a file can be moved whole.
@@ -76,6 +82,14 @@ impl Drop for OutputFile {
             let _ = fs::remove_file(beside);
         }
     }
+}
+
+/// A file that is not there yet, by the name that its folder has behind all links.
+fn in_its_folder(path: &Path) -> PathBuf {
+    let name = path.file_name();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    name.zip(folder.ok()).map_or_else(|| path.to_owned(), |(name, folder)| folder.join(name))
 }
 
 #[cfg(test)]
@@ -110,5 +124,17 @@ mod tests {
         let file = OutputFile::prepare(Path::new("/dev/null")).expect("prepared");
         assert_eq!(file.beside, None);
         file.put("nothing").expect("written");
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_the_same_place_and_a_device_takes_several() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).expect("linked");
+        let at = |name: &str| OutputFile::prepare(&folder.path().join(name)).expect("prepared");
+        assert!(at("a").is_same(&at("link/a")) && !at("a").is_same(&at("b")));
+        fs::write(folder.path().join("a"), "there").expect("written");
+        assert!(at("a").is_same(&at("link/a")));
+        let device = || OutputFile::prepare(Path::new("/dev/null")).expect("prepared");
+        assert!(!device().is_same(&device()));
     }
 }

@@ -259,6 +259,13 @@ impl Files {
         for (kind, path) in asked {
             if path.as_os_str() != STANDARD_OUTPUT {
                 let place = OutputFile::prepare(path).map_err(|error| not_written(path, &error))?;
+                if files.places.iter().any(|(_, other)| other.is_same(&place)) {
+                    let path = path.display();
+                    let message = format!(
+                        "{path} is the file of another result as well; expected a file for each"
+                    );
+                    return Err(Failure::usage(message));
+                }
                 files.places.push((kind, place));
             } else if files.printed.replace(kind).is_some() || output.style.is_some() {
                 let message = "standard output takes one result only; give the others a file";
