@@ -142,9 +142,9 @@ pub(crate) fn answer(summary: &Summary, total: &Figures, lasted: &str) -> String
         many => format!("{many} processes"),
     };
     format!(
-        "{} waits and {} events in {lasted}, by {processes}; {} events per wait",
-        number::count(total.get(Counter::Waits)),
-        number::count(total.get(Counter::Events)),
+        "{} and {} in {lasted}, by {processes}; {} events per wait",
+        number::plural(total.get(Counter::Waits), "wait"),
+        number::plural(total.get(Counter::Events), "event"),
         or_na(ratio(total.get(Counter::Events), total.get(Counter::Waits)), number::significant),
     )
 }
@@ -309,8 +309,8 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
     }
     if woken + found_none > 0 {
         let text = format!(
-            "{} wakes for {} connections, about {} threads for each; {} found none",
-            number::count(woken + found_none),
+            "{} for {} connections, about {} threads for each; {} found none",
+            number::plural(woken + found_none, "wake"),
             count(Counter::Accepted),
             or_na(ratio(woken + found_none, woken), number::significant),
             number::count(found_none),

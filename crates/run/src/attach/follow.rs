@@ -577,6 +577,16 @@ mod tests {
     }
 
     #[test]
+    fn one_wait_and_one_event_are_not_several() {
+        let summary = figures(|traced| {
+            traced.call("sys_exit_epoll_wait", &[1]);
+        });
+        let total = summary.total.as_ref().expect("a thread");
+        let said = crate::show::answer(&summary, total, "1 s");
+        assert!(said.starts_with("1 wait and 1 event in 1 s, by one process; "), "{said}");
+    }
+
+    #[test]
     fn long_turns_are_judged_by_where_their_time_went() {
         let turn = |traced: &mut Traced<'_>, does: &dyn Fn(&mut Traced<'_>)| {
             traced.call("sys_exit_epoll_wait", &[1]);
