@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use jiff::fmt::friendly::SpanParser;
+
 use crate::{Arrival, Stage};
 
 const NANOS_PER_S: f64 = 1e9;
@@ -266,14 +268,16 @@ fn parse_number(text: &str) -> Result<f64, &'static str> {
     }
 }
 
+/// As every other duration that is given: `500ms`, `10s`, `1m30s`.
 fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    let text = text.trim();
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
-    let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
-    let (digits, factor) = found.ok_or("a duration without its unit (ms, s, m or h)")?;
-    let number: f64 = digits.trim().parse().map_err(|_| "not a duration")?;
-    let duration = Duration::try_from_secs_f64(number * factor).map_err(|_| "not a duration")?;
-    if duration.is_zero() { Err("a duration of zero") } else { Ok(duration) }
+    match SpanParser::new().parse_unsigned_duration(text.trim()) {
+        Ok(Duration::ZERO) => Err("a duration of zero"),
+        Ok(duration) => Ok(duration),
+        Err(_) if text.trim().parse::<f64>().is_ok() => {
+            Err("a duration without its unit, such as 500ms, 10s or 1m30s")
+        }
+        Err(_) => Err("not a duration, such as 500ms, 10s or 1m30s"),
+    }
 }
 
 /// The stages in the words of `--rate`.
@@ -589,6 +593,7 @@ mod tests {
         }
         let per_s = |text: &str| parse_rate(text).expect(text)[0].from_per_s;
         assert_eq!(["1e9", "2.5k", "3M"].map(per_s), [1e9, 2_500.0, 3e6]);
+        assert_eq!(parse_rate("5@1m30s").expect("a rate")[0].lasts, Some(Duration::from_secs(90)));
         let stages = parse_rate("2k@1m").expect("a rate");
         assert_eq!(
             (stages[0].from_per_s, stages[0].lasts),
@@ -609,6 +614,7 @@ mod tests {
             ("1..2", "1..2", "ramp needs"),
             ("5@10", "5@10", "unit"),
             ("5@0s", "5@0s", "zero"),
+            ("5@1e3s", "5@1e3s", "not a duration"),
             ("0", "0", "ever begin"),
         ] {
             let error = parse_rate(text).expect_err(text);
