@@ -58,12 +58,12 @@ pub(crate) fn asked(name: &str) -> Option<Options> {
     Some(Options { name: name.to_owned(), concerns })
 }
 
-/// Every name with its meaning in a few words: concerns under each of their names, then jobs and
+/// Every name with its meaning in a few words: concerns with their other names, then jobs and
 /// experiments that are not a concern.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let concerns = Concern::all().flat_map(|concern| {
-        let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
-        names.map(move |name| (name, concern.title()))
+        let own = (concern.name(), concern.title());
+        std::iter::once(own).chain(concern.aliases().iter().copied())
     });
     concerns.chain(others().filter(|(name, _)| Concern::by_name(name).is_none()))
 }

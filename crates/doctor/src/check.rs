@@ -120,16 +120,24 @@ impl Check {
     }
 }
 
+/// Another name that users know a concern by, and its meaning.
+type Alias = (&'static str, &'static str);
+
 /// Each concern in the order of the table: its name on command lines and in JSON, other names that users know
-/// it by, the heading of its group.
-const CONCERNS: [(Concern, &str, &[&str], &str); 8] = [
+/// it by with what those say, the heading of its group.
+const CONCERNS: [(Concern, &str, &[Alias], &str); 8] = [
     (Concern::Everything, "everything", &[], "Every experiment"),
     (Concern::Descriptors, "descriptors", &[], "Many descriptors in one process"),
     (Concern::Servers, "servers", &[], "A server under load"),
-    (Concern::Dead, "dead", &["idle"], "Dead connections"),
+    (Concern::Dead, "dead", &[("idle", "The same as dead")], "Dead connections"),
     (Concern::Churn, "churn", &[], "Churn: a connection for each request"),
     (Concern::Sweep, "sweep", &[], "Sweep over connections"),
-    (Concern::Queues, "queues", &["pool"], "Message queues: a pool of services on one"),
+    (
+        Concern::Queues,
+        "queues",
+        &[("pool", "The same as queues")],
+        "Message queues: a pool of services on one queue",
+    ),
     (Concern::Counters, "counters", &[], "Counters and samples"),
 ];
 
@@ -145,9 +153,9 @@ impl Concern {
         CONCERNS[self as usize].1
     }
 
-    /// Other names that users know it by.
+    /// Other names that users know it by, each with its meaning.
     #[must_use]
-    pub const fn aliases(self) -> &'static [&'static str] {
+    pub const fn aliases(self) -> &'static [(&'static str, &'static str)] {
         CONCERNS[self as usize].2
     }
 
@@ -160,7 +168,8 @@ impl Concern {
     /// The concern called `name`, or by one of its other names.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::all().find(|own| own.name() == name || own.aliases().contains(&name))
+        Self::all()
+            .find(|own| own.name() == name || own.aliases().iter().any(|(alias, _)| *alias == name))
     }
 }
 
