@@ -77,8 +77,8 @@ fn run_once(
     if !flags.output.is_quiet {
         remark_threads(&plan);
     }
-    let running = start(&mut plan, flags.poller.is_none())?;
-    let mut view = View::open(&plan, flags.output.is_quiet);
+    let (running, choice) = start(&mut plan, flags.poller.is_none())?;
+    let mut view = View::open(&plan, &choice, flags.output.is_quiet);
     let Ran { outcome, interrupt, why_in_vain } =
         to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
@@ -190,21 +190,30 @@ struct Ran {
 }
 
 /// Starts `plan`. When its driver was not chosen and can't be opened, the next one takes its
-/// place in the plan.
-fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> {
+/// place in the plan. With the driver's name, and why it was taken.
+fn start(plan: &mut Plan, is_free: bool) -> Result<(Running, String), Failure> {
     // Another than the preferred one was chosen, or is the one on which this plan ran before.
     let is_chosen = !is_free || plan.driver != Driver::PREFERRED[0];
+    let chosen = is_chosen.then_some(plan.driver);
     let started =
-        Driver::start_first(is_chosen.then_some(plan.driver), |driver| {
-            match Load::start(Plan { driver, ..plan.clone() }) {
-                Err(refused @ LoadError::Loop { .. }) => Err(refused),
-                started => Ok(started),
-            }
+        Driver::start_first(chosen, |driver| match Load::start(Plan { driver, ..plan.clone() }) {
+            Err(refused @ LoadError::Loop(_)) => Err(refused),
+            started => Ok(started),
         });
-    let started = started.map_err(|error| failure(&error))?;
+    let started = started.map_err(|error| no_loop(&error, chosen))?;
     plan.driver = started.driver;
     remark_refused(&started);
-    started.value.map_err(|error| failure(&error))
+    let choice = started.choice();
+    Ok((started.value.map_err(|error| failure(&error))?, choice))
+}
+
+/// What to say where no loop could be opened, on `named` if one was.
+fn no_loop(error: &LoadError, named: Option<Driver>) -> Failure {
+    let Some(named) = named else { return failure(error) };
+    let why = output::in_words(error);
+    Failure::failed(format!(
+        "--poller {named}: {why}; without --poller the best that works is taken"
+    ))
 }
 
 /// Says which driver took the place of those that were preferred, and why.

@@ -85,7 +85,9 @@ impl Driver {
         let mut refused = Vec::new();
         for &driver in drivers {
             match start(driver) {
-                Ok(value) => return Ok(Started { driver, value, refused }),
+                Ok(value) => {
+                    return Ok(Started { driver, value, refused, is_named: chosen.is_some() });
+                }
                 Err(cause) => refused.push((driver, cause)),
             }
         }
@@ -126,6 +128,35 @@ pub struct Started<T, E> {
     pub value: T,
     /// The drivers that were preferred, each with the reason why it was refused: show them.
     pub refused: Vec<(Driver, E)>,
+    /// Whether it was asked for, so that no other was tried.
+    pub is_named: bool,
+}
+
+impl<T, E> Started<T, E> {
+    /// The name of the driver, and why it was taken where none was named, for the line that a program starts with.
+    ///
+    /// ```
+    /// # use pollux_engine::Driver;
+    /// let works = |driver| if driver == Driver::Completion { Err("forbidden") } else { Ok(()) };
+    /// let started = Driver::start_first(None, works)?;
+    /// assert_eq!(started.choice(), "epoll-et, as uring is refused");
+    /// let started = Driver::start_first(None, |_| Ok::<_, &str>(()))?;
+    /// assert_eq!(started.choice(), "uring, as it costs least on most loads");
+    /// let started = Driver::start_first(Some(Driver::default()), works)?;
+    /// assert_eq!(started.choice(), "epoll-et");
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    pub fn choice(&self) -> String {
+        let refused: Vec<&str> = self.refused.iter().map(|(driver, _)| driver.name()).collect();
+        let name = self.driver.name();
+        match &refused[..] {
+            _ if self.is_named => name.to_owned(),
+            [] => format!("{name}, as it costs least on most loads"),
+            [one] => format!("{name}, as {one} is refused"),
+            several => format!("{name}, as {} are refused", several.join(" and ")),
+        }
+    }
 }
 
 /// No driver has this name.
@@ -184,6 +215,7 @@ mod tests {
         assert_eq!((started.driver.name(), started.value), ("epoll", "epoll"));
         let refused: Vec<_> = started.refused.iter().map(|(_, cause)| cause.as_str()).collect();
         assert_eq!(refused, ["no uring", "no epoll-et"]);
+        assert_eq!(started.choice(), "epoll, as uring and epoll-et are refused");
         let none = Driver::start_first(None, start(&["select"]));
         assert_eq!(none.expect_err("none of the preferred"), "no poll");
     }

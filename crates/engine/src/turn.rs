@@ -14,6 +14,8 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use pollux_poller::Token;
+use pollux_sys::descriptors::NONE_LEFT;
+use rustix::io::Errno;
 
 use crate::actions::Sharing;
 use crate::admission::{Admission, LoopBalancer};
@@ -505,7 +507,10 @@ impl fmt::Display for LoopError {
             Self::Unavailable { mechanism, reason, .. } => {
                 write!(f, "{mechanism} is not available here: {reason}")
             }
-            Self::System { call, .. } => write!(f, "{call} failed"),
+            Self::System { call, cause } => match Errno::from_io_error(cause) {
+                Some(Errno::MFILE | Errno::NFILE) => write!(f, "{call} failed: {NONE_LEFT}"),
+                _ => write!(f, "{call} failed"),
+            },
             Self::Poller(error) => error.fmt(f),
         }
     }

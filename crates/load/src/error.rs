@@ -44,9 +44,12 @@ pub enum LoadError {
         /// What happened, and what to try.
         why: String,
     },
-    /// A loop could not be opened, or stopped.
-    #[error("the loop of thread {thread} failed")]
-    Loop {
+    /// A loop could not be opened: what is wrong, and what would allow it.
+    #[error(transparent)]
+    Loop(LoopError),
+    /// A loop stopped.
+    #[error("the loop of thread {thread} stopped")]
+    Stopped {
         /// Which one, from 0.
         thread: u32,
         /// Why.

@@ -135,7 +135,7 @@ impl Turns {
     /// or given up; then no request is under way.
     ///
     /// # Errors
-    /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
+    /// [`LoadError::Stopped`] when the loop failed. Requests that failed are counted.
     pub fn turn(&mut self, length: Duration, requests: Option<u64>) -> Result<Turned, LoadError> {
         let (right, failed) = self.counted();
         let worker = &mut self.worker;
@@ -173,7 +173,7 @@ impl Turns {
     /// silent and the slow.
     ///
     /// # Errors
-    /// [`LoadError::Loop`] when the loop failed.
+    /// [`LoadError::Stopped`] when the loop failed.
     pub fn crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
         loop {
             self.worker.turn(Duration::ZERO)?;

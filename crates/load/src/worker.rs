@@ -132,7 +132,7 @@ impl Worker {
             Limits { connections_max: connections + crowd as u32 + 1, ..Limits::default() };
         let shared = Shared::new(&plan, requests, supply, budget, connections);
         let event_loop = EventLoop::open(plan.driver, shared, limits);
-        let event_loop = event_loop.map_err(|source| LoadError::Loop { thread, source })?;
+        let event_loop = event_loop.map_err(LoadError::Loop)?;
         let opener = Opener::new(&plan, thread);
         let (boundary_ns, interval, before, spun_ns) = (u64::MAX, 0, None, 0);
         Ok(Self {
@@ -334,7 +334,7 @@ impl Worker {
 
     pub(crate) fn turn(&mut self, at_most: Duration) -> Result<(), LoadError> {
         let turned = self.event_loop.turn(Some(at_most));
-        turned.map(drop).map_err(|source| LoadError::Loop { thread: self.thread, source })
+        turned.map(drop).map_err(|source| LoadError::Stopped { thread: self.thread, source })
     }
 
     /// A turn, and what it changed: which requests were answered, and which still wait.

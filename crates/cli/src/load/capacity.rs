@@ -114,7 +114,7 @@ fn once(
     flags: &LoadSettings,
     (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<Ran, Failure> {
-    let running = start(plan, flags.poller.is_none())?;
+    let (running, _) = start(plan, flags.poller.is_none())?;
     to_the_end(running, &mut View::Quiet, (signals, scraped))
 }
 

@@ -21,7 +21,7 @@ use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
 
 use super::flags::{LoadFlags, LoadSettings, Output};
-use super::{Interrupt, at_once, failure, plan, remark_refused};
+use super::{Interrupt, at_once, failure, no_loop, plan, remark_refused};
 use crate::output::{self, Failure};
 use crate::process_number::pid;
 
@@ -364,11 +364,11 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
     let turns = Driver::start_first(settings.poller, |driver| {
         sides.iter_mut().for_each(|side| side.plan.driver = driver);
         match taken(&sides, lasts, &mut signals) {
-            Ok((Err(refused @ LoadError::Loop { .. }), None)) => Err(refused),
+            Ok((Err(refused @ LoadError::Loop(_)), None)) => Err(refused),
             turns => Ok(turns),
         }
     });
-    let turns = turns.map_err(|error| failure(&error))?;
+    let turns = turns.map_err(|error| no_loop(&error, settings.poller))?;
     remark_refused(&turns);
     let (found, interrupt) = turns.value?;
     let found = match (found, interrupt) {

@@ -54,11 +54,11 @@ pub(super) enum View {
 
 impl View {
     /// The view that fits where standard error goes.
-    pub(crate) fn open(plan: &Plan, is_quiet: bool) -> Self {
+    pub(crate) fn open(plan: &Plan, choice: &str, is_quiet: bool) -> Self {
         if is_quiet {
             return Self::Quiet;
         }
-        output::remark(&format!("pollux load: {}", in_words(plan)));
+        output::remark(&format!("pollux load: {} on {choice}", in_words(plan)));
         if !is_interactive() {
             return Self::Lines(Lines::new(plan));
         }
@@ -114,7 +114,7 @@ fn is_interactive() -> bool {
     is_seen && !is_dumb && output::is_in_front(&stderr)
 }
 
-/// What runs, in one line.
+/// What runs, in one line without its mechanism.
 fn in_words(plan: &Plan) -> String {
     let more = match plan.targets.len() {
         0 | 1 => String::new(),
@@ -133,10 +133,9 @@ fn in_words(plan: &Plan) -> String {
         warm_up => format!(" after {warm_up:?} of warm-up"),
     };
     format!(
-        "{url}{more}; {end}{warm_up}; {}, {} on {}",
+        "{url}{more}; {end}{warm_up}; {}, {}",
         plural(plan.connections.into(), "connection"),
-        plural(plan.threads.into(), "thread"),
-        plan.driver
+        plural(plan.threads.into(), "thread")
     )
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
 pub(crate) fn try_run(plan: Plan) -> Option<Outcome> {
     match Load::start(plan) {
         Ok(running) => Some(running.join().expect("a run")),
-        Err(LoadError::Loop { .. }) => None,
+        Err(LoadError::Loop(_)) => None,
         Err(error) => panic!("{error}"),
     }
 }

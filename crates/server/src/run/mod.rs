@@ -45,8 +45,8 @@ use link::{Link, Order};
 use report::{Reporter, Watchdog, banner, facts, url};
 use sockets::open_listed;
 use start::{
-    CONTROL, Endpoints, STATS, endpoint, explained_open, keep_rights, open_to_others, out_of_reach,
-    start_group,
+    CONTROL, Endpoints, OnDriver, STATS, endpoint, explained_open, keep_rights, open_to_others,
+    out_of_reach, start_group,
 };
 
 /// How often the end of the loops is looked for, once they drain.
@@ -187,7 +187,7 @@ impl Server {
         let counters: Vec<Arc<ServerCounters>> = (0..threads).map(|_| Arc::default()).collect();
         let replacements = Arc::default();
         let tls = certificate.as_ref().map(Certificate::config);
-        let (group, driver, refused) =
+        let OnDriver { group, driver, choice, refused } =
             start_group(config, &sockets, tls, &counters, &logs, &replacements)?;
         let remedy = remedy_for_full(config, limit());
         let reload = Reload { config: config.clone(), replacements, counters, read: None };
@@ -199,7 +199,7 @@ impl Server {
                 facts(config, group.addresses()),
                 counters,
             ),
-            banner: banner(config, group.addresses(), driver, &refused),
+            banner: banner(config, group.addresses(), &choice, &refused),
             reporter: Reporter::new(
                 connections_max(config),
                 remedy,

@@ -112,14 +112,14 @@ pub(super) fn facts(
 pub(super) fn banner(
     config: &ServeConfig,
     addresses: &[ListenAddress],
-    driver: Driver,
+    choice: &str,
     refused: &[String],
 ) -> Vec<String> {
     let urls: Vec<String> =
         addresses.iter().map(|address| url(address, config.tls.is_some(), "")).collect();
     let threads = config.loops.summary();
     let answer = answer(&config.answer);
-    let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
+    let first = format!("{} ({choice}, {threads}, {answer})", urls.join(" "));
     std::iter::once(first).chain(refused.iter().cloned()).chain(serve_shortage(config)).collect()
 }
 
@@ -174,7 +174,7 @@ pub(super) fn proxy_facts(
 pub(super) fn proxy_banner(
     config: &ProxyConfig,
     addresses: &[(ListenAddress, usize)],
-    driver: Driver,
+    choice: &str,
     refused: &[String],
 ) -> Vec<String> {
     let fronts = config.frontends.iter().flat_map(|front| front.listen.iter().map(move |_| front));
@@ -188,7 +188,7 @@ pub(super) fn proxy_banner(
     let urls: Vec<String> = addresses.iter().map(place).collect();
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
     let threads = config.loops.summary();
-    let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
+    let first = format!("{} to {} ({choice}, {threads})", urls.join(" "), backends.join(" "));
     std::iter::once(first).chain(refused.iter().cloned()).chain(proxy_shortage(config)).collect()
 }
 

@@ -184,6 +184,16 @@ pub(crate) fn open_to_others(paths: &[PathBuf], sockets: &UnixSockets) -> Result
     Ok(())
 }
 
+/// Loops that run.
+pub(crate) struct OnDriver {
+    pub(crate) group: Group,
+    pub(crate) driver: Driver,
+    /// Its name, and why it was taken where none was configured.
+    pub(crate) choice: String,
+    /// A line for each that would have come before it.
+    pub(crate) refused: Vec<String>,
+}
+
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 pub(super) fn start_group(
     config: &ServeConfig,
@@ -192,7 +202,7 @@ pub(super) fn start_group(
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
     replacements: &Arc<Replacements>,
-) -> Result<(Group, Driver, Vec<String>), ServerError> {
+) -> Result<OnDriver, ServerError> {
     start_on_first(SERVER, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let replacements = Arc::clone(replacements);
@@ -216,17 +226,18 @@ pub(crate) fn start_on_first(
     part: &'static str,
     poller: Option<Driver>,
     mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
-) -> Result<(Group, Driver, Vec<String>), ServerError> {
+) -> Result<OnDriver, ServerError> {
     let started = Driver::start_first(poller, |driver| match start(driver) {
         // Only a mechanism that is not available is a reason to try the next one.
         Err(refused @ GroupError::Loop(_)) => Err(refused),
         started => Ok(started),
     });
     let started = started.map_err(|cause| ServerError::Group { part, cause })?;
+    let (driver, choice) = (started.driver, started.choice());
     let group = started.value.map_err(|cause| explained(part, "--listen", cause))?;
     let refused = started.refused.iter();
-    let refused = refused.map(|(driver, cause)| format!("{driver} was refused: {cause}"));
-    Ok((group, started.driver, refused.collect()))
+    let refused = refused.map(|(driver, cause)| format!("{driver} was refused: {cause}")).collect();
+    Ok(OnDriver { group, driver, choice, refused })
 }
 
 fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
@@ -321,7 +332,7 @@ impl Server {
         }
         let (clients, endpoints) = sockets.divided()?;
         let places = sockets.with_places();
-        let (group, driver, refused) =
+        let OnDriver { group, driver, choice, refused } =
             start_proxy_group(config, (&clients, &places), &passing, &counters, &logs)?;
         let connections_max = config.connections_max();
         let remedy = format!(
@@ -342,7 +353,7 @@ impl Server {
         }
         let parts = Parts {
             overview,
-            banner: proxy_banner(config, &places, driver, &refused),
+            banner: proxy_banner(config, &places, &choice, &refused),
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
@@ -367,7 +378,7 @@ fn start_proxy_group(
     passing: &Arc<Passing>,
     counters: &[LoopCounters],
     logs: &Logs,
-) -> Result<(Group, Driver, Vec<String>), ServerError> {
+) -> Result<OnDriver, ServerError> {
     let secrets = config.read_secrets()?;
     for remark in &secrets.remarks {
         logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
