@@ -368,6 +368,8 @@ pub(crate) struct Series {
     over: Option<String>,
     #[serde(default)]
     at: Vec<String>,
+    /// Another axis that has the same values there.
+    and_over: Option<String>,
     /// Short names of the points, in order.
     names: Vec<String>,
     /// What was published at each; nothing where only a picture was.
@@ -446,7 +448,9 @@ impl Series {
             let mut axes = self.axes.clone();
             if let Some(over) = &self.over {
                 let value = if self.at.is_empty() { name } else { self.at.get(at)? };
-                axes.insert(over.clone(), value.clone());
+                for axis in [over].into_iter().chain(&self.and_over) {
+                    axes.insert(axis.clone(), value.clone());
+                }
             }
             let published = match self.published.get(at) {
                 Some(figure) => Some(figure * self.published_times.unwrap_or(1.0)),
