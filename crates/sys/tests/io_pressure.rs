@@ -4,62 +4,16 @@
 //! A process of its own, which goes into a cgroup of its own where it may. Else the whole machine is looked at, which
 //! others can hold up as well.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use pollux_sys::ring::{ReceiveBuffers, Ring, Sizes, StreamRing, StreamSizes};
+use pollux_testing::{Cgroup, held_up};
 
 const SIZES: Sizes = Sizes { submission: 64, completion: 256 };
 /// Longer than the kernel's period of 2 s, after which it adds up what tasks were held up for.
 const WAIT: Duration = Duration::from_millis(4500);
-
-/// A cgroup, for as long as it lives.
-struct Cgroup {
-    folder: PathBuf,
-    before: PathBuf,
-}
-
-impl Cgroup {
-    /// Moves this process into one of its own.
-    fn enter() -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let top = mounts.find(|fields| fields.get(2) == Some(&"cgroup2"))?.get(1)?.to_owned();
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        let before = Path::new(top).join(own);
-        let folder = before.join(format!("pollux-sys-test-{}", std::process::id()));
-        fs::create_dir(&folder).ok()?;
-        let this = Self { folder, before };
-        this.move_to(&this.folder).ok()?;
-        fs::metadata(this.pressure()).ok()?;
-        Some(this)
-    }
-
-    fn move_to(&self, folder: &Path) -> std::io::Result<()> {
-        fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
-    }
-
-    fn pressure(&self) -> PathBuf {
-        self.folder.join("io.pressure")
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = self.move_to(&self.before);
-        let _ = fs::remove_dir(&self.folder);
-    }
-}
-
-/// For how long some task was held up by I/O until now.
-fn held_up(pressure: &Path) -> Option<Duration> {
-    let text = fs::read_to_string(pressure).ok()?;
-    let line = text.lines().find(|line| line.starts_with("some "))?;
-    Some(Duration::from_micros(line.split_once("total=")?.1.trim().parse().ok()?))
-}
 
 #[test]
 fn an_idle_thread_on_a_ring_puts_no_pressure_on_io() {
@@ -72,9 +26,9 @@ fn an_idle_thread_on_a_ring_puts_no_pressure_on_io() {
             "this kernel takes every wait on a ring for I/O (before Linux 6.15)",
         );
     }
-    let group = Cgroup::enter();
+    let group = Cgroup::of(std::process::id());
     let machine = PathBuf::from("/proc/pressure/io");
-    let pressure = group.as_ref().map_or(machine, Cgroup::pressure);
+    let pressure = group.as_ref().map_or(machine, Cgroup::io_pressure);
     let Some(before) = held_up(&pressure) else {
         return pollux_testing::skip("this kernel has no /proc/pressure/io");
     };
@@ -85,17 +39,17 @@ fn an_idle_thread_on_a_ring_puts_no_pressure_on_io() {
         let sizes = StreamSizes { ring: SIZES, receive, otherwise, arena_bytes: 4096 };
         scope.spawn(move || StreamRing::open(sizes).expect("opened").enter(1, Some(WAIT)));
     });
-    let held_up = held_up(&pressure).expect("read before") - before;
-    if group.is_none() && held_up > WAIT / 3 {
+    let waited = held_up(&pressure).expect("read before") - before;
+    if group.is_none() && waited > WAIT / 3 {
         // Others may do that: a machine that is held up without these threads shows nothing.
-        let before = self::held_up(&pressure).expect("read before");
+        let before = held_up(&pressure).expect("read before");
         thread::sleep(WAIT);
-        let others = self::held_up(&pressure).expect("read before") - before;
+        let others = held_up(&pressure).expect("read before") - before;
         if others > WAIT / 6 {
             return pollux_testing::skip("others on this machine wait for I/O");
         }
     }
-    assert!(held_up < WAIT / 3, "held up by I/O for {held_up:?} of {WAIT:?}");
+    assert!(waited < WAIT / 3, "held up by I/O for {waited:?} of {WAIT:?}");
 }
 
 /// Whether the kernel has a flag for it (IORING_FEAT_NO_IOWAIT).

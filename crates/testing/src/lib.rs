@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion};
 
+mod cgroup;
 mod process;
 
+pub use cgroup::{Cgroup, held_up};
 pub use libtest_mimic::Trial;
 pub use process::{
     Output, Process, addresses, await_end, children, get, is_running, script, succeeded,

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Pid, Signal, or_skip, wait_until};
+use pollux_testing::{DEADLINE, Pid, Signal, or_skip, skip, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -58,6 +58,48 @@ fn a_moderate_rate_is_the_rate_that_was_asked_for() {
     assert_eq!(total("sent") + number(&json, "errors", "unsent"), total("due"));
     let is_missed = kinds(&json).contains(&"rate-missed");
     assert!(off < 1.0 && (off > -2.0 || is_missed), "{achieved}: {said:?}");
+}
+
+/// Received in small pieces, the window of a connection closes and waits for a probe: on the ring of then the first
+/// second had 6 to 67 of 100 answers.
+#[test]
+fn large_replies_come_at_the_rate_that_was_asked_for() {
+    let _alone = alone();
+    let server = Server::start_with(&["--reply", "1048576", "--listen", "127.0.0.1:0"]);
+    let flags = ["--rate", "100", "-d", "1s", "--warm-up", "0s", "--json", "-", "-q", "--poller"];
+    // The best of some tries, as others use this machine too.
+    let most = |driver: &str| {
+        let run = |_| {
+            let said = load(&[&flags[..], &[driver, &server.url]].concat());
+            if said.stderr.contains("is not available here") {
+                return Err(said.stderr);
+            }
+            let json = said.json();
+            let answered = json["seconds"][0]["answered"].as_f64().expect("a count");
+            println!("{driver}: {answered} of 100 replies of 1 MiB in the first second");
+            Ok(answered)
+        };
+        let mut most: f64 = 0.0;
+        for answered in (0..5).map(run) {
+            most = most.max(answered?);
+            if most >= 90.0 {
+                break;
+            }
+        }
+        Ok::<f64, String>(most)
+    };
+    let ring = match most("uring") {
+        Ok(most) => most,
+        Err(refused) => return skip(refused.trim()),
+    };
+    if ring >= 90.0 {
+        return;
+    }
+    let epoll = most("epoll-et").expect("epoll is everywhere");
+    if epoll < 90.0 {
+        return skip(format_args!("this machine is too busy: {epoll} of 100 on epoll-et"));
+    }
+    panic!("{ring} of 100 replies in the first second on uring, {epoll} on epoll-et");
 }
 
 /// With a rate r, requests of the time T and a server that stands still for F, a request that

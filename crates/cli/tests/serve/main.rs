@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `soak` | random clients leave nothing behind, and harm no other client |
 //! | `connections` | calls, descriptors and bytes that connections cost; ten thousand connects starve no live one |
+//! | `idle` | a server without clients puts no pressure on I/O |
 //! | `daemon` | reloads, `--check`, the manager, the id file, sockets that were opened before, logs on a full disk |
 //! | `sandbox` | a server that gave up what it does not need, rights of root too, does all that others do |
 //! | `encrypted` | TLS: what other programs say of it, certificates that change under load, files that are wrong |
@@ -16,5 +17,6 @@ mod child;
 mod connections;
 mod daemon;
 mod encrypted;
+mod idle;
 mod sandbox;
 mod soak;
