@@ -8,10 +8,11 @@
 use pollux_doctor::{CONNECTION_BYTES, Concern};
 
 use super::http::{
-    self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PROXY_PLACEHOLDERS,
-    REPLY_BYTES, REQUEST_BYTES, Role,
+    self, CONNECTIONS, ENCRYPTED, HAPROXY, HAPROXY_SPLICE, KEEPALIVE, NGINX, OF_SERVERS,
+    PROXY_PLACEHOLDERS, REPLY_BYTES, REQUEST_BYTES, Role,
 };
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
+use crate::arm::ArmKind;
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::{Done, RunSpec};
@@ -19,6 +20,9 @@ use crate::record::{Interval, Look};
 
 /// A reverse proxy between a load generator and a server.
 pub(crate) struct Proxy;
+
+/// A buffer of HAProxy (`tune.bufsize`): shorter bodies fit one beside their head, and none of them is spliced.
+const SPLICED_FROM_BYTES: u64 = 16_384;
 
 const AXES: &[Axis] = &[
     CONNECTIONS,
@@ -50,7 +54,7 @@ const FACTS: Facts = Facts {
             it? (HAProxy's poller history, to 2022)",
     question: "What does a request cost a reverse proxy, and on which loop is it cheapest?",
     axes: AXES,
-    peers: &[NGINX, HAPROXY],
+    peers: &[NGINX, HAPROXY, HAPROXY_SPLICE],
     placeholders: &PROXY_PLACEHOLDERS,
     cost: Cost::us("CPU of the proxy per request", "µs/request"),
     ..OF_SERVERS
@@ -69,6 +73,22 @@ impl Experiment for Proxy {
         let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
         let bodies = http::in_words(axes);
         format!("HTTP through a proxy on {connections} connections{tls}{kept}{bodies}{varied}{log}")
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        if !arm.is(HAPROXY_SPLICE) {
+            return None;
+        }
+        if axes.is_on(ENCRYPTED.name) {
+            return Some("it splices nothing in TLS; haproxy stands for it".to_owned());
+        }
+        let longest = axes.number(REPLY_BYTES.name).max(axes.number(REQUEST_BYTES.name));
+        (longest < SPLICED_FROM_BYTES).then(|| {
+            format!(
+                "bodies below {SPLICED_FROM_BYTES} bytes fit its buffer, so nothing is spliced; haproxy stands \
+                 for it"
+            )
+        })
     }
 
     fn needs(&self, axes: &Axes) -> Needs {

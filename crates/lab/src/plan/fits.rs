@@ -530,6 +530,16 @@ mod tests {
         let through = point("proxy", &[("request_bytes", "65536")]);
         let nginx = ArmKind::Peer("nginx".to_owned());
         assert_eq!(arm_fault(&MACHINE, known("proxy"), &through, &nginx), None);
+        let splice = ArmKind::Peer("haproxy-splice".to_owned());
+        let spliced = |axes: &[(&str, &str)]| {
+            arm_fault(&MACHINE, known("proxy"), &point("proxy", axes), &splice)
+        };
+        assert_eq!(spliced(&[("request_bytes", "16384")]), None);
+        assert_eq!(spliced(&[("reply_bytes", "1048576")]), None);
+        let short = spliced(&[("reply_bytes", "16383")]).expect("it fits a buffer");
+        assert!(short.ends_with("nothing is spliced; haproxy stands for it"), "{short}");
+        let tls = spliced(&[("reply_bytes", "1048576"), ("encrypted", "true")]);
+        assert!(tls.is_some_and(|reason| reason.contains("in TLS")));
         let file = point("http", &[("request_bytes", "1"), ("file", "true")]);
         let (_, reason) = on(&MACHINE, known("http"), file).expect_err("no POST of a file");
         assert!(reason.ends_with("expected request_bytes = 0, or no --from-file"), "{reason}");

@@ -72,6 +72,9 @@ pub(crate) const NGINX: Peer =
 /// The proxy HAProxy, which can answer by itself.
 pub(crate) const HAPROXY: Peer =
     Peer { name: "haproxy", missing: || host::missing_program("haproxy", "haproxy") };
+/// HAProxy as a proxy that passes bodies on by splice(2), which it does where it is asked to.
+pub(crate) const HAPROXY_SPLICE: Peer =
+    Peer { name: "haproxy-splice", missing: || host::missing_program("haproxy", "haproxy") };
 /// The server H2O.
 const H2O: Peer = Peer { name: "h2o", missing: || host::missing_program("h2o", "h2o") };
 /// The server lighttpd.

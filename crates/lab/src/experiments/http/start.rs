@@ -20,7 +20,7 @@ use super::forms;
 use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
 use super::times::TimesSocket;
-use super::{BASELINE_SERVERS, H2O, HAPROXY, LIGHTTPD, NGINX, PEERS};
+use super::{BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::form::Form;
@@ -93,7 +93,7 @@ pub(super) fn started(
 fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), MeasureError> {
     let Some(asked) = asked else { return Ok(()) };
     let got = said.unwrap_or_else(|| "none that it names".to_owned());
-    match got.split([',', ' ']).any(|word| word == asked.name()) {
+    match got.split([',', ' ']).next() == Some(asked.name()) {
         true => Ok(()),
         false => Err(MeasureError::WrongMechanism { asked, got }),
     }
@@ -267,9 +267,10 @@ fn start_peer(
     scratch: &Path,
     behind: Option<SocketAddr>,
 ) -> Result<Start, MeasureError> {
-    let peer = PEERS.into_iter().find(|peer| peer.name == name);
+    let peer = PEERS.into_iter().chain([HAPROXY_SPLICE]).find(|peer| peer.name == name);
     let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
-    let program: PathBuf = host::find_program(name).ok_or_else(|| MeasureError::Program {
+    let program = if name == HAPROXY_SPLICE.name { HAPROXY.name } else { name };
+    let program: PathBuf = host::find_program(program).ok_or_else(|| MeasureError::Program {
         program: name.to_owned(),
         what: (peer.missing)().unwrap_or_else(|| "not found".to_owned()),
     })?;
@@ -347,7 +348,8 @@ fn command(
     let mut command = Command::new(program);
     let text = match () {
         () if peer == NGINX.name => nginx(ends, load, &files),
-        () if peer == HAPROXY.name => haproxy(ends, load, &files),
+        () if peer == HAPROXY.name => haproxy(ends, load, &files, false),
+        () if peer == HAPROXY_SPLICE.name => haproxy(ends, load, &files, true),
         () if peer == LIGHTTPD.name => lighttpd(ends.listen, load, &files),
         () if peer == H2O.name => h2o(ends.listen, load, &files),
         () => return Ok(None),
@@ -358,7 +360,9 @@ fn command(
         () if peer == NGINX.name => {
             command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config)
         }
-        () if peer == HAPROXY.name => command.arg("-db").arg("-f").arg(&config),
+        () if peer == HAPROXY.name || peer == HAPROXY_SPLICE.name => {
+            command.arg("-db").arg("-f").arg(&config)
+        }
         () if peer == LIGHTTPD.name => command.arg("-D").arg("-f").arg(&config),
         () => command.arg("-c").arg(&config),
     };
@@ -443,7 +447,12 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
     )
 }
 
-fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+fn haproxy(
+    Ends { listen: address, behind }: Ends,
+    load: &Load,
+    files: &Files,
+    splices: bool,
+) -> String {
     let (connections, body) = (connections(load), files.body.display());
     // By default it keeps idle connections to servers only while few of its descriptors are in use.
     let pool = match behind {
@@ -462,6 +471,10 @@ fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -
         }
         None => format!("http-request return status 200 content-type text/plain file {body}\n"),
     };
+    let splice = match splices {
+        true => "  option splice-request\n  option splice-response\n",
+        false => "",
+    };
     let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
         format!(
             " ssl crt {} ssl-min-ver TLSv1.3 ciphersuites {OPENSSL_SUITE}",
@@ -472,7 +485,7 @@ fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -
         "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n{pool}\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client {FOR_EVER_S}s\n  \
          timeout server {FOR_EVER_S}s\n  timeout http-request {FOR_EVER_S}s\n  \
-         timeout http-keep-alive {FOR_EVER_S}s\n\
+         timeout http-keep-alive {FOR_EVER_S}s\n{splice}\
          frontend lab\n  bind {address} backlog 4096{secure}\n  maxconn {connections}\n  \
          {answer}"
     )
@@ -540,7 +553,7 @@ mod tests {
         let driver = Driver::Readiness(Mechanism::EpollEt);
         let said = |words: &str| is_as_asked(Some(driver), Some(words.to_owned()));
         assert!(said("epoll-et, 1 thread").is_ok());
-        for words in ["epoll, 1 thread", "epoll-et2", ""] {
+        for words in ["epoll, 1 thread", "epoll-et2", "poll, as epoll-et is refused", ""] {
             assert!(matches!(said(words), Err(MeasureError::WrongMechanism { .. })), "{words}");
         }
         assert!(is_as_asked(Some(driver), None).is_err());
