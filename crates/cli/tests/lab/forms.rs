@@ -1,6 +1,7 @@
 //! The bare server in each of its forms, as a client sees it: the same bytes and the same ends for the same script. What
 //! a kernel does not grant is skipped with the reason that the program gives.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use pollux_processes::built_from_c;
 use pollux_testing::{DEADLINE, Process, addresses, has, skip, wait_until};
 use rustix::net::sockopt::set_socket_linger;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -199,6 +201,48 @@ fn clients_that_break_off_harm_no_other_and_leave_nothing() {
     });
 }
 
+const SYS_IO_URING_SETUP: i64 = 425;
+const SYS_IO_URING_REGISTER: i64 = 427;
+
+#[test]
+fn a_form_that_a_filter_forbids_alone_is_distinguished_from_io_uring_that_is_forbidden() {
+    let Some(workshop) = Workshop::open() else { return };
+    for form in ["raw-uring:incremental", "raw-uring:own"] {
+        if workshop.start(form, &[]).is_none() {
+            return;
+        }
+    }
+    let tried = |form: &'static str, forbidden: i64| {
+        let mut command = Command::new(&workshop.program);
+        command.args([form, "probe"]);
+        // What a thread starts inherits its filter.
+        let run = move || {
+            forbid(forbidden);
+            command.output().expect("a trial")
+        };
+        let output = thread::spawn(run).join().expect("it ran");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    };
+    let no_ring = "raw-uring:own: refused: io_uring_setup: Operation not permitted; io_uring is forbidden here, or \
+                   this kernel has none";
+    assert_eq!(tried("raw-uring:own", SYS_IO_URING_SETUP), (Some(3), no_ring.to_owned()));
+    let alone = "raw-uring:incremental: refused: incremental: io_uring_register: Operation not permitted; a filter or \
+                 security module forbids what this form needs, not every ring";
+    assert_eq!(tried("raw-uring:incremental", SYS_IO_URING_REGISTER), (Some(3), alone.to_owned()));
+    // It registers nothing.
+    assert_eq!(tried("raw-uring:own", SYS_IO_URING_REGISTER), (Some(0), String::new()));
+}
+
+/// Has the kernel refuse `call` of this thread, and of what it starts, from now on.
+fn forbid(call: i64) {
+    let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let these = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, these, arch);
+    let program = filter.and_then(BpfProgram::try_from).expect("a valid program");
+    apply_filter(&program).expect("a thread may restrict itself");
+}
+
 /// Asks the lab for something with these arms.
 fn lab(verb: &str, arms: &str, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
@@ -245,7 +289,7 @@ fn a_form_is_measured_as_it_is_called_and_one_that_shows_nothing_is_left_out_wit
     assert!(zc.contains("said copied for 16 of 16") || zc.contains("needs Linux"), "{zc}");
     if let Some(sqpoll) = figures("raw-uring:sqpoll") {
         let parts = sqpoll["findings"]["iou-sqp"].as_str().expect("a thread that submits");
-        assert!(parts.contains(" main + ") && parts.contains(" iou-sqp"), "{parts}");
+        assert!(parts.contains(" % is main and ") && parts.contains(" % iou-sqp"), "{parts}");
         assert!(sqpoll["figures"]["iou_sqp_us_per_request"].as_f64() > Some(0.0), "{sqpoll}");
     }
 }
@@ -259,6 +303,12 @@ fn what_excludes_each_other_is_refused_before_anything_runs() {
         ),
         ("raw-uring:incremental+bundle", "they lose the order of bytes"),
         ("raw-uring:quick", "\"quick\" is not a word of a form; expected words of defer, coop"),
+        (
+            "raw-uring:legacy",
+            "\"legacy\" is not a word of a form: buffers that are provided by requests",
+        ),
+        ("raw-uring:sqpoll-50", "expected sqpoll"),
+        ("raw-uring:none+wait8-20", "expected min-wait"),
         ("raw-uring:none+single,raw-uring:single+none", "is given twice"),
     ] {
         let output = lab("plan", arms, &[]);

@@ -207,7 +207,8 @@ fn a_body_reaches_every_arm_whole_and_those_that_take_none_are_left_out() {
         let reason = left.iter().find(|left| left["arm"] == other).expect(other)["reason"].as_str();
         assert!(reason.is_some_and(|reason| reason.contains("before it has read the body")));
     }
-    let proxies: Vec<&str> = std::iter::once("epoll-et").chain(others).collect();
+    let splicing = has("haproxy").then_some("haproxy-splice");
+    let proxies: Vec<&str> = std::iter::once("epoll-et").chain(others).chain(splicing).collect();
     let done = record(&run_of("proxy", &proxies, &[&SMALL[..], &options].concat()));
     for proxy in proxies {
         assert_eq!(measured(&done, proxy)[0]["figures"]["answer_status"], 200.0, "{proxy}");
@@ -229,7 +230,8 @@ fn a_body_reaches_every_arm_whole_and_those_that_take_none_are_left_out() {
 #[test]
 fn counts_tell_a_ring_from_a_poller_and_say_why_an_arm_has_none() {
     let options = ["--only", "keep-alive", "--connections", "32", "--runtime", "100ms"];
-    let arms = ["epoll-et", "uring", "raw-epoll"];
+    let arms =
+        ["epoll-et", "uring", "raw-epoll", "raw-epoll:edge", "raw-uring:defer", "raw-uring:own"];
     let done =
         record(&run_of("http", &arms, &[&options[..], &["--baseline", "epoll-et"]].concat()));
     let why = done["why"].as_array().expect("counts");
@@ -247,6 +249,19 @@ fn counts_tell_a_ring_from_a_poller_and_say_why_an_arm_has_none() {
     for arm in ["epoll-et", "raw-epoll"] {
         let memory = &row(arm).expect("a row")["memory_per_connection"];
         assert!(memory["value"].is_number(), "{arm}: {memory}");
+    }
+    if row("raw-epoll:edge").is_some() {
+        lacks("raw-epoll:edge", "receive_buffers_per_event", "it reads by calls");
+        let events = &row("raw-epoll:edge").expect("a row")["events_per_wait"];
+        assert!(events["value"].as_f64().is_some_and(|count| count >= 0.5), "{events}");
+    }
+    if let Some(bare) = row("raw-uring:defer") {
+        let value = |count: &str| bare[count]["value"].as_f64();
+        assert!(value("completions_per_enter").is_some_and(|count| count >= 0.5), "{bare}");
+        assert!(value("receive_buffers_per_event").is_some_and(|count| count > 0.9), "{bare}");
+        assert_eq!(value("out_of_buffers_per_event"), Some(0.0), "{bare}");
+        assert!(value("memory_per_connection").is_some(), "{bare}");
+        lacks("raw-uring:own", "receive_buffers_per_event", "share no receive buffers");
     }
     let Some(uring) = row("uring") else {
         return skip(format_args!("uring: {}", done["left_out"]));

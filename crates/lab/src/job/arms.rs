@@ -195,6 +195,12 @@ fn word(text: &str) -> Result<ArmSpec, String> {
     if Form::is_meant_by(text) {
         return text.parse().map(ArmSpec::Form);
     }
+    if let Some(words) = text.strip_prefix("uring:") {
+        return Err(format!(
+            "pollux has one form of uring, which it chooses by what the kernel has; expected uring, or the bare \
+             server raw-uring:{words}"
+        ));
+    }
     let names = arm_names();
     match names.contains(&text) {
         true => Ok(ArmSpec::Known(text.to_owned())),

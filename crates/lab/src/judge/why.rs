@@ -11,10 +11,11 @@ use super::SAME_AGAIN;
 use super::answer::{is_same_curve, measured, place};
 use crate::arm::Arm;
 use crate::experiments::Curve;
+use crate::form::Form;
 use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{
-    CountingRun, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow,
+    CountingRun, Key, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow,
 };
 
 /// Counts over fewer events than this say little of one event.
@@ -187,26 +188,63 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
         Reading::Value(_) => own(&[name], Per::Event),
         missing => missing,
     };
+    let own_events = own(&["events"], Per::Wait);
+    let own_ring =
+        [own(&["completions"], Per::Enter), of_ring("receives"), of_ring("buffer_starvations")];
+    // A bare server has counters of its own, which it says when it is ended.
+    let (
+        events_per_wait,
+        [completions_per_enter, receive_buffers_per_event, out_of_buffers_per_event],
+    ) = match arm.kind.form() {
+        Some(form) => counts_of_form(form, [part, &point.point.label, &arm.name], record),
+        None => (own_events, own_ring),
+    };
     WhyRow {
         experiment: part.to_owned(),
         point: point.point.label.clone(),
         arm: arm.name.clone(),
         system_calls_per_event: kernel(&["system_calls"]),
-        events_per_wait: own(&["events"], Per::Wait),
+        events_per_wait,
         updates_per_event: own(&["updates_sent", "rearms"], Per::Event),
         switches_per_event: kernel(&["switches_voluntary", "switches_involuntary"]),
         wakeups_per_event: kernel(&["wakeups"]),
         page_faults_per_event: kernel(&["page_faults"]),
         descriptors_per_wait: run.map_or_else(not_counted, |run| descriptors_per_wait(run, arm)),
-        completions_per_enter: own(&["completions"], Per::Enter),
-        receive_buffers_per_event: of_ring("receives"),
-        out_of_buffers_per_event: of_ring("buffer_starvations"),
+        completions_per_enter,
+        receive_buffers_per_event,
+        out_of_buffers_per_event,
         memory_per_connection: run.map_or_else(not_counted, |run| {
             let grown = run.kernel.get(MEMORY_PER_CONNECTION).cloned();
             let grown = grown.unwrap_or_else(|| Reading::unavailable("no server with connections"));
             grown.map(|bytes| bytes as f64)
         }),
         sentence: String::new(),
+    }
+}
+
+/// What the program of forms counted: events for each wait on epoll; on a ring completions for each enter, receives
+/// into shared buffers and those that found none, for each request.
+fn counts_of_form(form: Form, key: Key<'_>, record: &Record) -> (Reading<f64>, [Reading<f64>; 3]) {
+    let figure = |name: &str| {
+        let counted = record.median_at(key, |run| run.figures.get(name).copied());
+        counted.map_or_else(
+            || Reading::unavailable("it ended without saying what it counted"),
+            Reading::Value,
+        )
+    };
+    let by_call = || Reading::unavailable("no ring that receives: it reads by calls");
+    match (form.is_on_ring(), form.receives_into_shared()) {
+        (false, _) => (figure("completions_per_enter"), [by_call(), by_call(), by_call()]),
+        (true, shares) => {
+            let none = || Reading::unavailable("its connections share no receive buffers");
+            let shared = |name: &str| if shares { figure(name) } else { none() };
+            let ring = [
+                figure("completions_per_enter"),
+                shared("receives_per_request"),
+                shared("out_of_buffers_per_request"),
+            ];
+            (Reading::unavailable("no poller: a ring reports completions"), ring)
+        }
     }
 }
 

@@ -78,12 +78,19 @@ static void out_of_reach(int status, const char *text) {
     exit(status);
 }
 
+static int has_plain_ring(void);
+
 // The kernel does not grant it.
 static void refused(const char *word, const char *since, const char *call, int error) {
     char text[256];
     int is_forbidden = error == EPERM || error == EACCES || error == ENOSYS;
-    if (is_forbidden)
+    if (is_forbidden && !strncmp(call, "io_uring", 8) && !has_plain_ring())
         snprintf(text, sizeof text, "refused: %s: %s; io_uring is forbidden here, or this kernel has none", call, strerror(error));
+    else if (is_forbidden)
+        snprintf(text, sizeof text, "refused: %s: %s: %s; a filter or security module forbids what this form needs, not every ring",
+                 word, call, strerror(error));
+    else if (error == ENOMEM)
+        snprintf(text, sizeof text, "refused: %s: %s: %s; raise RLIMIT_MEMLOCK (ulimit -l), or name fewer buffers", word, call, strerror(error));
     else if (error != EINVAL && error != EOPNOTSUPP && error != ENOTTY)
         snprintf(text, sizeof text, "refused: %s: %s: %s (%d)", word, call, strerror(error), error);
     else
@@ -409,6 +416,16 @@ static struct ring_buffer *pool;  // the ring of receive buffers
 static char *pool_bytes;
 static uint16_t pool_tail, *pool_order, pool_head;
 static uint32_t *pool_used;       // bytes of a buffer that came already, where it is filled in pieces
+
+// Whether a ring without any flag is granted, where one with flags or what belongs to it is not.
+static int has_plain_ring(void) {
+    struct ring_params plain = {0};
+    int fd = syscall(SYS_SETUP, 8, &plain);
+    if (fd < 0) return 0;
+    int is_entered = syscall(SYS_ENTER, fd, 0, 0, 0, 0, 0) >= 0;
+    close(fd);
+    return is_entered;
+}
 
 static uint32_t setup_flags(void) {
     switch (setup) {

@@ -100,7 +100,9 @@ pub(super) fn counts(said: &str) -> Vec<(String, f64)> {
     let requests = count("requests").max(1.0);
     let each = |name: &str| (format!("{name}_per_request"), count(name) / requests);
     let mut figures: Vec<(String, f64)> =
-        ["enters", "completions", "receives", "rearmed", "sends"].map(each).into();
+        ["enters", "completions", "receives", "rearmed", "sends", "out_of_buffers"]
+            .map(each)
+            .into();
     let per_enter = count("completions") / count("enters").max(1.0);
     figures.push(("completions_per_enter".to_owned(), per_enter));
     for name in ["out_of_buffers", "cut_short", "overflows", "zero_copy", "copied"] {

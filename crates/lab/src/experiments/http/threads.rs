@@ -82,6 +82,9 @@ impl KernelThreads {
     }
 
     /// What is to be said of them, by kind.
+    ///
+    /// Of the time they say shares: what a request costs stands in the row, as a statistic over turns that no sum here
+    /// would equal.
     pub(super) fn findings(
         &self,
         before: &Self,
@@ -89,7 +92,6 @@ impl KernelThreads {
         requests: u64,
         server_cpu: usize,
     ) -> Vec<(String, String)> {
-        let us = |time: Duration| time.as_nanos() as f64 / 1e3 / requests.max(1) as f64;
         let [main, submitters, workers] = self.parts(before, all);
         let mut findings = Vec::new();
         if !self.folders.is_empty() {
@@ -100,21 +102,21 @@ impl KernelThreads {
                 }
                 _ => format!("CPUs {cpus}, not only that of the server ({server_cpu})"),
             };
+            let sum = (main + workers + submitters).as_secs_f64().max(f64::MIN_POSITIVE);
+            let share = |part: Duration| 100.0 * part.as_secs_f64() / sum;
             let text = format!(
-                "server CPU {:.1} µs = {:.1} main + {:.1} iou-sqp for each request; the thread that submits may \
-                 run on {place}",
-                us(all),
-                us(main + workers),
-                us(submitters)
+                "of its CPU time {:.0} % is main and {:.0} % iou-sqp; the thread that submits may run on {place}",
+                share(main + workers),
+                share(submitters)
             );
             findings.push(("iou-sqp".to_owned(), text));
         }
         if self.workers_count > 0 {
+            let us = workers.as_nanos() as f64 / 1e3 / requests.max(1) as f64;
             let text = format!(
                 "warning: {} of its threads are workers of io-wq (iou-wrk), {:.1} µs for each request: \
                  requests that should not block were handed to them",
-                self.workers_count,
-                us(workers)
+                self.workers_count, us
             );
             findings.push(("iou-wrk".to_owned(), text));
         }
@@ -157,9 +159,12 @@ mod tests {
         };
         let before = KernelThreads { submitters: ms(4), ..KernelThreads::default() };
         let findings = after.findings(&before, ms(51), 10_000, 0);
-        let expected = "server CPU 5.1 µs = 3.1 main + 2.0 iou-sqp for each request; the thread that submits may \
-                        run on CPU 0, that of the server: they share it";
+        let expected = "of its CPU time 61 % is main and 39 % iou-sqp; the thread that submits may run on CPU 0, \
+                        that of the server: they share it";
         assert_eq!(findings[0], ("iou-sqp".to_owned(), expected.to_owned()));
+        // Its clock may be read later than that of the process.
+        let late = after.findings(&before, ms(19), 10_000, 0);
+        assert!(late[0].1.starts_with("of its CPU time 5 % is main and 95 % iou-sqp"), "{late:?}");
         assert!(findings[1].1.starts_with("warning: 2 of its threads are workers of io-wq"));
         let elsewhere = after.findings(&before, ms(51), 10_000, 1);
         assert!(elsewhere[0].1.ends_with("may run on CPUs 0, not only that of the server (1)"));
