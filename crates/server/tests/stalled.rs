@@ -171,7 +171,7 @@ impl Stage {
         let mut config = ProxyConfig::new(vec![listen], vec![ListenAddress::Tcp(backend).into()]);
         config.loops.poller = Some(driver);
         // On a busy machine it takes a while until all have read.
-        config.limits.write_timeout = Duration::from_secs(3600);
+        config.limits.clients.write_timeout = Duration::from_secs(3600);
         config.monitoring.log_level = LogLevel::Error;
         config.frontends[0].tls = identity.map(Identity::keys);
         Self::new(driver, Server::start_proxy_with(&config, Resolver::default()))

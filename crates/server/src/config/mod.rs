@@ -316,30 +316,33 @@ impl Loops {
 }
 
 table! { keys, key, default;
-    /// Times and amounts that a client may take.
+    /// Times and amounts that a client may take, whatever answers it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Limits {
-        /// Most connections at once, at least one for each thread
+        /// Most connections of clients at once, at least one for each thread; a proxy has as many to backends
         pub connections_max as "max_connections": Option<u32> = connections_max(key),
         /// Time for a whole request head
         pub header_timeout: Duration = key.default("10s").one(&timeout()),
         /// Time for a request body, and longest time without a byte of it; altogether longer while it
-        /// arrives at --body-rate-min or faster
-        pub body_timeout: Duration = key.default("10s").one(&timeout()),
+        /// arrives at --body-rate-min or faster. Of the body of a backend's response longest time without a byte
+        pub body_timeout: Duration = key.default("30s").one(&timeout()),
         /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
         /// with 0 every body that takes longer than --body-timeout does
         pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time between two requests of a connection
         pub idle_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Longest time in which a client reads nothing of what was sent to it
+        /// Longest time in which a client, or a backend, reads nothing of what was sent to it
         pub write_timeout: Duration = key.default("60s").one(&timeout()),
         /// Least rate per second at which a client reads its response; one that falls behind by more than
         /// 64KiB plus this rate times --write-timeout is closed; 0 for no minimum
         pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
-        /// Time that connections have to end after a first SIGTERM or SIGINT
+        /// Time that connections have to end after a first SIGTERM or SIGINT, and requests to backends after a
+        /// reload
         pub drain_timeout: Duration = key.default("10s").one(&timeout()),
         /// Largest request body
-        pub body_bytes_max as "max_body": u64 = key.default("1MiB").one(&bytes(0..=BODY_BYTES_MAX)),
+        pub body_bytes_max as "max_body": Option<u64> = key
+            .otherwise("1MiB where pollux answers itself, 1GiB where requests go to backends")
+            .optional(&bytes(0..=BODY_BYTES_MAX)),
         /// How large heads may be.
         pub heads: HeadLimits = HeadLimits::read(keys),
     }
@@ -358,6 +361,18 @@ table! { keys, key, default;
         /// Longest target of a request (path and query), 414 beyond
         pub target_bytes_max as "max_target": usize =
             key.default("8KiB").one(&bytes(HEAD_BYTES_MIN..=HEAD_BYTES_MAX)),
+    }
+}
+
+impl Limits {
+    /// Largest request body where pollux answers itself: nothing that answers there has a use for a larger one.
+    pub(crate) fn own_body_bytes_max(&self) -> u64 {
+        self.body_bytes_max.unwrap_or(1 << 20)
+    }
+
+    /// The same where requests go to backends, which have limits of their own.
+    pub(crate) fn passed_body_bytes_max(&self) -> u64 {
+        self.body_bytes_max.unwrap_or(1 << 30)
     }
 }
 
@@ -700,7 +715,7 @@ mod tests {
         assert_eq!(config.listen, ["127.0.0.1:8080".parse().expect("an address")]);
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
-        assert_eq!(config.limits.body_bytes_max, 1 << 20);
+        assert_eq!(config.limits.own_body_bytes_max(), 1 << 20);
         assert_eq!((config.loops.threads, config.loops.listeners), (1, Listeners::Reuseport));
         assert!(
             config.monitoring.stats.is_none()

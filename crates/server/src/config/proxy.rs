@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
-use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
+use pollux_settings::{Keys, Kind, Table, one_of, table, whole};
 
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 use crate::config::sections;
 use crate::config::written::note_shared_paths;
 use crate::config::{
-    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, HeadLimits, Loops, Monitoring, UnixSockets,
-    address, connections_max, elsewhere, foreign_keys, note_overlap, note_unix_only, rate, timeout,
+    ADDRESSES_MAX, CONNECTIONS_MAX, Limits, Loops, Monitoring, UnixSockets, address, elsewhere,
+    foreign_keys, note_overlap, note_unix_only, timeout,
 };
 use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode};
 
@@ -254,7 +254,10 @@ impl ProxyConfig {
     /// Most client connections: what was configured, else what the descriptor limit allows.
     pub(crate) fn connections_max(&self) -> u32 {
         let allowed = || self.connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
-        self.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
+        self.limits
+            .clients
+            .connections_max
+            .unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
     }
 
     /// Every backend, in the order of the groups.
@@ -269,15 +272,11 @@ fn beside_kept(descriptors: u64) -> u64 {
 }
 
 table! { keys, key, default;
-    /// Times and amounts that clients and backends may take.
+    /// Times and amounts that clients and backends of a proxy may take.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct ProxyLimits {
-        /// Most client connections at once, and as many to backends
-        pub connections_max as "max_connections": Option<u32> = connections_max(key),
-        /// Time for a whole request head
-        pub header_timeout: Duration = key.default("10s").one(&timeout()),
-        /// Time between two requests of a connection
-        pub idle_timeout: Duration = key.default("60s").one(&timeout()),
+        /// What clients may take, as of any server.
+        pub clients: Limits = Limits::read(keys),
         /// Time between two lookups of the names of backends; a backend that fails makes one earlier
         pub lookup_interval: Duration = key.default("5s").one(&timeout()),
         /// Time for a connection to a backend to be established
@@ -285,11 +284,6 @@ table! { keys, key, default;
         /// Time from a request that was sent whole, or from an interim answer (1xx), to the whole head of
         /// its answer
         pub first_byte_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Longest time without a byte in the middle of a body, in either direction
-        pub body_timeout: Duration = key.default("30s").one(&timeout()),
-        /// Least rate of a request body per second, once --body-timeout is over; a slower one gets 408;
-        /// with 0 every body that takes longer than --body-timeout does
-        pub body_rate_min_bytes as "body_rate_min": u64 = key.default("1KiB").one(&rate()),
         /// Time for a request and its answer together
         pub request_timeout: Duration = key.default("1h").one(&timeout()),
         /// Longest time without a byte in either direction after an upgrade (WebSocket)
@@ -297,20 +291,9 @@ table! { keys, key, default;
         /// Time that a connection to a backend is kept without a request; shorter than the backend's
         /// own
         pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
-        /// Longest time in which a peer reads nothing of what was sent to it
-        pub write_timeout: Duration = key.default("60s").one(&timeout()),
-        /// Least rate per second at which a client reads its response; one that falls behind by more than
-        /// 64KiB plus this rate times --write-timeout is closed; 0 for no minimum
-        pub read_rate_min_bytes as "read_rate_min": u64 = key.default("1KiB").one(&rate()),
-        /// Time that connections have to end after a first SIGTERM or SIGINT, and requests after a reload
-        pub drain_timeout: Duration = key.default("10s").one(&timeout()),
         /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than eight
         /// workers of earlier settings have some
         pub tunnel_drain_timeout: Duration = key.default("1h").one(&timeout()),
-        /// Largest request body
-        pub body_bytes_max as "max_body": u64 = key.default("1GiB").one(&bytes(0..=BODY_BYTES_MAX)),
-        /// How large heads may be.
-        pub heads: HeadLimits = HeadLimits::read(keys),
         /// Most connections to each backend that are kept without a request
         pub upstream_idle_max: Option<usize> =
             key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),

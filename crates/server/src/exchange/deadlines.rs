@@ -23,7 +23,7 @@
 use pollux_engine::{Actions, Moment};
 
 use crate::body_clock::BodyTime;
-use crate::config::ProxyLimits;
+use crate::config::{Limits, ProxyLimits};
 use crate::exchange::table::{Exchange, Stage};
 use crate::exchange::upstreams::Upstreams;
 use crate::ids::ExchangeId;
@@ -80,7 +80,8 @@ impl Upstreams {
             return Deadlines::NONE;
         }
         let queued = exchange.times.queued.filter(|_| exchange.ticket.is_some());
-        let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+        let Limits { body_timeout: timeout, body_rate_min_bytes: rate_min_bytes, .. } =
+            limits.clients;
         Deadlines {
             drain: self.drain_end,
             request: exchange.times.began + limits.request_timeout,
@@ -152,7 +153,7 @@ impl UpstreamWait {
         match self {
             Self::Client => Moment::NEVER,
             Self::FirstByte => last + limits.first_byte_timeout,
-            Self::Body => last + limits.body_timeout,
+            Self::Body => last + limits.clients.body_timeout,
             Self::Tunnel => last + limits.tunnel_timeout,
         }
     }
@@ -177,7 +178,7 @@ mod tests {
         use Stage::{Answering, Committed, Connecting, Queued, Requesting, Tunnel, Waiting};
         let limits = ProxyLimits {
             first_byte_timeout: Duration::from_secs(1),
-            body_timeout: Duration::from_secs(2),
+            clients: Limits { body_timeout: Duration::from_secs(2), ..Limits::default() },
             tunnel_timeout: Duration::from_secs(3),
             ..ProxyLimits::default()
         };

@@ -47,7 +47,7 @@ impl Stream {
         group: usize,
         is_secure: bool,
     ) -> Self {
-        actions.set_deadline(upstreams.deadline(upstreams.limits.header_timeout));
+        actions.set_deadline(upstreams.deadline(upstreams.limits.clients.header_timeout));
         Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
     }
 

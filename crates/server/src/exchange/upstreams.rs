@@ -85,7 +85,7 @@ impl Upstreams {
             backends,
             limits: config.limits.clone(),
             // An answer is passed on piece by piece, however long it is.
-            answer_limits: config.limits.heads.with_body(u64::MAX),
+            answer_limits: config.limits.clients.heads.with_body(u64::MAX),
             date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
@@ -139,7 +139,7 @@ impl Upstreams {
     /// The loop drains: its sessions are called, one after the other.
     pub(crate) fn drain(&mut self) {
         if !std::mem::replace(&mut self.is_draining, true) {
-            self.drain_end = self.deadline(self.limits.drain_timeout);
+            self.drain_end = self.deadline(self.limits.clients.drain_timeout);
         }
     }
 

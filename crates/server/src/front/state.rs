@@ -14,8 +14,7 @@ use rustix::io::Errno;
 use crate::ServerError;
 use crate::backends::groups::Secrets;
 use crate::backends::passing::Passing;
-use crate::config::{Answer, Limits, LogFormat, ServeConfig};
-use crate::config::{ProxyConfig, ProxyLimits};
+use crate::config::{Answer, Limits, LogFormat, ProxyConfig, ServeConfig};
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::ProxyCounters;
@@ -83,7 +82,8 @@ impl LoopState {
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
         let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
-        let mut state = Self::assemble(handler, config.limits.clone(), log, counters);
+        let head_limits = config.limits.heads.with_body(config.limits.own_body_bytes_max());
+        let mut state = Self::assemble(handler, config.limits.clone(), head_limits, log, counters);
         state.room_bytes_min = state.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
         state.common = common;
         state.logs = logs.clone();
@@ -94,8 +94,9 @@ impl LoopState {
     /// What the loop of the metrics endpoint needs: the same sessions with another answer.
     #[must_use]
     pub fn for_status(pages: Box<dyn Pages>) -> Self {
-        let limits = Limits { body_bytes_max: 0, ..Limits::default() };
-        Self::assemble(Handler::Status(pages), limits, None, Arc::default())
+        let limits = Limits::default();
+        let head_limits = limits.heads.with_body(0);
+        Self::assemble(Handler::Status(pages), limits, head_limits, None, Arc::default())
     }
 
     /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`, each with the place
@@ -116,12 +117,10 @@ impl LoopState {
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
         let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
-        let mut state = Self::assemble(
-            Handler::Proxy,
-            limits_of_clients(&config.limits),
-            log,
-            Arc::clone(&counters),
-        );
+        let limits = config.limits.clients.clone();
+        let head_limits = limits.heads.with_body(limits.passed_body_bytes_max());
+        let mut state =
+            Self::assemble(Handler::Proxy, limits, head_limits, log, Arc::clone(&counters));
         state.logs = logs.clone();
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         state.upstreams = Some(Box::new(upstreams));
@@ -218,10 +217,10 @@ impl LoopState {
     fn assemble(
         handler: Handler,
         limits: Limits,
+        head_limits: pollux_http::Limits,
         log: Option<AccessLog>,
         counters: Arc<ServerCounters>,
     ) -> Self {
-        let head_limits = limits.heads.with_body(limits.body_bytes_max);
         let room_bytes_min = handler.room_bytes_min();
         let (now, idle_deadline) = (Now::default(), Moment::NEVER);
         Self {
@@ -285,22 +284,6 @@ impl Drop for LoopState {
         if let Some(log) = &mut self.log {
             log.flush(&self.counters);
         }
-    }
-}
-
-/// What the limits of a proxy say of its clients.
-fn limits_of_clients(limits: &ProxyLimits) -> Limits {
-    Limits {
-        connections_max: limits.connections_max,
-        header_timeout: limits.header_timeout,
-        body_timeout: limits.body_timeout,
-        body_rate_min_bytes: limits.body_rate_min_bytes,
-        idle_timeout: limits.idle_timeout,
-        write_timeout: limits.write_timeout,
-        drain_timeout: limits.drain_timeout,
-        body_bytes_max: limits.body_bytes_max,
-        heads: limits.heads.clone(),
-        ..Limits::default()
     }
 }
 

@@ -472,13 +472,13 @@ impl Master {
     }
 
     fn drain_end(&self) -> Instant {
-        Instant::now() + self.settings.config.limits.drain_timeout + DRAIN_GRACE
+        Instant::now() + self.settings.config.limits.clients.drain_timeout + DRAIN_GRACE
     }
 
     /// As `drain_end`, of a worker whose tunnels may stay.
     fn tunnel_drain_end(&self) -> Instant {
         let limits = &self.settings.config.limits;
-        Instant::now() + limits.drain_timeout.max(limits.tunnel_drain_timeout) + DRAIN_GRACE
+        Instant::now() + limits.clients.drain_timeout.max(limits.tunnel_drain_timeout) + DRAIN_GRACE
     }
 
     /// Has the oldest workers end that have only tunnels, where there are too many of them.

@@ -17,7 +17,7 @@ use pollux_sys::descriptors::RAISED_BY;
 
 use crate::config::descriptors::{connections_max, connections_within, limit, remedy_for};
 use crate::config::{Answer, LogTarget, SandboxMode, ServeConfig};
-use crate::config::{Check, Frontend, GroupConfig, Mode, ProxyConfig, ProxyLimits};
+use crate::config::{Check, Frontend, GroupConfig, Limits, Mode, ProxyConfig, ProxyLimits};
 use crate::counters::ServerCounter;
 use crate::log::{ErrorLog, Event};
 use crate::run::stats::LoopSource;
@@ -103,7 +103,7 @@ pub(super) fn facts(
         ("body-timeout", format!("{:?}", limits.body_timeout)),
         ("idle-timeout", format!("{:?}", limits.idle_timeout)),
         ("write-timeout", format!("{:?}", limits.write_timeout)),
-        ("max-body", format!("{} bytes", limits.body_bytes_max)),
+        ("max-body", format!("{} bytes", limits.own_body_bytes_max())),
     ];
     listen.chain(others).map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -137,12 +137,10 @@ pub(super) fn proxy_facts(
     config: &ProxyConfig,
     addresses: &[ListenAddress],
 ) -> Vec<(String, String)> {
+    let Limits { header_timeout, idle_timeout, body_timeout, .. } = &config.limits.clients;
     let ProxyLimits {
-        header_timeout,
-        idle_timeout,
         connect_timeout,
         first_byte_timeout,
-        body_timeout,
         request_timeout,
         tunnel_timeout,
         upstream_idle_timeout,
@@ -164,7 +162,7 @@ pub(super) fn proxy_facts(
     let others = [
         ("listeners", config.loops.listeners.to_string()),
         ("max-connections", config.connections_max().to_string()),
-        ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
+        ("max-body", format!("{} bytes", config.limits.clients.passed_body_bytes_max())),
     ];
     let balance = config.groups.iter().map(|group| ("balance", group.balance.name().to_owned()));
     let all = listen.chain(backends).chain(balance).chain(others).chain(times);

@@ -355,7 +355,7 @@ impl Server {
             overview,
             banner: proxy_banner(config, &places, &choice, &refused),
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
-            drain_timeout: config.limits.drain_timeout,
+            drain_timeout: config.limits.clients.drain_timeout,
             tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
             // A reload starts another worker, which reads it.
             certificate: None,
@@ -407,8 +407,8 @@ fn proxy_group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
         &Limits {
             connections_max,
             connects_max: Some(connections_max),
-            write_timeout: config.limits.write_timeout,
-            write_rate_min: config.limits.read_rate_min_bytes,
+            write_timeout: config.limits.clients.write_timeout,
+            write_rate_min: config.limits.clients.read_rate_min_bytes,
             ..Limits::default()
         },
     )

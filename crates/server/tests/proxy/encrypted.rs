@@ -71,7 +71,7 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
     let (identity, backend) = (Identity::make(), backend());
     let secure = |config: &mut ProxyConfig| {
         config.frontends[0].tls = Some(identity.keys());
-        config.limits.header_timeout = Duration::from_millis(200);
+        config.limits.clients.header_timeout = Duration::from_millis(200);
     };
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let mut plain = proxy.client();

@@ -437,7 +437,7 @@ fn a_post_goes_to_another_backend_when_one_accepts_no_connection() {
 fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
     let backend = Backend::silent();
     let short = |config: &mut ProxyConfig| {
-        config.limits.body_timeout = Duration::from_millis(50);
+        config.limits.clients.body_timeout = Duration::from_millis(50);
     };
     on_every_driver(&[backend.address], short, |driver, proxy| {
         let mut client = proxy.client();
@@ -452,7 +452,7 @@ fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
 fn a_request_body_that_comes_byte_by_byte_has_not_the_time_of_the_whole_request() {
     let backend = Backend::silent();
     let short = |config: &mut ProxyConfig| {
-        config.limits.body_timeout = Duration::from_millis(300);
+        config.limits.clients.body_timeout = Duration::from_millis(300);
     };
     on_every_driver(&[backend.address], short, |driver, proxy| {
         let mut client = proxy.client();

@@ -447,7 +447,7 @@ fn a_client_is_the_one_that_the_proxy_in_front_names() {
     });
     let accept = |config: &mut ProxyConfig| {
         config.frontends[0].accepts_header = true;
-        config.limits.header_timeout = Duration::from_millis(300);
+        config.limits.clients.header_timeout = Duration::from_millis(300);
     };
     on_every_driver(&[backend.address], accept, |driver, proxy| {
         let own = "127.0.0.1";

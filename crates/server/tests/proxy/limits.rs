@@ -64,9 +64,9 @@ fn heads_that_nginx_takes_pass_both_ways() {
 fn limits_of_heads_move_and_a_refusal_names_them() {
     let backend = backend();
     let small = |config: &mut ProxyConfig| {
-        config.limits.heads.bytes_max = 2048;
-        config.limits.heads.fields_max = 10;
-        config.limits.heads.target_bytes_max = 1024;
+        config.limits.clients.heads.bytes_max = 2048;
+        config.limits.clients.heads.fields_max = 10;
+        config.limits.clients.heads.target_bytes_max = 1024;
     };
     on_every_driver(&[backend.address], small, |driver, proxy| {
         let long = format!("/{}", "t".repeat(1024));

@@ -415,7 +415,7 @@ fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
         let set = |config: &mut ProxyConfig| {
             config.loops.threads = threads;
             // Each thread may have two, and the servers take turns.
-            config.limits.connections_max = Some(2 * threads as u32);
+            config.limits.clients.connections_max = Some(2 * threads as u32);
         };
         on_every_driver(&addresses, set, |driver, proxy| {
             let mut client = proxy.client();
@@ -447,7 +447,7 @@ fn a_check_that_has_no_room_says_nothing_of_the_backend() {
     });
     let set = |config: &mut ProxyConfig| {
         is_over.store(false, SeqCst);
-        config.limits.connections_max = Some(1);
+        config.limits.clients.connections_max = Some(1);
         config.groups[0].health.check = Check::Tcp;
         config.groups[0].health.interval = Duration::from_millis(2);
         config.groups[0].health.fall = 1;
@@ -477,7 +477,7 @@ fn an_answer_that_the_end_of_the_proxy_cuts_is_not_whole_and_no_backend_is_blame
     let set = |config: &mut ProxyConfig| {
         // Of the driver before.
         let _ = std::fs::remove_file(&log);
-        config.limits.drain_timeout = Duration::from_millis(10);
+        config.limits.clients.drain_timeout = Duration::from_millis(10);
         config.monitoring.access_log = Some(LogTarget::File(log.clone()));
         config.monitoring.access_log_format = LogFormat::Json;
     };

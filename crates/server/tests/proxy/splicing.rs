@@ -412,7 +412,7 @@ fn a_body_that_stands_still_has_the_time_of_a_body() {
     pattern(0);
     let backend = cutting();
     let soon = |config: &mut ProxyConfig| {
-        config.limits.body_timeout = Duration::from_secs(2);
+        config.limits.clients.body_timeout = Duration::from_secs(2);
     };
     check_the_pipe_comes_back(&[backend.address], soon, |driver, proxy| {
         let mut client = proxy.client();
@@ -479,7 +479,7 @@ fn a_client_that_ended_its_side_gets_a_long_answer_whole() {
 fn a_long_answer_under_way_is_whole_when_the_proxy_drains() {
     let backend = generous();
     let patient = |config: &mut ProxyConfig| {
-        config.limits.drain_timeout = Duration::from_secs(60);
+        config.limits.clients.drain_timeout = Duration::from_secs(60);
     };
     on_every_driver(&[backend.address], patient, |driver, proxy| {
         let mut client = slow(proxy);

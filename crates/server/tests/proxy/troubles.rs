@@ -350,7 +350,7 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
             config.monitoring.access_log = Some(LogTarget::File(log.clone()));
             config.monitoring.access_log_format = LogFormat::Json;
             config.limits.first_byte_timeout = trouble.has(Fault::FirstByteTimeout);
-            config.limits.body_timeout = trouble.has(Fault::BodyTimeout);
+            config.limits.clients.body_timeout = trouble.has(Fault::BodyTimeout);
         };
         on_every_driver(&[address], set, |driver, proxy| {
             let name = format!("{driver}: the backend {}", trouble.backend);

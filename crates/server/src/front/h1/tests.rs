@@ -421,7 +421,7 @@ fn a_request_that_does_not_come_to_its_end_is_logged_too() {
     assert_eq!(gone_from_echo, ["200,\"body_bytes\":3,\"end\":\"client_gone\"}"]);
     let late = logged("echo = true", |play| {
         ask(play, post);
-        play.pass(20 * SECOND);
+        play.pass(40 * SECOND);
     });
     assert_eq!(late, ["200,\"body_bytes\":3,\"end\":\"client_timeout\"}"]);
     let unsound = logged("echo = true", |play| {
