@@ -37,6 +37,11 @@ ids! {
     UpstreamId: u32;
     /// The two sides of a stream of TCP mode, in [`Pairs`](crate::exchange::pair::Pairs).
     PairId: u32;
+    /// A group of backends, in the order of the settings; by default the first one.
+    #[derive(Default)]
+    GroupId: u16;
+    /// A backend, among those of all groups.
+    BackendId: u16;
     /// A front end, in [`FrontendTable`](crate::backends::groups::FrontendTable); by default the first one.
     #[derive(Default)]
     FrontId: u16;

@@ -17,13 +17,14 @@ use pollux_tls::{
 use crate::backends::names::places_of;
 use crate::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
 use crate::head::rules::Rules;
-use crate::ids::FrontId;
+use crate::ids::{BackendId, FrontId, GroupId};
 use crate::tls::{Certificate, TlsError};
 
 /// One group, as one loop has it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) members: Range<usize>,
+    /// Places of its backends among those of all groups.
+    members: Range<usize>,
     pub(crate) balancer: Balancer,
     pub(crate) sends_header: Option<ProxyVersion>,
     /// What its servers speak TLS with, if they do.
@@ -58,6 +59,23 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Its backends.
+    pub(crate) fn members(&self) -> impl ExactSizeIterator<Item = BackendId> + Clone + use<> {
+        self.members.clone().map(BackendId::of_place)
+    }
+
+    /// The first one.
+    pub(crate) fn first(&self) -> BackendId {
+        BackendId::of_place(self.members.start)
+    }
+
+    /// The one at this place of the group.
+    pub(crate) fn member(&self, place: usize) -> BackendId {
+        BackendId::of_place(self.members.start + place)
+    }
+}
+
 /// The front ends, by the addresses that they listen on.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontendTable {
@@ -66,6 +84,8 @@ pub(crate) struct FrontendTable {
     secured: Vec<Option<Arc<ServerConfig>>>,
     /// Of each, for answers.
     rules: Vec<Rules>,
+    /// Where each leads to.
+    groups: Vec<GroupId>,
     by_address: Vec<(ListenAddress, FrontId)>,
 }
 
@@ -81,7 +101,8 @@ impl FrontendTable {
             addresses.iter().map(|(address, at)| (address.clone(), ids[*at])).collect();
         let all = config.frontends.clone();
         let rules = all.iter().map(|front| Rules::new(&front.rules.response)).collect();
-        Self { secured: vec![None; all.len()], rules, all, by_address }
+        let groups = all.iter().map(|front| GroupId::of_place(front.group)).collect();
+        Self { secured: vec![None; all.len()], rules, groups, all, by_address }
     }
 
     /// The front end that a connection was accepted by. A system call where there are
@@ -97,6 +118,12 @@ impl FrontendTable {
     /// The front end of this number.
     pub(crate) fn get(&self, id: FrontId) -> &Frontend {
         &self.all[id.place()]
+    }
+
+    /// The group of backends that it leads to.
+    #[inline]
+    pub(crate) fn group(&self, id: FrontId) -> GroupId {
+        self.groups[id.place()]
     }
 
     /// Its rules for fields of answers.
@@ -392,8 +419,13 @@ mod tests {
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
         let by_address =
             listens.iter().map(|text| read(text)).zip((0..).map(FrontId::of_place)).collect();
-        let frontends =
-            FrontendTable { all: Vec::new(), secured: Vec::new(), rules: Vec::new(), by_address };
+        let frontends = FrontendTable {
+            all: Vec::new(),
+            secured: Vec::new(),
+            rules: Vec::new(),
+            groups: Vec::new(),
+            by_address,
+        };
         for (local, place) in [
             ("127.0.0.1:80", 0),
             ("[::ffff:127.0.0.1]:80", 0),

@@ -35,6 +35,7 @@ use pollux_engine::{Address, ConnectTo, ListenAddress, Moment};
 use crate::backends::names::places_of;
 use crate::config::sections::{HealthRules, WEIGHT_MAX};
 use crate::config::{BackendConfig, ProxyConfig, ServerTls};
+use crate::ids::{BackendId, GroupId};
 
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
@@ -42,8 +43,8 @@ const SHARE_LEAST: u64 = 50;
 /// One backend: a server, or one address of a server that has a name.
 #[derive(Debug)]
 pub struct Backend {
-    /// The place of its group.
-    pub(crate) group: usize,
+    /// Its group.
+    pub(crate) group: GroupId,
     /// The place of its server in the group.
     pub(crate) server: usize,
     /// What Host says in checks of it, and in requests that name no host.
@@ -101,7 +102,7 @@ impl Backend {
     /// That of a name has no address yet.
     pub(super) fn new(
         config: &BackendConfig,
-        (group, group_name, server): (usize, Option<&str>, usize),
+        (group, group_name, server): (GroupId, Option<&str>, usize),
         tls: Option<&ServerTls>,
         rules: HealthRules,
     ) -> Self {
@@ -375,20 +376,20 @@ impl Schedule {
     }
 
     /// A backend that is due; it is under way from now on.
-    pub(crate) fn take(&mut self, now: Moment) -> Option<usize> {
+    pub(crate) fn take(&mut self, now: Moment) -> Option<BackendId> {
         let at = self.due.iter().position(|due| *due <= now)?;
         self.due[at] = Moment::NEVER;
-        Some(at)
+        Some(BackendId::of_place(at))
     }
 
     /// Has the backend not checked, until it is said when.
-    pub(crate) fn never(&mut self, backend: usize) {
-        self.due[backend] = Moment::NEVER;
+    pub(crate) fn never(&mut self, backend: BackendId) {
+        self.due[backend.place()] = Moment::NEVER;
     }
 
     /// Has the backend checked again at that moment.
-    pub(crate) fn again(&mut self, backend: usize, at: Moment) {
-        self.due[backend] = at;
+    pub(crate) fn again(&mut self, backend: BackendId, at: Moment) {
+        self.due[backend.place()] = at;
     }
 }
 
@@ -465,10 +466,10 @@ impl Line {
 pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     let groups = config.groups.iter().enumerate();
     let all = groups.flat_map(|(place, group)| {
-        let rules = group.health.rules();
+        let (rules, id) = (group.health.rules(), GroupId::of_place(place));
         let name = (config.groups.len() > 1).then_some(group.name.as_str());
         group.servers.iter().enumerate().flat_map(move |(at, server)| {
-            let new = move |_| Backend::new(server, (place, name, at), group.tls.as_ref(), rules);
+            let new = move |_| Backend::new(server, (id, name, at), group.tls.as_ref(), rules);
             (0..places_of(&server.address)).map(new)
         })
     });
@@ -494,7 +495,7 @@ mod tests {
     fn backend(rules: HealthRules) -> Backend {
         let address = "127.0.0.1:1".parse().expect("an address");
         let config = BackendConfig { address, weight: 10, connections_max: None };
-        Backend::new(&config, (0, None, 0), None, rules)
+        Backend::new(&config, (GroupId::default(), None, 0), None, rules)
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::backends::Backend;
 use crate::backends::passing::Passing;
 use crate::config::proxy::{ProxyConfig, reaches};
 use crate::fault::ProxyCounters;
+use crate::ids::GroupId;
 use crate::log::{Event, Logs, unix_s};
 
 /// Addresses of one name that are used, the lowest ones first.
@@ -285,14 +286,15 @@ impl Names {
     }
 
     /// Whether a server of the group has an address.
-    fn has_one(&self, group: usize) -> bool {
+    fn has_one(&self, group: GroupId) -> bool {
         self.backends.iter().any(|backend| backend.group == group && backend.is_there())
     }
 
     /// Why a group has no server with an address, if there is such a group.
     fn missing(&self, config: &ProxyConfig) -> Option<String> {
         let state = self.lock();
-        let group = (0..config.groups.len()).find(|group| !self.has_one(*group))?;
+        let mut groups = (0..config.groups.len()).map(GroupId::of_place);
+        let group = groups.find(|group| !self.has_one(*group))?;
         let of_group = |name: &&Name| {
             name.servers.iter().any(|(places, _)| self.backends[places.start].group == group)
         };
@@ -310,7 +312,7 @@ impl Names {
         Some(format!(
             "no server of the backend \"{}\" has an address: {}; expected a name that this machine can look up \
              (getent ahosts NAME), or another address",
-            config.groups[group].name,
+            config.groups[group.place()].name,
             all.join("; ")
         ))
     }

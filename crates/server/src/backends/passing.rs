@@ -14,7 +14,7 @@ use crate::backends::Backend;
 use crate::backends::names::{Names, places_of};
 use crate::backends::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
 use crate::config::{BackendConfig, ProxyConfig};
-use crate::ids::UpstreamId;
+use crate::ids::{BackendId, UpstreamId};
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
 const MESSAGES_MAX: usize = 1 << 20;
@@ -69,13 +69,13 @@ impl Idle for Arc<Pooled> {
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// The request that waited has this connection, which was sent off to its loop.
-    Connection(Ticket, usize, Arc<Pooled>),
+    Connection(Ticket, BackendId, Arc<Pooled>),
     /// The request that waited may open a connection.
-    MayOpen(Ticket, usize),
+    MayOpen(Ticket, BackendId),
     /// The request that waited for this backend has to go elsewhere: it is down.
-    MoveOn(Ticket, usize),
+    MoveOn(Ticket, BackendId),
     /// Close an idle connection to this backend: a request waits to open one in its stead.
-    GiveUp(usize),
+    GiveUp(BackendId),
     /// The connection of this link was taken over; let go of it now.
     LetGo(UpstreamId),
     /// Names of backends have other addresses.
@@ -165,11 +165,11 @@ impl Passing {
     pub(crate) fn put(
         &self,
         me: u32,
-        backend: usize,
+        backend: BackendId,
         mut connection: Arc<Pooled>,
     ) -> Option<(Ticket, Arc<Pooled>)> {
         loop {
-            let (ticket, taken) = self.pool.put(backend, connection)?;
+            let (ticket, taken) = self.pool.put(backend.place(), connection)?;
             if ticket.by == me {
                 return Some((ticket, taken));
             }
@@ -177,7 +177,7 @@ impl Passing {
                 Err(Notice::Connection(_, _, back)) => {
                     // That loop has ended.
                     back.socket.give_back(me);
-                    self.pool.reserve_anyway(backend);
+                    self.pool.reserve_anyway(backend.place());
                     connection = back;
                 }
                 _ => return None,
@@ -187,9 +187,9 @@ impl Passing {
 
     /// A connection to the backend is closed, or was not opened. When a request of the loop
     /// `me` may open one now, its ticket is given back.
-    pub(crate) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
+    pub(crate) fn closed(&self, me: u32, backend: BackendId) -> Option<Ticket> {
         loop {
-            let ticket = self.pool.closed(backend)?;
+            let ticket = self.pool.closed(backend.place())?;
             if ticket.by == me {
                 return Some(ticket);
             }
@@ -201,9 +201,9 @@ impl Passing {
 
     /// The backend is down: the loops of requests that wait for it are notified, but for those of the
     /// loop `me`, whose tickets are given back.
-    pub(crate) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
+    pub(crate) fn evict(&self, me: u32, backend: BackendId) -> Vec<Ticket> {
         let mut own = Vec::new();
-        for ticket in self.pool.evict(backend) {
+        for ticket in self.pool.evict(backend.place()) {
             if ticket.by == me {
                 own.push(ticket);
             } else {
@@ -215,7 +215,7 @@ impl Passing {
     }
 
     /// Asks a loop to close an idle connection. A loop that has ended has closed them all.
-    pub(crate) fn ask(&self, keeper: u32, backend: usize) {
+    pub(crate) fn ask(&self, keeper: u32, backend: BackendId) {
         let _ = self.send(keeper, Notice::GiveUp(backend));
     }
 

@@ -22,7 +22,7 @@ use crate::config::Mode;
 use crate::exchange::table::{Idle, Outgoing, Purpose, Stage, Tried};
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, ProxyCounter};
-use crate::ids::{ExchangeId, UpstreamId};
+use crate::ids::{BackendId, ExchangeId, GroupId, UpstreamId};
 
 /// What one loop needs to pass connections on.
 #[derive(Debug)]
@@ -79,22 +79,27 @@ impl Exchanger {
 /// Requests.
 impl Upstreams {
     /// Asks the pool for a connection to the backend.
-    pub(super) fn ask_pool(&mut self, at: ExchangeId, backend: usize) -> Admission<Arc<Pooled>> {
+    pub(super) fn ask_pool(
+        &mut self,
+        at: ExchangeId,
+        backend: BackendId,
+    ) -> Admission<Arc<Pooled>> {
         let Exchanger { ref passing, is_sharing, .. } = self.exchanger;
         let pool = &passing.pool;
-        let is_limited = pool.is_limited(backend);
+        let is_limited = pool.is_limited(backend.place());
         // A second try needs a connection that cannot have been closed long ago.
         if self.exchanges.get(at).tries > 1 && !is_limited {
             return Admission::Open;
         }
         let has_here = self.links.has_here(backend);
         // A connection that became idle in this turn is not shared yet.
-        if has_here && is_sharing && !(is_limited && pool.is_busy(backend)) {
-            pool.release(backend);
+        if has_here && is_sharing && !(is_limited && pool.is_busy(backend.place())) {
+            pool.release(backend.place());
             return Admission::Private;
         }
         let ticket = self.exchanger.ticket(at);
-        let admission = self.exchanger.passing.pool.admit(backend, ticket, has_here && !is_sharing);
+        let admission =
+            self.exchanger.passing.pool.admit(backend.place(), ticket, has_here && !is_sharing);
         if let Admission::Wait(_) = admission {
             self.exchanges.get_mut(at).ticket = Some(ticket);
         }
@@ -102,11 +107,11 @@ impl Upstreams {
     }
 
     /// The request waits for a connection to the backend; a loop that keeps idle ones for itself is asked for one.
-    pub(super) fn wait(&mut self, at: ExchangeId, backend: usize, keeper: Option<u32>) {
+    pub(super) fn wait(&mut self, at: ExchangeId, backend: BackendId, keeper: Option<u32>) {
         self.proxied.count(ProxyCounter::Queued);
         let now = self.now.at;
         self.exchanges.get_mut(at).times.queued.get_or_insert(now);
-        if self.backends[backend].is_down() {
+        if self.backends[backend.place()].is_down() {
             // All are. A check that finds it down after this moves those that wait.
             self.leave_queue(at);
             self.give_up_later(at, Fault::ConnectFailed);
@@ -117,52 +122,61 @@ impl Upstreams {
 
     /// The backend of the group whose turn it is; those that were tried and failed come last. None when all
     /// are drained, or have no address.
-    pub(crate) fn pick_backend(&mut self, group: usize, tried: &Tried, key: u64) -> Option<usize> {
+    pub(crate) fn pick_backend(
+        &mut self,
+        group: GroupId,
+        tried: &Tried,
+        key: u64,
+    ) -> Option<BackendId> {
         let now = self.now.at;
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
-        let group = &mut self.groups[group];
-        let first = group.members.start;
-        let is_out = |place: usize| !self.are_there[place] || self.backends[place].is_draining();
-        if group.members.len() == 1 {
+        let group = &mut self.groups[group.place()];
+        let first = group.first();
+        let is_out = |place: BackendId| {
+            !self.are_there[place.place()] || self.backends[place.place()].is_draining()
+        };
+        if group.members().len() == 1 {
             return Some(first).filter(|first| !is_out(*first));
         }
-        if group.members.clone().all(is_out) {
+        if group.members().all(is_out) {
             return None;
         }
-        let all = group.members.clone().map(|place| match self.are_there[place] {
+        let all = group.members().map(|place| match self.are_there[place.place()] {
             true => Choice {
-                share: self.backends[place].share(now),
-                in_use: counts[place].in_use(),
-                is_busy: pool.is_busy(place),
-                is_drained: self.backends[place].is_draining(),
+                share: self.backends[place.place()].share(now),
+                in_use: counts[place.place()].in_use(),
+                is_busy: pool.is_busy(place.place()),
+                is_drained: self.backends[place.place()].is_draining(),
             },
             false => Choice { share: 0, in_use: 0, is_busy: false, is_drained: true },
         });
-        Some(first + group.balancer.choose(all, |at| tried.has(first + at), key))
+        let is_tried = |at| tried.has(BackendId::of_place(first.place() + at));
+        let chosen = group.balancer.choose(all, is_tried, key);
+        Some(group.member(chosen))
     }
 
     /// Why no backend of the group can be chosen.
     #[cold]
-    pub(super) fn why_none(&self, group: usize) -> Fault {
+    pub(super) fn why_none(&self, group: GroupId) -> Fault {
         if self.members_there(group) > 0 { Fault::AllDrained } else { Fault::NoAddress }
     }
 
     /// Whether [`Self::pick_backend`] would find a backend that has not failed by then, when this one has too.
-    pub(super) fn has_another(&self, group: usize, tried: &Tried, failed: usize) -> bool {
+    pub(super) fn has_another(&self, group: GroupId, tried: &Tried, failed: BackendId) -> bool {
         let now = self.now.at;
         let may_have =
-            |place: &usize| self.are_there[*place] && !self.backends[*place].is_draining();
-        let usable = || self.groups[group].members.clone().filter(may_have);
+            |it: &BackendId| self.are_there[it.place()] && !self.backends[it.place()].is_draining();
+        let usable = || self.groups[group.place()].members().filter(may_have);
         // When all are down, all are tried.
-        let all_down = usable().all(|place| self.backends[place].share(now) == 0);
+        let all_down = usable().all(|place| self.backends[place.place()].share(now) == 0);
         usable().any(|place| {
-            let has_share = all_down || self.backends[place].share(now) > 0;
+            let has_share = all_down || self.backends[place.place()].share(now) > 0;
             has_share && place != failed && !tried.has(place)
         })
     }
 
     /// Opens a connection for the exchange.
-    pub(super) fn open_for(&mut self, at: ExchangeId, backend: usize) {
+    pub(super) fn open_for(&mut self, at: ExchangeId, backend: BackendId) {
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
         let tls = self.tls_to(backend, Mode::Http);
@@ -179,7 +193,7 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop keeps.
-    pub(super) fn reuse_here(&mut self, at: ExchangeId, backend: usize) {
+    pub(super) fn reuse_here(&mut self, at: ExchangeId, backend: BackendId) {
         let link = self.links.take_here(backend).expect("it keeps one");
         self.reuse(at, link);
     }
@@ -202,7 +216,7 @@ impl Upstreams {
     }
 
     /// Gives the exchange an idle connection that this loop had put down.
-    pub(super) fn take_own(&mut self, at: ExchangeId, backend: usize, pooled: Arc<Pooled>) {
+    pub(super) fn take_own(&mut self, at: ExchangeId, backend: BackendId, pooled: Arc<Pooled>) {
         match pooled.link_of(self.exchanger.me) {
             Some(link) => self.reuse(at, link),
             None => self.take_over(Some(at), backend, pooled),
@@ -213,7 +227,7 @@ impl Upstreams {
     pub(super) fn take_over(
         &mut self,
         at: Option<ExchangeId>,
-        backend: usize,
+        backend: BackendId,
         pooled: Arc<Pooled>,
     ) {
         self.proxied.count(ProxyCounter::TakenOver);
@@ -254,7 +268,7 @@ impl Upstreams {
     }
 
     /// The backend is down: requests that wait for it go elsewhere.
-    pub(super) fn reassign_all(&mut self, backend: usize) {
+    pub(super) fn reassign_all(&mut self, backend: BackendId) {
         for ticket in self.exchanger.passing.evict(self.exchanger.me, backend) {
             self.reassign(ticket, backend);
         }
@@ -262,12 +276,14 @@ impl Upstreams {
 
     /// A request that has waited for a backend that is down goes to another one, which it may have to wait
     /// for, or fails at once when there is none.
-    fn reassign(&mut self, ticket: Ticket, backend: usize) {
+    fn reassign(&mut self, ticket: Ticket, backend: BackendId) {
         let Some(at) = self.take_ticket(ticket) else { return };
-        self.proxied.backends()[backend].ended.add(1);
+        self.proxied.backends()[backend.place()].ended.add(1);
         let (now, group) = (self.now.at, self.exchanges.get(at).group);
-        let mut members = self.groups[group].members.clone();
-        if members.any(|member| self.are_there[member] && self.backends[member].share(now) > 0) {
+        let mut members = self.groups[group.place()].members();
+        if members.any(|member| {
+            self.are_there[member.place()] && self.backends[member.place()].share(now) > 0
+        }) {
             self.proxied.count(ProxyCounter::MovedOn);
             // It has not had a connection.
             self.exchanges.get_mut(at).tries -= 1;
@@ -294,7 +310,7 @@ impl Upstreams {
         (exchange.was_queued, exchange.is_asker_woken) = (true, true);
         let backend = exchange.backend;
         exchange.asker.wake_later(&mut self.commands);
-        self.proxied.backends()[backend.expect("one was chosen")].begun.add(1);
+        self.proxied.backends()[backend.expect("one was chosen").place()].begun.add(1);
         self.exchanger.without_room.push_back(ticket);
         self.close_idle();
         true
@@ -308,7 +324,7 @@ impl Upstreams {
             // That was not a try, nor has the backend failed.
             exchange.tries -= 1;
             let backend = exchange.backend.take().expect("one was chosen");
-            self.proxied.backends()[backend].ended.add(1);
+            self.proxied.backends()[backend.place()].ended.add(1);
             self.choose(at);
             return self.wake_all(at);
         }
@@ -320,12 +336,13 @@ impl Upstreams {
         let link = if let Some(link) = self.links.take_oldest_here() {
             let backend = self.links.get_mut(link).backend;
             if is_sharing {
-                passing.pool.release(backend);
+                passing.pool.release(backend.place());
             } else {
-                passing.pool.remove_idle(backend, me);
+                passing.pool.remove_idle(backend.place(), me);
             }
             link
-        } else if let Some((backend, pooled)) = passing.pool.oldest(me) {
+        } else if let Some((place, pooled)) = passing.pool.oldest(me) {
+            let backend = BackendId::of_place(place);
             let Some(link) = pooled.link_of(me) else {
                 // No loop watches it: it is closed with its last owner.
                 drop(pooled);
@@ -341,18 +358,20 @@ impl Upstreams {
     }
 
     /// Closes the connections of this loop to the backend that have no request.
-    pub(super) fn drop_idle(&mut self, backend: usize) {
+    pub(super) fn drop_idle(&mut self, backend: BackendId) {
         while let Some(link) = self.links.take_here(backend) {
             let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
             if is_sharing {
-                passing.pool.release(backend);
+                passing.pool.release(backend.place());
             } else {
-                passing.pool.remove_idle(backend, me);
+                passing.pool.remove_idle(backend.place(), me);
             }
             self.proxied.count(ProxyCounter::IdleDropped);
             self.cut(link);
         }
-        while let Some(pooled) = self.exchanger.passing.pool.take_own(backend, self.exchanger.me) {
+        while let Some(pooled) =
+            self.exchanger.passing.pool.take_own(backend.place(), self.exchanger.me)
+        {
             self.proxied.count(ProxyCounter::IdleDropped);
             match pooled.link_of(self.exchanger.me) {
                 Some(link) => {
@@ -375,8 +394,8 @@ impl Upstreams {
             return;
         };
         // What is on its way to it goes to the next one when it arrives.
-        self.exchanger.passing.pool.leave(backend, ticket);
-        self.proxied.backends()[backend].ended.add(1);
+        self.exchanger.passing.pool.leave(backend.place(), ticket);
+        self.proxied.backends()[backend.place()].ended.add(1);
     }
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
@@ -400,8 +419,8 @@ impl Upstreams {
         // One that began with a client's address is that client's.
         let is_for_all = self.group_of(backend).sends_header.is_none();
         let passing = &self.exchanger.passing;
-        let is_there = self.backends[backend].is_there();
-        if self.is_draining || !is_there || !is_for_all || !passing.pool.reserve(backend) {
+        let is_there = self.backends[backend.place()].is_there();
+        if self.is_draining || !is_there || !is_for_all || !passing.pool.reserve(backend.place()) {
             self.proxied.count(ProxyCounter::Refused);
             return false;
         }
@@ -409,7 +428,7 @@ impl Upstreams {
             let parked = self.links.get_mut(link);
             if parked.pooled.is_none() {
                 let Some(socket) = actions.share(me) else {
-                    passing.pool.release(backend);
+                    passing.pool.release(backend.place());
                     return false;
                 };
                 let pooled = Pooled::new(socket, parked.tls.take(), passing.loops());
@@ -428,10 +447,10 @@ impl Upstreams {
 
     /// Keeps a connection that only this loop can use, or gives it to the next request of this
     /// loop. False when it has to be closed.
-    fn keep_private(&mut self, link: UpstreamId, backend: usize) -> bool {
+    fn keep_private(&mut self, link: UpstreamId, backend: BackendId) -> bool {
         loop {
             let Exchanger { me, ref passing, .. } = self.exchanger;
-            match passing.pool.keep(backend, me) {
+            match passing.pool.keep(backend.place(), me) {
                 Keeping::Kept => {
                     self.links.keep_here(link);
                     return true;
@@ -446,7 +465,7 @@ impl Upstreams {
                         self.wake_all(at);
                         return true;
                     }
-                    self.exchanger.passing.pool.reserve_anyway(backend);
+                    self.exchanger.passing.pool.reserve_anyway(backend.place());
                 }
             }
         }
@@ -472,7 +491,7 @@ impl Upstreams {
                 self.reuse(at, link);
                 self.wake_all(at);
             } else {
-                self.exchanger.passing.pool.reserve_anyway(backend);
+                self.exchanger.passing.pool.reserve_anyway(backend.place());
                 self.links.keep_here(link);
                 self.exchanger.newly_idle.push(link);
             }
@@ -488,7 +507,7 @@ impl Upstreams {
         }
         taken.idle = Idle::No;
         let Some(pooled) = &taken.pooled else { return false };
-        self.exchanger.passing.pool.remove(taken.backend, self.exchanger.me, pooled);
+        self.exchanger.passing.pool.remove(taken.backend.place(), self.exchanger.me, pooled);
         true
     }
 
@@ -499,9 +518,9 @@ impl Upstreams {
         if self.links.remove_idle_local(link) {
             let pool = &self.exchanger.passing.pool;
             if self.exchanger.is_sharing {
-                pool.release(backend);
+                pool.release(backend.place());
             } else {
-                pool.remove_idle(backend, me);
+                pool.remove_idle(backend.place(), me);
             }
         }
         self.take_from_pool(link);
@@ -515,7 +534,7 @@ impl Upstreams {
     }
 
     /// There may be one connection more to the backend.
-    fn may_open_another(&mut self, backend: usize) {
+    fn may_open_another(&mut self, backend: BackendId) {
         while let Some(ticket) = self.exchanger.passing.closed(self.exchanger.me, backend) {
             if let Some(at) = self.take_ticket(ticket) {
                 return self.open_for(at, backend);
@@ -563,12 +582,12 @@ impl Upstreams {
     }
 
     /// Closes an idle connection that only this loop can use.
-    fn give_up_idle(&mut self, backend: usize) {
+    fn give_up_idle(&mut self, backend: BackendId) {
         if self.exchanger.is_sharing {
             return;
         }
         let Some(link) = self.links.take_here(backend) else { return };
-        self.exchanger.passing.pool.remove_idle(backend, self.exchanger.me);
+        self.exchanger.passing.pool.remove_idle(backend.place(), self.exchanger.me);
         self.cut(link);
     }
 

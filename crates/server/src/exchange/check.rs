@@ -11,17 +11,18 @@ use pollux_http::{ProxyHeader, RequestKind, Response};
 use crate::config::Check;
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::Fault;
+use crate::ids::BackendId;
 
 /// One check under way.
 #[derive(Debug)]
 pub(crate) struct CheckSession {
-    backend: usize,
+    backend: BackendId,
     /// Whether it has passed; none when it says nothing of the backend.
     verdict: Option<bool>,
 }
 
 impl CheckSession {
-    pub(crate) fn new(backend: usize) -> Self {
+    pub(crate) fn new(backend: BackendId) -> Self {
         Self { backend, verdict: Some(false) }
     }
 
@@ -29,7 +30,11 @@ impl CheckSession {
     pub(crate) fn announce(&self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let is_http = matches!(upstreams.group_of(self.backend).check, Check::Http(_));
         if is_http || upstreams.group_of(self.backend).tls.is_some() {
-            upstreams.announce(upstreams.backends[self.backend].group, ProxyHeader::Own, actions);
+            upstreams.announce(
+                upstreams.backends[self.backend.place()].group,
+                ProxyHeader::Own,
+                actions,
+            );
         }
     }
 
@@ -43,7 +48,8 @@ impl CheckSession {
             self.verdict = Some(true);
             return actions.abort();
         };
-        let host = group.check_host.as_ref().unwrap_or(&upstreams.backends[self.backend].host);
+        let host =
+            group.check_host.as_ref().unwrap_or(&upstreams.backends[self.backend.place()].host);
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \
              close\r\n\r\n"

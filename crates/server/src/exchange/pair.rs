@@ -7,7 +7,7 @@ use pollux_http::ProxyHeader;
 use crate::exchange::direction::{Direction, Side};
 use crate::exchange::table::Tried;
 use crate::fault::Fault;
-use crate::ids::PairId;
+use crate::ids::{BackendId, GroupId, PairId};
 
 /// What both sides know.
 #[derive(Debug)]
@@ -22,10 +22,11 @@ pub(crate) struct Pair {
     pub(super) has_ended_output: [bool; 2],
     /// Sessions that have it.
     pub(super) sides: u8,
-    pub(crate) group: usize,
+    pub(crate) group: GroupId,
     pub(crate) header: ProxyHeader,
     pub(crate) peer: Box<str>,
-    pub(crate) backend: usize,
+    /// None until one was chosen.
+    pub(crate) backend: Option<BackendId>,
     pub(crate) tries: usize,
     /// Those before, which failed.
     pub(crate) tried: Tried,
@@ -43,7 +44,7 @@ impl Pair {
     /// That of a client that has no backend yet. Whose connection it is stands in `header`.
     pub(crate) fn new(
         client: ConnectionId,
-        group: usize,
+        group: GroupId,
         header: ProxyHeader,
         is_spliced: bool,
         now: Moment,
@@ -62,7 +63,7 @@ impl Pair {
             group,
             header,
             peer: peer.into(),
-            backend: usize::MAX,
+            backend: None,
             tries: 0,
             tried: Tried::default(),
             fault: None,
@@ -72,6 +73,14 @@ impl Pair {
             first_byte: None,
             active: now,
         }
+    }
+
+    /// The backend of its other side, which is there.
+    ///
+    /// # Panics
+    /// When none was chosen.
+    pub(crate) fn chosen(&self) -> BackendId {
+        self.backend.expect("a side that goes to a backend has one")
     }
 
     /// Whether all that this side will say was sent.

@@ -47,7 +47,7 @@ use crate::head::proxied::{
 };
 use crate::head::tail::{HeadTail, HopFields};
 use crate::head::version;
-use crate::ids::{ExchangeId, FrontId};
+use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
 use crate::log::{AccessLog, Entry, Proxied};
 use crate::record::{Books, End, Outcome};
 
@@ -70,7 +70,7 @@ pub(crate) struct Asked<'a> {
     /// Whether the client speaks TLS.
     pub(crate) is_secure: bool,
     /// The group of backends that its front end leads to.
-    pub(crate) group: usize,
+    pub(crate) group: GroupId,
     /// The client's address without its port; empty on a unix socket.
     pub(crate) peer: &'a str,
     /// Whose it is, where a PROXY head says so in front of the connection to the backend.
@@ -103,7 +103,7 @@ impl Upstreams {
         let host = request.host();
         let context = RequestContext {
             peer: asked.peer,
-            host: host.unwrap_or(&self.backends[backend].host),
+            host: host.unwrap_or(&self.backends[backend.place()].host),
             is_secure,
             x_forwarded: front.x_forwarded,
             forwarded: front.forwarded,
@@ -139,9 +139,9 @@ impl Upstreams {
     }
 
     /// Makes the exchange, and finds a backend for it.
-    fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, usize) {
+    fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, BackendId) {
         let group = asked.group;
-        let is_encrypted = asked.is_secure || self.groups[group].tls.is_some();
+        let is_encrypted = asked.is_secure || self.groups[group.place()].tls.is_some();
         let may_splice = !is_encrypted && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
@@ -159,7 +159,7 @@ impl Upstreams {
 
     /// Finds the backend whose turn it is, and obtains a connection to it. Says which one that is; where none may have the
     /// request the first one of the group, for its address.
-    pub(crate) fn choose(&mut self, at: ExchangeId) -> usize {
+    pub(crate) fn choose(&mut self, at: ExchangeId) -> BackendId {
         let exchange = self.exchanges.get_mut(at);
         if let Some(failed) = exchange.backend {
             exchange.tried.add(failed);
@@ -167,19 +167,19 @@ impl Upstreams {
         let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
         let Some(backend) = self.pick_backend(group, &tried, key) else {
             self.give_up_later(at, self.why_none(group));
-            return self.groups[group].members.start;
+            return self.groups[group.place()].first();
         };
         let exchange = self.exchanges.get_mut(at);
         exchange.tries += 1;
         exchange.backend = Some(backend);
-        self.proxied.backends()[backend].begun.add(1);
+        self.proxied.backends()[backend.place()].begun.add(1);
         self.obtain(at, backend);
         backend
     }
 
     /// Gives the request an idle connection to the backend, opens one, or has it wait for one. An idle one is woken when the
     /// head is written ([`Self::wake_found`]).
-    fn obtain(&mut self, at: ExchangeId, backend: usize) {
+    fn obtain(&mut self, at: ExchangeId, backend: BackendId) {
         match self.ask_pool(at, backend) {
             Admission::Private => self.reuse_here(at, backend),
             Admission::Own(pooled) => self.take_own(at, backend, pooled),
@@ -187,7 +187,7 @@ impl Upstreams {
             Admission::Open => self.open_for(at, backend),
             Admission::Wait(keeper) => self.wait(at, backend, keeper),
             Admission::Full => {
-                self.proxied.backends()[backend].ended.add(1);
+                self.proxied.backends()[backend.place()].ended.add(1);
                 self.give_up_later(at, Fault::QueueFull);
             }
         }
@@ -433,7 +433,7 @@ impl Upstreams {
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = exchange.backend.expect("it answers");
-        let counts = &self.proxied.backends()[backend];
+        let counts = &self.proxied.backends()[backend.place()];
         counts.answered.add(1);
         counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
         self.backend_answered(backend);

@@ -21,7 +21,7 @@ use crate::exchange::pair::Pair;
 use crate::exchange::table::{OFFERS_MAX, Outgoing, Purpose};
 use crate::exchange::upstreams::{Upstreams, client_name};
 use crate::fault::{Fault, Party, ProxyCounter};
-use crate::ids::PairId;
+use crate::ids::{GroupId, PairId};
 use crate::log::{AccessLog, Entry, Proxied};
 use crate::record::{Books, End, Outcome};
 
@@ -31,7 +31,7 @@ pub(crate) struct Stream {
     /// None until whose connection it is was said.
     pair: Option<PairId>,
     side: Side,
-    group: usize,
+    group: GroupId,
     /// Whose it is, where a proxy in front said so.
     header: Option<ProxyHeader>,
     /// It is encrypted.
@@ -44,7 +44,7 @@ impl Stream {
     pub(crate) fn accepted(
         upstreams: &Upstreams,
         actions: &mut Actions<'_>,
-        group: usize,
+        group: GroupId,
         is_secure: bool,
     ) -> Self {
         actions.set_deadline(upstreams.deadline(upstreams.limits.clients.header_timeout));
@@ -54,7 +54,8 @@ impl Stream {
     /// What runs on the connection to the backend of this pair.
     pub(crate) fn to_backend(pair: PairId) -> Self {
         let (side, header, is_secure) = (Side::Backend, None, false);
-        Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
+        let group = GroupId::default();
+        Self { pair: Some(pair), side, group, header, is_secure, fault: None }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -86,7 +87,7 @@ impl Stream {
             _ => header_of(actions),
         };
         let now = upstreams.now.at;
-        let is_encrypted = self.is_secure || upstreams.groups[self.group].tls.is_some();
+        let is_encrypted = self.is_secure || upstreams.groups[self.group.place()].tls.is_some();
         let is_spliced = !is_encrypted && upstreams.pipes.is_on();
         if is_spliced {
             actions.leave_input();
@@ -113,7 +114,7 @@ impl Stream {
         if pair.is_spliced {
             actions.leave_input();
         }
-        let backend = pair.backend;
+        let backend = pair.chosen();
         actions.set_deadline(upstreams.deadline(upstreams.limits.tunnel_timeout));
         upstreams.backend_answered(backend);
         self.send(upstreams, actions);
@@ -122,7 +123,7 @@ impl Stream {
     pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
         let Some(at) = self.pair else { return };
         self.fault.get_or_insert(Fault::of_connect(error));
-        let backend = upstreams.pairs.get_mut(at).backend;
+        let backend = upstreams.pairs.get(at).chosen();
         upstreams.report_connect(backend, error);
     }
 
@@ -218,7 +219,7 @@ impl Stream {
         error: Option<&pollux_tls::Error>,
     ) {
         self.fault.get_or_insert(Fault::TlsFailed);
-        let backend = upstreams.pairs.get_mut(at).backend;
+        let backend = upstreams.pairs.get(at).chosen();
         upstreams.report_tls(backend, error);
     }
 
@@ -286,8 +287,8 @@ impl Stream {
             self.backend_tls_failed(upstreams, at, None);
         }
         if self.side == Side::Backend {
-            let (backend, fault) = (upstreams.pairs.get_mut(at).backend, self.fault);
-            upstreams.proxied.backends()[backend].ended.add(1);
+            let (backend, fault) = (upstreams.pairs.get(at).chosen(), self.fault);
+            upstreams.proxied.backends()[backend.place()].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
                 upstreams.backend_failed(backend);
             }
@@ -296,7 +297,7 @@ impl Stream {
         let group = pair.group;
         let has_another = pair.tries < OFFERS_MAX && {
             let (tried, backend) = (pair.tried, pair.backend);
-            upstreams.has_another(group, &tried, backend)
+            backend.is_some_and(|failed| upstreams.has_another(group, &tried, failed))
         };
         let pair = upstreams.pairs.get_mut(at);
         if is_unconnected
@@ -356,8 +357,8 @@ impl Stream {
 fn connect(upstreams: &mut Upstreams, at: PairId) {
     let now = upstreams.now.at;
     let pair = upstreams.pairs.get_mut(at);
-    if pair.tries > 0 {
-        pair.tried.add(pair.backend);
+    if let Some(failed) = pair.backend {
+        pair.tried.add(failed);
     }
     let (group, tried, key) = (pair.group, pair.tried, hash(pair.peer.as_bytes()));
     let chosen = upstreams.pick_backend(group, &tried, key);
@@ -371,9 +372,9 @@ fn connect(upstreams: &mut Upstreams, at: PairId) {
         return;
     };
     let pair = upstreams.pairs.get_mut(at);
-    (pair.backend, pair.sides) = (backend, pair.sides + 1);
+    (pair.backend, pair.sides) = (Some(backend), pair.sides + 1);
     pair.tries += 1;
-    upstreams.proxied.backends()[backend].begun.add(1);
+    upstreams.proxied.backends()[backend.place()].begun.add(1);
     upstreams.proxied.count(ProxyCounter::Connects);
     let to = upstreams.to(backend);
     let deadline = now + upstreams.limits.connect_timeout;
@@ -403,11 +404,7 @@ fn entry<'a>(upstreams: &'a Upstreams, at: PairId, outcome: &Outcome) -> Entry<'
     let (now, pair) = (upstreams.now.at, upstreams.pairs.get(at));
     let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
     let proxied = Proxied {
-        backend: upstreams
-            .targets
-            .get(pair.backend)
-            .and_then(Option::as_ref)
-            .map_or("", |target| target.name.as_str()),
+        backend: pair.backend.map_or("", |backend| upstreams.name(backend)),
         queued: since(Some(pair.began)),
         connected: since(pair.connected),
         first_byte: since(pair.first_byte),

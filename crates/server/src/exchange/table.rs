@@ -23,7 +23,7 @@ use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
-use crate::ids::{ExchangeId, FrontId, PairId, UpstreamId};
+use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, UpstreamId};
 use crate::refusal::Refusal;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
@@ -67,11 +67,11 @@ pub(crate) struct Exchange {
     /// Whether that one was idle before.
     pub(super) is_reused: bool,
     /// The group of backends that may have it.
-    pub(crate) group: usize,
+    pub(crate) group: GroupId,
     /// Whose it is, where a PROXY head says so in front of the connection.
     pub(super) header: ProxyHeader,
     /// The backend that had it last.
-    pub(super) backend: Option<usize>,
+    pub(super) backend: Option<BackendId>,
     /// Those before, which failed.
     pub(super) tried: Tried,
     /// The place of the front end that it came by.
@@ -170,16 +170,16 @@ pub(crate) struct Tried {
 
 impl Tried {
     /// This one failed too. Beyond as many as may be tried none is noted.
-    pub(crate) fn add(&mut self, backend: usize) {
+    pub(crate) fn add(&mut self, backend: BackendId) {
         if let Some(place) = self.places.get_mut(self.len) {
-            *place = u32::try_from(backend).expect("settings bound backends");
+            *place = backend.place() as u32;
             self.len += 1;
         }
     }
 
     /// Whether it failed.
-    pub(crate) fn has(&self, backend: usize) -> bool {
-        self.places[..self.len].iter().any(|place| *place as usize == backend)
+    pub(crate) fn has(&self, backend: BackendId) -> bool {
+        self.places[..self.len].iter().any(|place| *place as usize == backend.place())
     }
 }
 
@@ -206,7 +206,7 @@ impl Exchange {
             ticket: None,
             was_queued: false,
             is_reused: false,
-            group: 0,
+            group: GroupId::default(),
             header: ProxyHeader::Own,
             backend: None,
             tried: Tried::default(),
@@ -398,7 +398,7 @@ impl Exchanges {
 /// One that another loop has taken keeps its link until this loop lets go of its descriptor.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(super) backend: usize,
+    pub(super) backend: BackendId,
     /// None until it is connected.
     pub(crate) id: Option<ConnectionId>,
     /// The request that it has.
@@ -437,8 +437,8 @@ pub(crate) struct Outgoing {
 pub(crate) enum Purpose {
     /// Requests, by the link of this number.
     Requests(UpstreamId),
-    /// A check of the backend at this index.
-    Check(usize),
+    /// A check of this backend.
+    Check(BackendId),
     /// The stream of this pair.
     Stream(PairId),
 }
@@ -458,7 +458,7 @@ impl Links {
     }
 
     /// A connection that is about to be there.
-    pub(crate) fn begin(&mut self, backend: usize, exchange: Option<ExchangeId>) -> UpstreamId {
+    pub(crate) fn begin(&mut self, backend: BackendId, exchange: Option<ExchangeId>) -> UpstreamId {
         let (id, idle, tls, pooled) = (None, Idle::No, None, None);
         let link =
             Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
@@ -483,13 +483,13 @@ impl Links {
     }
 
     /// Whether this loop keeps an idle connection to `backend`.
-    pub(super) fn has_here(&self, backend: usize) -> bool {
-        !self.here[backend].is_empty()
+    pub(super) fn has_here(&self, backend: BackendId) -> bool {
+        !self.here[backend.place()].is_empty()
     }
 
     /// Takes an idle connection to `backend` that this loop keeps.
-    pub(super) fn take_here(&mut self, backend: usize) -> Option<UpstreamId> {
-        let at = self.here[backend].pop()?;
+    pub(super) fn take_here(&mut self, backend: BackendId) -> Option<UpstreamId> {
+        let at = self.here[backend.place()].pop()?;
         self.all[at.place()].idle = Idle::No;
         Some(at)
     }
@@ -509,7 +509,7 @@ impl Links {
     pub(super) fn keep_here(&mut self, at: UpstreamId) {
         let link = &mut self.all[at.place()];
         link.idle = Idle::Here;
-        self.here[link.backend].push(at);
+        self.here[link.backend.place()].push(at);
     }
 
     /// Keeps it here no more; false when it was not.
@@ -519,7 +519,7 @@ impl Links {
             return false;
         }
         link.idle = Idle::No;
-        let here = &mut self.here[link.backend];
+        let here = &mut self.here[link.backend.place()];
         let place = here.iter().rposition(|each| *each == at);
         here.remove(place.expect("what is idle here is on the list"));
         true

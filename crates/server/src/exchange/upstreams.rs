@@ -22,7 +22,7 @@ use crate::exchange::pipes::Pipes;
 use crate::exchange::table::{Exchange, Exchanges, Links, Outgoing, Purpose};
 use crate::fault::{Fault, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
-use crate::ids::{ExchangeId, FrontId, UpstreamId};
+use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, UpstreamId};
 use crate::log::{Event, Logs};
 
 /// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
@@ -70,7 +70,7 @@ impl Upstreams {
         logs: &Logs,
     ) -> Self {
         let is_checked =
-            |backend: &Backend| config.groups[backend.group].health.check != Check::None;
+            |backend: &Backend| config.groups[backend.group.place()].health.check != Check::None;
         let backends = Arc::clone(&passing.backends);
         let has_checks = index == 0 && backends.iter().any(is_checked);
         let is_checked = |backend: &Backend| backend.is_there() && is_checked(backend);
@@ -159,8 +159,8 @@ impl Upstreams {
     }
 
     /// A check has ended; none says that it was not a check of the backend.
-    pub(crate) fn checked(&mut self, backend: usize, verdict: Option<bool>) {
-        if !self.backends[backend].is_there() {
+    pub(crate) fn checked(&mut self, backend: BackendId, verdict: Option<bool>) {
+        if !self.backends[backend.place()].is_there() {
             return;
         }
         let now = self.now.at;
@@ -168,7 +168,7 @@ impl Upstreams {
         if let Some(schedule) = &mut self.schedule {
             schedule.again(backend, now + interval);
         }
-        let state = &self.backends[backend];
+        let state = &self.backends[backend.place()];
         let change = match verdict {
             Some(true) => state.passed_check(now),
             Some(false) => state.failed(now),
@@ -183,17 +183,17 @@ impl Upstreams {
     }
 
     /// A backend has begun to answer a request.
-    pub(crate) fn backend_answered(&mut self, backend: usize) {
-        let change = self.backends[backend].answered(self.now.at);
+    pub(crate) fn backend_answered(&mut self, backend: BackendId) {
+        let change = self.backends[backend.place()].answered(self.now.at);
         if let Some(change) = change {
             self.report_health_change(backend, change);
         }
     }
 
-    pub(crate) fn backend_failed(&mut self, backend: usize) {
-        self.proxied.backends()[backend].failed.add(1);
+    pub(crate) fn backend_failed(&mut self, backend: BackendId) {
+        self.proxied.backends()[backend.place()].failed.add(1);
         self.may_have_moved(backend);
-        let change = self.backends[backend].failed(self.now.at);
+        let change = self.backends[backend.place()].failed(self.now.at);
         if let Some(change) = change {
             self.report_health_change(backend, change);
         }
@@ -201,9 +201,9 @@ impl Upstreams {
 
     /// The backend failed: where it has a name, that is looked up earlier.
     #[cold]
-    fn may_have_moved(&self, backend: usize) {
+    fn may_have_moved(&self, backend: BackendId) {
         if let Some(names) = self.exchanger.names() {
-            names.hurry(backend);
+            names.hurry(backend.place());
         }
     }
 
@@ -211,14 +211,14 @@ impl Upstreams {
     /// and what is under way comes to its end.
     #[cold]
     pub(crate) fn moved(&mut self) {
-        for backend in 0..self.backends.len() {
+        for backend in (0..self.backends.len()).map(BackendId::of_place) {
             // In this order: one that is there has its address.
-            let is_there = self.backends[backend].is_there();
-            let target = self.backends[backend].target();
+            let is_there = self.backends[backend.place()].is_there();
+            let target = self.backends[backend.place()].target();
             let address = |of: &Option<Arc<Target>>| of.as_ref().map(Arc::as_ptr);
-            let is_new = address(&target) != address(&self.targets[backend]);
-            let was_there = std::mem::replace(&mut self.are_there[backend], is_there);
-            self.targets[backend] = target;
+            let is_new = address(&target) != address(&self.targets[backend.place()]);
+            let was_there = std::mem::replace(&mut self.are_there[backend.place()], is_there);
+            self.targets[backend.place()] = target;
             if was_there && (is_new || !is_there) {
                 self.drop_idle(backend);
                 self.reassign_all(backend);
@@ -235,25 +235,29 @@ impl Upstreams {
     }
 
     /// Where a connection to the backend goes.
-    pub(crate) fn to(&self, backend: usize) -> ConnectTo {
-        self.targets[backend].as_ref().expect("only a backend with an address is chosen").to.clone()
+    pub(crate) fn to(&self, backend: BackendId) -> ConnectTo {
+        self.targets[backend.place()]
+            .as_ref()
+            .expect("only a backend with an address is chosen")
+            .to
+            .clone()
     }
 
     /// What the backend is called.
-    pub(crate) fn name(&self, backend: usize) -> &str {
-        self.targets[backend].as_ref().map_or("", |target| &target.name)
+    pub(crate) fn name(&self, backend: BackendId) -> &str {
+        self.targets[backend.place()].as_ref().map_or("", |target| &target.name)
     }
 
     /// How many backends of the group are there.
-    pub(crate) fn members_there(&self, group: usize) -> usize {
-        let members = self.groups[group].members.clone();
-        members.filter(|member| self.are_there[*member]).count()
+    pub(crate) fn members_there(&self, group: GroupId) -> usize {
+        let members = self.groups[group.place()].members();
+        members.filter(|member| self.are_there[member.place()]).count()
     }
 
     /// Reports that a backend came up or went down; requests that wait for one that is down go
     /// elsewhere.
     #[cold]
-    fn report_health_change(&mut self, backend: usize, change: HealthChange) {
+    fn report_health_change(&mut self, backend: BackendId, change: HealthChange) {
         if change == HealthChange::Down {
             self.reassign_all(backend);
         }
@@ -279,9 +283,9 @@ impl Upstreams {
     }
 
     /// The encryption of a new connection to the backend, where it has any; for what goes through it.
-    pub(crate) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
+    pub(crate) fn tls_to(&self, backend: BackendId, mode: Mode) -> Option<SharedTls> {
         let group = self.group_of(backend);
-        Some(group.tls.as_ref()?.connection(self.backends[backend].server, mode))
+        Some(group.tls.as_ref()?.connection(self.backends[backend.place()].server, mode))
     }
 
     /// The front end of a connection that was just accepted.
@@ -291,8 +295,8 @@ impl Upstreams {
     }
 
     /// Says on a new connection to a backend whose it is, where the group wants that.
-    pub(crate) fn announce(&self, group: usize, header: ProxyHeader, actions: &mut Actions<'_>) {
-        if let Some(version) = self.groups[group].sends_header {
+    pub(crate) fn announce(&self, group: GroupId, header: ProxyHeader, actions: &mut Actions<'_>) {
+        if let Some(version) = self.groups[group.place()].sends_header {
             let mut bytes = Vec::new();
             header.write(version, &mut bytes);
             actions.send(&bytes);
@@ -323,13 +327,13 @@ impl Upstreams {
     }
 
     /// The group of the backend at this place.
-    pub(crate) fn group_of(&self, backend: usize) -> &Group {
-        &self.groups[self.backends[backend].group]
+    pub(crate) fn group_of(&self, backend: BackendId) -> &Group {
+        &self.groups[self.backends[backend.place()].group.place()]
     }
 
     /// How backends of the group at this place are chosen.
-    pub(crate) fn balance(&self, group: usize) -> Balance {
-        self.groups[group].balancer.how()
+    pub(crate) fn balance(&self, group: GroupId) -> Balance {
+        self.groups[group.place()].balancer.how()
     }
 
     /// Has the upstream connection of the exchange look at it, if it is connected.
@@ -363,7 +367,7 @@ impl Upstreams {
         let link = self.exchanges.get_mut(at).link.take()?;
         let parted = self.links.get_mut(link);
         parted.exchange = None;
-        self.proxied.backends()[parted.backend].ended.add(1);
+        self.proxied.backends()[parted.backend.place()].ended.add(1);
         Some(link)
     }
 
@@ -388,7 +392,7 @@ impl Upstreams {
 
     /// Reports why a backend could not be reached.
     #[cold]
-    pub(crate) fn report_connect(&self, backend: usize, error: &io::Error) {
+    pub(crate) fn report_connect(&self, backend: BackendId, error: &io::Error) {
         let name = self.name(backend);
         let text = || format!("no connection to the backend {name}: {error}");
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
@@ -397,7 +401,7 @@ impl Upstreams {
     /// Reports why TLS with a backend failed; without an error, that it ended the connection in the
     /// handshake.
     #[cold]
-    pub(crate) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
+    pub(crate) fn report_tls(&self, backend: BackendId, error: Option<&pollux_tls::Error>) {
         let name = self.name(backend);
         let text = || format!("TLS with the backend {name} failed: {}", why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
@@ -405,7 +409,7 @@ impl Upstreams {
 
     /// Reports why the bytes of a backend are not an answer.
     #[cold]
-    pub(crate) fn report_answer(&self, backend: usize, why: &str) {
+    pub(crate) fn report_answer(&self, backend: BackendId, why: &str) {
         let name = self.name(backend);
         let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);

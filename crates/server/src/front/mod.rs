@@ -160,7 +160,8 @@ impl Session for FrontSession {
     fn accepted(state: &mut LoopState, actions: &mut Actions<'_>) -> Self {
         let upstreams = state.upstreams();
         let (place, front) = upstreams.front(actions);
-        let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
+        let (mode, awaits_header) = (front.mode, front.accepts_header);
+        let group = upstreams.frontends.group(place);
         let tls = upstreams.frontends.secured(place).map(Tls::accepted);
         let mut role = match mode {
             Mode::Http => Role::Client(HttpSession::of_front(state, actions, place)),

@@ -63,7 +63,7 @@ impl HttpSession {
             is_idempotent: is_idempotent(request.method),
             minor: request.version_minor,
             keep_alive: request.keep_alive,
-            key: match upstreams.balance(front.group) {
+            key: match upstreams.balance(upstreams.frontends.group(self.front)) {
                 Balance::Client => hash(self.address().as_bytes()),
                 Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
                 _ => 0,
@@ -146,14 +146,17 @@ impl HttpSession {
         is_secure: bool,
         keep_alive: bool,
     ) -> Asked<'_> {
-        let group = upstreams.frontends.get(self.front).group;
+        let group = upstreams.frontends.group(self.front);
         Asked {
             asker: Asker::of(actions),
             front: self.front,
             is_secure,
             group,
             peer: self.address(),
-            header: upstreams.groups[group].sends_header.is_some().then(|| self.header(actions)),
+            header: upstreams.groups[group.place()]
+                .sends_header
+                .is_some()
+                .then(|| self.header(actions)),
             is_last: !keep_alive || self.is_draining,
         }
     }
