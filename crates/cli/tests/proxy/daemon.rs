@@ -203,6 +203,38 @@ fn wrong_settings_are_reported_and_the_old_ones_stay() {
     proxy.one_worker(&[worker]);
 }
 
+/// Real, effective, saved and file system ids of a process: of its user and of its group (`proc_pid_status(5)`).
+fn owners(process: u32) -> [Vec<u32>; 2] {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    ["Uid:", "Gid:"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.split_whitespace().map(|id| id.parse().expect("a number")).collect()
+    })
+}
+
+#[test]
+fn workers_run_as_the_user_of_the_settings_and_the_master_that_starts_them_as_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        return pollux_testing::skip(format_args!("only root can become another user"));
+    }
+    let backend = Backend::start();
+    let user = "user = \"65534\"\ngroup = \"65533\"";
+    let proxy = Proxy::start(&[backend.address], user);
+    let mut known = Vec::new();
+    for path in ["/first", "/behind-a-reload"] {
+        let worker = proxy.one_worker(&known);
+        let number = worker.as_raw_nonzero().get().cast_unsigned();
+        assert_eq!(owners(number), [vec![65534; 4], vec![65533; 4]], "{path}");
+        assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right);
+        known.push(worker);
+        let (is_well, said) = proxy.reload();
+        assert!(is_well, "{said}");
+    }
+    assert_eq!(owners(proxy.id()), [vec![0; 4], vec![0; 4]]);
+    let (code, _, said) = check("user = \"no-such-user\"\n[[server]]\naddress = \"127.0.0.1:1\"");
+    assert!(code != Some(0) && said.contains("there is no user no-such-user"), "{code:?}: {said}");
+}
+
 #[test]
 fn a_reload_as_soon_as_the_address_answers_is_done() {
     let backend = Backend::start();

@@ -475,8 +475,8 @@ fn sandbox(keys: &mut Keys<'_>) -> SandboxConfig {
     SandboxConfig { mode, paths, is_exact }
 }
 
-/// The user that the server becomes.
-fn identity(keys: &mut Keys<'_>) -> Option<Identity> {
+/// The user that the server, or a worker of one with backends, becomes.
+pub(crate) fn identity(keys: &mut Keys<'_>) -> Option<Identity> {
     let about = "Become this user, by name or number, once the sockets, the certificate and the error log are \
                  open";
     let user = keys.key("user", about).optional(&account("USER"));
@@ -869,7 +869,8 @@ mod tests {
 
     #[test]
     fn no_setting_of_a_server_or_a_proxy_is_accepted_without_effect() {
-        const OF_BOTH: [&str; 19] = [
+        const OF_BOTH: [&str; 20] = [
+            "user",
             "listen",
             "poller",
             "threads",
@@ -898,7 +899,6 @@ mod tests {
                 "echo",
                 "response_field",
                 "error_page",
-                "user",
                 "no_sandbox",
                 "require_sandbox",
                 "sandbox_path",
@@ -987,6 +987,7 @@ mod tests {
                 "ca = \"x\"",
                 "verify = \"none\"",
                 "access_log_format = \"json\"",
+                "group = \"0\"",
                 "pipes_max = 4\ncert = \"x\"\nkey = \"x\"",
                 "lookup_interval = \"1s\"",
                 "queue_timeout = \"1s\"\nqueue_max = 0",

@@ -12,9 +12,10 @@ use crate::config::sections;
 use crate::config::written::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Limits, Loops, Monitoring, UnixSockets, address, elsewhere,
-    foreign_keys, note_overlap, note_unix_only, timeout,
+    foreign_keys, identity, note_overlap, note_unix_only, timeout,
 };
 use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode};
+use crate::identity::Identity;
 
 /// The name of the group that has no section of its own.
 pub(crate) const GROUP_DEFAULT: &str = "default";
@@ -55,6 +56,8 @@ pub struct ProxyConfig {
     pub groups: Vec<GroupConfig>,
     /// Who may connect to its unix sockets.
     pub sockets: UnixSockets,
+    /// The user that its workers become; none for the one that started it.
+    pub identity: Option<Identity>,
     /// What runs it.
     pub loops: Loops,
     /// Whether a thread lets go of a connection that another one has taken over as soon as that is
@@ -87,6 +90,8 @@ impl Table for ProxyConfig {
         }
         keys.heading("Unix sockets");
         let sockets = UnixSockets::read(keys);
+        keys.heading("User");
+        let identity = identity(keys);
         let loops = Loops::read(keys);
         let about = "For measurements: deregister a connection as soon as another thread takes it over, instead of \
                      with the next update";
@@ -125,7 +130,7 @@ impl Table for ProxyConfig {
         if is_tcp {
             HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
         }
-        Self { frontends, groups, sockets, loops, lets_go_at_once, limits, monitoring }
+        Self { frontends, groups, sockets, identity, loops, lets_go_at_once, limits, monitoring }
     }
 }
 
@@ -213,6 +218,7 @@ impl ProxyConfig {
             }],
             groups: vec![group],
             sockets: UnixSockets::default(),
+            identity: None,
             loops: Loops::default(),
             lets_go_at_once: false,
             limits: ProxyLimits::default(),

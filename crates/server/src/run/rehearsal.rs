@@ -74,6 +74,8 @@ impl Server {
         start.log("error", &config.monitoring.error_log);
         let secrets = start.noted(config.read_secrets().map_err(ServerError::from));
         start.warnings.extend(secrets.into_iter().flat_map(|secrets| secrets.remarks));
+        // A worker does all else as that user.
+        start.noted(config.identity.as_ref().map(Identity::assume).transpose());
         let unknown = start.noted(Self::check_names(config));
         start.warnings.extend(unknown.unwrap_or_default());
         start.access_log(&config.monitoring);

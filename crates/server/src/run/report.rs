@@ -216,6 +216,9 @@ impl ProxyConfig {
                 writeln!(text, "  {} weight {}", server.address, server.weight).expect("a string");
             }
         }
+        if let Some(user) = &self.identity {
+            writeln!(text, "workers run as the user {}", user.name()).expect("a string");
+        }
         let (loops, poller) = (&self.loops, self.loops.poller);
         let poller = poller.map_or_else(|| "the best poller".to_owned(), |it| it.to_string());
         let count = loops.threads;

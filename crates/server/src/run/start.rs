@@ -19,6 +19,7 @@ use pollux_tls::{Encrypted, ServerConfig};
 use rustix::io::Errno;
 
 use crate::backends::backends_of;
+use crate::backends::groups::Secrets;
 use crate::backends::names::Names;
 use crate::backends::names::Resolver;
 use crate::backends::passing::Passing;
@@ -318,6 +319,11 @@ impl Server {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.monitoring.log_level);
         let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
+        let secrets = config.read_secrets()?;
+        // A process of its own: the master keeps the rights, and starts the next worker with them.
+        if let Some(identity) = config.identity.as_ref().filter(|_| master.is_some()) {
+            identity.assume()?;
+        }
         let backends = backends_of(config);
         let states = master.as_ref().map_or("", |(_, states)| states);
         let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
@@ -333,7 +339,7 @@ impl Server {
         let (clients, endpoints) = sockets.divided()?;
         let places = sockets.with_places();
         let OnDriver { group, driver, choice, refused } =
-            start_proxy_group(config, (&clients, &places), &passing, &counters, &logs)?;
+            start_proxy_group(config, &secrets, (&clients, &places), &passing, &counters, &logs)?;
         let connections_max = config.connections_max();
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
@@ -374,12 +380,12 @@ impl Server {
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_proxy_group(
     config: &ProxyConfig,
+    secrets: &Secrets,
     (sockets, places): (&Sockets, &[(ListenAddress, usize)]),
     passing: &Arc<Passing>,
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<OnDriver, ServerError> {
-    let secrets = config.read_secrets()?;
     for remark in &secrets.remarks {
         logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
     }
