@@ -52,6 +52,9 @@ pub enum CompareError {
         /// After.
         after: String,
     },
+    /// The same run stands on both sides.
+    #[error("the results before and after are the same run; expected two")]
+    Same,
     /// A run had no answer.
     #[error("the result {0} has no answers")]
     Nothing(&'static str),
@@ -201,6 +204,9 @@ pub fn compare(pairs: &[(Outcome, Outcome)], is_across: bool) -> Result<Comparis
         if !is_across {
             same_load(first, before)?;
             same_load(first, after)?;
+        }
+        if before.is_same_run(after) {
+            return Err(CompareError::Same);
         }
         for (run, which) in [(before, "before"), (after, "after")] {
             if run.totals.answered == 0 {
@@ -589,6 +595,7 @@ mod tests {
         assert!(compare(&[(a.clone(), b)], true).is_ok());
         let pair = (a.clone(), a.clone());
         assert_eq!(compare(&[pair.clone(), pair], false), Err(CompareError::Pairs(2)));
+        assert_eq!(compare(&[(a.clone(), a.clone())], true), Err(CompareError::Same));
         let nothing = sample(64, 0, 1);
         assert_eq!(compare(&[(a, nothing)], true), Err(CompareError::Nothing("after")));
     }

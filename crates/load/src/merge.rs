@@ -28,7 +28,7 @@ pub enum MergeError {
     },
     /// One run stands there twice.
     #[error(
-        "result {number} is the same run as result {first}: expected those of several generators"
+        "result {number} is the same run as result {first}; expected those of several generators"
     )]
     Twice {
         /// The position of the first one, from 1.
@@ -99,13 +99,9 @@ fn same_load(number: usize, first: &Outcome, other: &Outcome) -> Result<(), Merg
     }
 }
 
-/// No two generators begin in the same microsecond, measure as long and use the same CPU time.
 fn different_runs(outcomes: &[Outcome]) -> Result<(), MergeError> {
-    let of = |outcome: &Outcome| {
-        (outcome.began_unix_s.to_bits(), outcome.measured, outcome.generator.cpu)
-    };
     for (index, outcome) in outcomes.iter().enumerate() {
-        if let Some(first) = outcomes[..index].iter().position(|other| of(other) == of(outcome)) {
+        if let Some(first) = outcomes[..index].iter().position(|other| other.is_same_run(outcome)) {
             return Err(MergeError::Twice { first: first + 1, number: index + 1 });
         }
     }

@@ -95,6 +95,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether both are results of one run: no two begin in the same microsecond, measure as long, use the same CPU
+    /// time and count the same.
+    #[must_use]
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        let of =
+            |run: &Self| (run.began_unix_s.to_bits(), run.measured, run.generator.cpu, run.totals);
+        of(self) == of(other)
+    }
+
     /// The longest of the standstills, in seconds; `None` without any.
     #[must_use]
     pub fn longest_standstill_s(&self) -> Option<f64> {
@@ -216,7 +225,7 @@ pub struct Setting {
 }
 
 /// Requests, answers and bytes.
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Totals {
     /// Requests whose turn came, whether or not they could be sent.
     pub due: u64,

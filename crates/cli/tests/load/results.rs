@@ -459,6 +459,7 @@ fn what_is_not_a_result_is_refused_with_what_it_is() {
         (&["compare", &good, &old], 1, "old.json: version 3 has no histograms; run the load again"),
         (&["compare", &good, &missing], 1, "missing.json: No such file"),
         (&["compare", "--across", &good, &nothing], 2, "the result after has no answers"),
+        (&["compare", &good, &good], 2, "before and after are the same run; expected two"),
         (&["compare", &good, &good, &good], 2, "3 results; expected pairs"),
         (&["compare", &good, &good, &good, &good], 2, "2 pairs; expected one, or 3 and more"),
         (&["merge", &good, &spoiled], 1, "spoiled.json: "),
