@@ -7,6 +7,9 @@ use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 
+use pollux_sys::descriptors::NONE_LEFT;
+use rustix::io::Errno;
+
 use crate::Backend;
 
 /// Why a poller refused or failed.
@@ -79,7 +82,6 @@ impl Error {
     /// for [`Error::Inherited`], which no kernel interface knows.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
-        use rustix::io::Errno;
         match self {
             Self::AlreadyRegistered { .. } => Some(Errno::EXIST.raw_os_error()),
             Self::NotRegistered { .. } => Some(Errno::NOENT.raw_os_error()),
@@ -94,7 +96,7 @@ impl Error {
     }
 
     /// Makes [`Error::System`] of what `call` gave.
-    pub(crate) fn system(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+    pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self::System { call, cause: errno.into() }
     }
 }
@@ -118,7 +120,10 @@ impl fmt::Display for Error {
             Self::Unavailable { backend, reason, .. } => {
                 write!(f, "{backend} is not available here: {reason}")
             }
-            Self::System { call, .. } => write!(f, "{call} failed"),
+            Self::System { call, cause } => match Errno::from_io_error(cause) {
+                Some(Errno::MFILE | Errno::NFILE) => write!(f, "{call} failed: {NONE_LEFT}"),
+                _ => write!(f, "{call} failed"),
+            },
             Self::Batch { index, .. } => write!(f, "change {index} of the batch failed"),
         }
     }
@@ -146,5 +151,17 @@ impl std::error::Error for Error {
             Self::Batch { cause, .. } => Some(cause),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_finds_no_descriptor_left_names_the_limit() {
+        let said = |errno: Errno| Error::system("eventfd")(errno).to_string();
+        assert_eq!(said(Errno::MFILE), format!("eventfd failed: {NONE_LEFT}"));
+        assert_eq!(said(Errno::NOMEM), "eventfd failed");
     }
 }

@@ -399,7 +399,10 @@ impl Experiment for Http {
 
 /// The bodies of a load, where they are not the usual ones.
 pub(crate) fn in_words(axes: &Axes) -> String {
-    let size = |axis: Axis| axes.get(axis.name).map(size_of).unwrap_or_default();
+    let size = |axis: Axis| {
+        let size = axes.get(axis.name).map(size_of).unwrap_or_default();
+        if size.ends_with(|last: char| last.is_ascii_digit()) { size + " bytes" } else { size }
+    };
     let mut words = String::new();
     if axes.get(REQUEST_BYTES.name).is_some_and(|bytes| *bytes != Value::Number(0)) {
         words += &format!(", uploads of {}", size(REQUEST_BYTES));
@@ -538,6 +541,15 @@ fn stall(record: &Record, row: &ResultRow) -> Option<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bodies_have_their_unit() {
+        let of = |bytes: u64| {
+            in_words(&[(REQUEST_BYTES.name, Value::Number(bytes))].into_iter().collect())
+        };
+        assert_eq!(of(128), ", uploads of 128 bytes");
+        assert_eq!(of(1 << 20), ", uploads of 1MiB");
+    }
 
     #[test]
     fn a_stall_that_was_not_asked_for_is_a_hint() {
