@@ -39,6 +39,11 @@ pub trait PlaintextSession: Session {
         Opening::Tls
     }
 
+    /// Both sides have agreed on what is spoken above, by ALPN; [`PlaintextSession::secured`] follows.
+    fn agreed(&mut self, shared: &mut Self::Shared, protocol: &[u8]) {
+        let _ = (shared, protocol);
+    }
+
     /// The handshake is through; `is_resumed` by a session of before.
     fn secured(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>, is_resumed: bool) {
         let _ = is_resumed;
@@ -426,6 +431,9 @@ impl Tls {
         self.flush(actions);
         if self.is_open() && !std::mem::replace(&mut self.is_connected, true) {
             let is_resumed = self.layer.is_resumed();
+            if let Some(protocol) = self.layer.protocol() {
+                above.agreed(shared, protocol);
+            }
             self.layered::<S, _>(shared, actions, |shared, upper| {
                 above.secured(shared, upper, is_resumed);
             });

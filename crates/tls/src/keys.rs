@@ -14,8 +14,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, ServerConfig};
 use webpki::{EndEntityCert, KeyUsage};
 
+use crate::inner_type;
 use crate::trust::date;
-use crate::{inner_type, protocols};
 
 /// Where the certificate and key of a server are, or those of a client that has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -155,18 +155,22 @@ impl ResolvesServerCert for Shown {
 impl Certificate {
     /// Reads the files, and makes what connections have in common: TLS 1.2 and 1.3, tickets to resume
     /// sessions by (their keys are this process's own and change every six hours), no early data, the
-    /// server's order of cipher suites, and by ALPN the protocol of this name, if it has one.
+    /// server's order of cipher suites, and by ALPN the first of these protocols that the client knows, if they have
+    /// names.
     ///
     /// # Errors
     /// A file can't be read, has nothing of its kind, or they don't belong together.
-    pub fn open(keys: Keys, protocol: Option<&[u8]>) -> Result<Self, TlsError> {
+    pub fn open<'n>(
+        keys: Keys,
+        protocols: impl IntoIterator<Item = &'n [u8]>,
+    ) -> Result<Self, TlsError> {
         let shown = Arc::new(Shown(RwLock::new(keys.certified(&keys.load()?)?)));
         let builder = ServerConfig::builder_with_provider(Arc::new(inner_type::provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has what TLS needs");
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&shown) as _;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = protocols(protocol);
+        config.alpn_protocols = crate::protocols(protocols);
         // All suites are strong; checkers mark down a server that leaves the choice to its clients.
         config.ignore_client_order = true;
         config.ticketer = ring::Ticketer::new().map_err(TlsError::new)?;

@@ -28,7 +28,10 @@ pub use trust::{Remedies, Trust, server_name, without_resumption};
 /// The name of HTTP/1.1 in ALPN (RFC 7301 6).
 pub const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What a configuration says in ALPN; nothing for a protocol that has no name.
-fn protocols(name: Option<&[u8]>) -> Vec<Vec<u8>> {
-    name.into_iter().map(<[u8]>::to_vec).collect()
+/// The name of HTTP/2 in ALPN.
+pub const HTTP_2: &[u8] = b"h2";
+
+/// What a configuration says in ALPN, the best first; nothing for a protocol that has no name.
+fn protocols<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Vec<Vec<u8>> {
+    names.into_iter().map(<[u8]>::to_vec).collect()
 }
