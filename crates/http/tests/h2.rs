@@ -276,7 +276,7 @@ fn every_frame_in_every_state_has_its_outcome_at_every_split() {
         (vec![window(0, 0)], "->GOAWAY 0 protocol|"),
         (vec![open.clone(), window(1, 0)], "POST / 1|->GOAWAY 1 protocol|"),
         (vec![window(0, (1 << 31) - 1)], "->GOAWAY 0 flow|"),
-        (vec![open.clone(), window(1, (1 << 31) - 1)], "POST / 1|->GOAWAY 1 flow|"),
+        (vec![open.clone(), window(1, (1 << 31) - 1)], "POST / 1|malformed 1|->RST 1 flow|"),
         (
             vec![
                 open.clone(),

@@ -17,9 +17,10 @@
 //! | reset from here | decoded, dropped | counted, dropped | ignored | ignored |
 //! | over | fault | fault | ignored | ignored |
 //!
-//! What a peer could use to have streams reset from here (windows that overflow, frames behind an end, priorities of a
+//! What a peer could use to have streams reset from here (updates by nothing, frames behind an end, priorities of a
 //! wrong length) is a fault of the connection, which RFC 9113 5.4.1 allows: so nothing is won by it. Only a malformed
-//! message resets a stream alone: what one user sends through a proxy must not end the streams of others.
+//! message, which one user may send through a proxy beside others, and a window that overflows reset a stream alone, and
+//! are charged.
 
 mod commands;
 
@@ -261,7 +262,7 @@ impl<T: Default> Connection<T> {
         match head.kind {
             frame::HEADERS => self.on_headers(head, payload, around),
             frame::DATA => self.on_data(head, payload, around),
-            frame::WINDOW_UPDATE => self.on_window_update(head, payload, around.now_ms),
+            frame::WINDOW_UPDATE => self.on_window_update(head, payload, around),
             frame::CONTINUATION => self.on_continuation(head, payload, around),
             _ => self.on_rare(head, payload, around),
         }
@@ -352,21 +353,25 @@ impl<T: Default> Connection<T> {
         &mut self,
         head: &FrameHead,
         payload: &[u8],
-        now_ms: u64,
+        around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
         let by = frame::number(payload) & STREAM_MAX;
         if by == 0 {
             return Err(Fault::protocol("WINDOW_UPDATE by nothing", "RFC 9113 6.9"));
         }
         if by < abuse::SMALL_UPDATE_BYTES {
-            self.abuse.control(1, now_ms)?;
+            self.abuse.control(1, around.now_ms)?;
         }
         if head.stream == 0 {
             self.send_window.widen(by)?;
             return Ok(Some(Found::Plain(Event::WindowOpened)));
         }
         match self.place(head.stream) {
-            Some(at) => self.streams[at].send_window.widen(by)?,
+            Some(at) if self.streams[at].send_window.widen(by).is_err() => {
+                let code = ErrorCode::FLOW_CONTROL_ERROR;
+                return self.broken(head.stream, code, &WINDOW, 0..0, around).map(Some);
+            }
+            Some(_) => {}
             None if self.is_idle(head.stream) => return Err(IDLE),
             None => return Ok(None),
         }
@@ -704,9 +709,22 @@ impl<T: Default> Connection<T> {
         head: Range<usize>,
         around: &mut Around<'_, '_>,
     ) -> Result<Found<'i, T>, Fault> {
+        self.broken(id, ErrorCode::PROTOCOL_ERROR, rejection, head, around)
+    }
+
+    /// Resets a stream for what its peer has done. That is charged: a peer must not win work by it.
+    #[cold]
+    fn broken<'i>(
+        &mut self,
+        id: u32,
+        code: ErrorCode,
+        rejection: &Rejection,
+        head: Range<usize>,
+        around: &mut Around<'_, '_>,
+    ) -> Result<Found<'i, T>, Fault> {
         self.abuse.reset(around.now_ms)?;
-        let data = self.reset(around.out, id, ErrorCode::PROTOCOL_ERROR);
-        Ok(Found::Malformed { stream: id, rejection: *rejection, head, data })
+        let data = self.reset(around.out, id, code);
+        Ok(Found::Malformed { stream: id, code, rejection: *rejection, head, data })
     }
 }
 
@@ -775,6 +793,11 @@ const NO_ANSWER: Rejection = Rejection::new(
     crate::Status::BAD_GATEWAY,
     "an answer that HTTP/2 does not have",
     "RFC 9113 8.1",
+);
+const WINDOW: Rejection = Rejection::new(
+    crate::Status::BAD_REQUEST,
+    "the window of a stream grows beyond 2^31 - 1",
+    "RFC 9113 6.9.1",
 );
 const TRAILERS: Rejection = Rejection::new(
     crate::Status::BAD_REQUEST,

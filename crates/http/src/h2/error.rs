@@ -108,6 +108,13 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// The end of a field block did not come in time.
+    pub const LATE: Self = Self::new(
+        ErrorCode::ENHANCE_YOUR_CALM,
+        "the end of a field block did not come in time",
+        "RFC 9113 10.5",
+    );
+
     pub(crate) const fn new(code: ErrorCode, reason: &'static str, rfc: &'static str) -> Self {
         Self { code, reason, rfc }
     }

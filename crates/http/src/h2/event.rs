@@ -40,10 +40,12 @@ pub enum Event<'i, T> {
         /// Nothing follows.
         ends: bool,
     },
-    /// A message that breaks the rules of RFC 9113 8. Its stream was reset.
+    /// A message that breaks the rules of RFC 9113 8, or a window that overflows. Its stream was reset.
     Malformed {
         /// Its stream.
         stream: u32,
+        /// What it was reset with.
+        code: ErrorCode,
         /// What was wrong.
         rejection: Rejection,
         /// What there is of its lines; may be empty.
@@ -127,6 +129,7 @@ pub(crate) enum Found<'i, T> {
     },
     Malformed {
         stream: u32,
+        code: ErrorCode,
         rejection: Rejection,
         head: Range<usize>,
         data: Option<T>,
@@ -158,8 +161,8 @@ impl<'i, T> Found<'i, T> {
             Self::Refused { stream, rejection, head, ends } => {
                 Event::Refused { stream, rejection: *rejection, head: &text[head], ends }
             }
-            Self::Malformed { stream, rejection, head, data } => {
-                Event::Malformed { stream, rejection, head: &text[head], data }
+            Self::Malformed { stream, code, rejection, head, data } => {
+                Event::Malformed { stream, code, rejection, head: &text[head], data }
             }
             Self::Response { stream, facts, len, ends } => {
                 // The line is `HTTP/1.1 200 `, and there are no reasons any more.

@@ -111,6 +111,19 @@ impl<T> Connection<T> {
         }
     }
 
+    /// How long the head is that this answer of HTTP/1.1 begins with: all of it where it has no end.
+    #[must_use]
+    #[inline]
+    pub fn head_len(&self, answer: &[u8]) -> usize {
+        match &self.known_answer {
+            Some(known) if answer.starts_with(&known.head) => known.head.len(),
+            _ => answer
+                .windows(4)
+                .position(|end| end == b"\r\n\r\n")
+                .map_or(answer.len(), |at| at + 4),
+        }
+    }
+
     /// Sends trailers, which end the stream.
     ///
     /// The room has to be twice as large as the fields.
