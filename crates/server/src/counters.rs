@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pollux_engine::named_counters;
+use pollux_http::h2::ErrorCode;
 use pollux_http::{Method, Status};
 use pollux_poller::Count;
 use rustix::io::Errno;
@@ -59,6 +60,14 @@ named_counters! {
         CompressedSent = "compressed_sent",
         /// Answers with a file as it is, as enough was compressed then
         CompressionsPutOff = "compressions_put_off",
+        /// Connections of HTTP/2
+        Http2Connections = "http2_connections",
+        /// Streams that were refused, as their connection had as many as it may have
+        Http2StreamsRefused = "http2_streams_refused",
+        /// Times that an answer had to wait for its client to open a window
+        Http2WindowStalls = "http2_window_stalls",
+        /// Streams whose clients opened no window in time
+        Http2WindowTimeouts = "http2_window_timeouts",
         /// Lines of the access log that were lost
         LogLinesLost = "log_lines_lost",
         /// Times that the access log could not be opened again
@@ -74,6 +83,9 @@ pub struct ServerCounters {
     classes: [Count; CLASSES.len()],
     refusals: [Count; REFUSALS.len() + 1],
     counts: [Count; ServerCounter::ALL.len()],
+    resets_sent: [Count; ErrorCode::NAMED],
+    resets_received: [Count; ErrorCode::NAMED],
+    goaways: [Count; ErrorCode::NAMED],
     times: RequestTimes,
     /// Why lines of the access log were lost last; 0 for a reader without room.
     log_errno: AtomicI32,
@@ -148,6 +160,35 @@ impl ServerCounters {
     pub(crate) fn count_handshake(&self, is_resumed: bool) {
         self.add(ServerCounter::Handshakes, 1);
         self.add(ServerCounter::HandshakesResumed, is_resumed.into());
+    }
+
+    /// Counts a stream that was reset from here, or by its client.
+    pub(crate) fn count_reset(&self, code: ErrorCode, is_own: bool) {
+        let resets = if is_own { &self.resets_sent } else { &self.resets_received };
+        resets[code.index()].add(1);
+    }
+
+    /// Counts a GOAWAY that was sent.
+    pub(crate) fn count_goaway(&self, code: ErrorCode) {
+        self.goaways[code.index()].add(1);
+    }
+
+    /// Streams of HTTP/2 that were reset from here with the code at this index.
+    #[must_use]
+    pub fn resets_sent(&self, code: usize) -> u64 {
+        self.resets_sent[code].value()
+    }
+
+    /// Streams that clients reset with the code at this index.
+    #[must_use]
+    pub fn resets_received(&self, code: usize) -> u64 {
+        self.resets_received[code].value()
+    }
+
+    /// GOAWAYs that were sent with the code at this index.
+    #[must_use]
+    pub fn goaways(&self, code: usize) -> u64 {
+        self.goaways[code].value()
     }
 
     pub(crate) fn count_refusal(&self, status: Status) {

@@ -17,6 +17,7 @@ mod child;
 mod connections;
 mod daemon;
 mod encrypted;
+mod http2;
 mod idle;
 mod sandbox;
 mod soak;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, Listeners};
+use pollux_http::h2;
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
 
 pub use crate::config::answers::AnswerRule;
@@ -69,6 +70,11 @@ table! { keys, key;
         pub sockets: UnixSockets = UnixSockets::read(keys),
         /// Its certificate, where clients speak TLS at all addresses.
         pub tls: Option<tls::Keys> = certificate(keys),
+        /// Speak HTTP/1 alone; by default HTTP/2 is spoken as well, with clients that begin with its preface, and in
+        /// TLS with those that ask for it (h2 by ALPN)
+        pub is_http2_off as "no_http2": bool = key.switch(),
+        /// Most requests at once of a connection of HTTP/2
+        pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
         /// The user that it becomes once its sockets are open; none for the one that started it.
         pub identity: Option<Identity> = identity(keys),
         #[heading("Sandbox")]
@@ -89,6 +95,14 @@ table! { keys, key;
 }
 
 impl ServeConfig {
+    /// What is announced to clients of HTTP/2; none where it is not spoken.
+    pub(crate) fn streams(&self) -> Option<h2::Settings> {
+        let head_bytes = u32::try_from(self.limits.heads.bytes_max).unwrap_or(u32::MAX);
+        let settings =
+            h2::Settings { streams_max: self.streams_max, head_bytes, ..h2::Settings::DEFAULT };
+        (!self.is_http2_off).then_some(settings)
+    }
+
     /// Refuses addresses of which the kernel would say that one is in use, by another one of them. Where files
     /// are served, a page for errors lies below their folder, as that of --spa does.
     fn consistent(mut self, keys: &mut Keys<'_>) -> Self {
@@ -910,6 +924,8 @@ mod tests {
                 "max_body",
                 "pid_file",
                 "quiet",
+                "no_http2",
+                "http2_streams",
             ],
         ];
         acts_alone_or_is_refused::<ServeConfig>(

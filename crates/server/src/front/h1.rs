@@ -41,23 +41,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
+use pollux_http::h2::PREFACE;
 use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
-use pollux_tls::{Error, Opening, PlaintextSession, ServerConfig};
+use pollux_tls::{Error, HTTP_2, Opening, PlaintextSession, ServerConfig};
 use rustix::io::Errno;
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::front::request::{
-    Body, Progress, RequestLine, field, is_blank, is_head, is_tls, refused_head, request_line,
-};
+use crate::front::client::{Client, Record};
+use crate::front::h2::Streams;
+use crate::front::request::{Body, Progress, is_blank, is_foreign, is_head, is_tls, refused_head};
 use crate::front::state::{LoopState, respond};
 use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
-use crate::head::explanation;
 use crate::ids::{ExchangeId, FrontId};
-use crate::log::{AccessLog, Entry, Event, Proxied};
-use crate::record::{Books, Cut, End, Outcome};
+use crate::log::Event;
+use crate::record::{Cut, End, Outcome};
 use crate::refusal::Refusal;
 
 /// How long a connection without a request waits for one when the loop drains: one that was on its way has arrived by
@@ -69,7 +69,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 pub struct HttpSession {
     phase: Phase,
     /// Who the client is, once that is needed.
-    peer: Option<Box<Peer>>,
+    client: Client,
     /// The place of the front end that it came by: a proxy may have several.
     front: FrontId,
     /// The answer that is under way or was sent is the last one.
@@ -95,27 +95,8 @@ enum Phase {
     File,
     /// The request has an exchange, of this number, which answers it.
     Later(ExchangeId),
-}
-
-/// A client.
-#[derive(Debug)]
-struct Peer {
-    /// Its address without the port; empty on a unix socket.
-    address: Box<str>,
-    /// What a proxy in front said of it.
-    header: Option<ProxyHeader>,
-    /// The answer that is under way, where there is a log.
-    record: Option<Box<Record>>,
-    /// What of it was lost when the connection ended.
-    lost_bytes: u64,
-}
-
-/// A request whose answer has not left.
-#[derive(Debug)]
-struct Record {
-    head: Box<[u8]>,
-    /// Of the whole body.
-    body_bytes: u64,
+    /// It is a connection of HTTP/2.
+    Streams(Box<Streams>),
 }
 
 impl Session for HttpSession {
@@ -139,8 +120,20 @@ impl Session for HttpSession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        if let Phase::Later(at) = self.phase {
-            return self.request_continues(state, actions, at, input);
+        match &mut self.phase {
+            Phase::Later(at) => {
+                let at = *at;
+                return self.request_continues(state, actions, at, input);
+            }
+            Phase::Streams(streams) => {
+                return streams.on_bytes(state, actions, &mut self.client, input);
+            }
+            Phase::Fresh => {
+                if let Some(used) = self.begin_streams(state, actions, input) {
+                    return used;
+                }
+            }
+            _ => {}
         }
         let mut used = 0;
         let room = actions.room();
@@ -187,10 +180,15 @@ impl Session for HttpSession {
                     return used;
                 }
                 Parsed::Rejected(rejection) => {
-                    let is_head = is_head(&input[used..]);
-                    let is_tls = is_tls(&input[used..]);
-                    let head = refused_head(&input[used..], &state.head_limits);
-                    self.refuse(state, actions, rejection, head, is_head, is_tls);
+                    let rest = &input[used..];
+                    let (is_head, is_tls) = (is_head(rest), is_tls(rest));
+                    let head = refused_head(rest, &state.head_limits);
+                    if self.is_http2_possible(state) && is_foreign(rest) {
+                        used = input.len();
+                        self.drop_foreign(state, actions, rejection, head);
+                    } else {
+                        self.refuse(state, actions, rejection, head, is_head, is_tls);
+                    }
                 }
             }
         }
@@ -222,6 +220,11 @@ impl Session for HttpSession {
             // What was asked for is still sent to a peer that only stopped talking.
             Phase::Unsent(_) | Phase::File => self.is_last = true,
             Phase::Later(at) => self.asker_ended(state, actions, *at),
+            Phase::Streams(_) => {
+                if let Phase::Streams(streams) = &mut self.phase {
+                    streams.on_end(state, actions, &mut self.client);
+                }
+            }
         }
     }
 
@@ -255,6 +258,9 @@ impl Session for HttpSession {
             Phase::Later(at) => {
                 let at = *at;
                 return self.answer_left(state, actions, at);
+            }
+            Phase::Streams(streams) => {
+                return streams.on_output_sent(state, actions, &mut self.client);
             }
             Phase::Fresh | Phase::Idle | Phase::Head => return,
         };
@@ -299,12 +305,13 @@ impl Session for HttpSession {
                 let at = *at;
                 self.later_too_long(state, actions, at);
             }
+            Phase::Streams(streams) => streams.on_deadline(state, actions, &mut self.client),
         }
     }
 
     fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         self.is_draining = true;
-        match self.phase {
+        match &mut self.phase {
             Phase::Fresh | Phase::Idle => {
                 let grace = state.now.at + DRAIN_GRACE;
                 actions.set_deadline(actions.deadline().min(grace));
@@ -318,14 +325,15 @@ impl Session for HttpSession {
             Phase::Body(_) => {}
             Phase::Later(at) => {
                 let upstreams = state.upstreams();
-                upstreams.exchange(at).is_last = true;
-                upstreams.set_asker_deadline(at, actions);
+                upstreams.exchange(*at).is_last = true;
+                upstreams.set_asker_deadline(*at, actions);
             }
+            Phase::Streams(streams) => streams.on_shutdown(state, actions, &mut self.client),
         }
     }
 
     fn output_lost(&mut self, bytes: u64) {
-        if let Some(peer) = &mut self.peer {
+        if let Some(peer) = self.client.known_mut() {
             peer.lost_bytes = bytes;
         }
     }
@@ -338,7 +346,7 @@ impl Session for HttpSession {
         if cause == CloseCause::FileFailed {
             state.report_cut(Errno::IO);
         }
-        let lost_bytes = self.peer.as_ref().map_or(0, |peer| peer.lost_bytes);
+        let lost_bytes = self.client.known().map_or(0, |peer| peer.lost_bytes);
         let cut = Cut::of_close(cause);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Body(body) => {
@@ -347,12 +355,13 @@ impl Session for HttpSession {
                     false => (None, 0),
                 };
                 let end = End::Cut(body.cut.unwrap_or(cut));
-                self.book(state, Some(&body.head), Outcome { status, body_bytes, end });
+                self.client.book(state, Some(&body.head), Outcome { status, body_bytes, end });
             }
             Phase::Unsent(unsent) => {
                 self.sent(state, unsent.left_bytes() + lost_bytes, End::Cut(cut));
             }
             Phase::File => self.sent(state, lost_bytes, End::Cut(cut)),
+            Phase::Streams(streams) => streams.closed(state, &self.client, cause),
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
         }
     }
@@ -363,16 +372,58 @@ impl HttpSession {
     pub(crate) fn of_front(state: &LoopState, actions: &mut Actions<'_>, front: FrontId) -> Self {
         actions.set_deadline(actions.now().at + state.limits.header_timeout);
         let (phase, status) = (Phase::Fresh, Status::OK);
-        Self { phase, peer: None, front, is_last: false, is_draining: false, status }
+        Self { phase, client: Client::default(), front, is_last: false, is_draining: false, status }
     }
 
     /// Whose connection it is, where a proxy in front says so.
     pub(crate) fn belongs_to(&mut self, header: ProxyHeader) {
-        if let ProxyHeader::Of { source, .. } = header {
-            let address = source.ip().to_canonical().to_string().into();
-            let peer = Peer { address, header: Some(header), record: None, lost_bytes: 0 };
-            self.peer = Some(Box::new(peer));
+        if matches!(header, ProxyHeader::Of { .. }) {
+            self.client = Client::of_header(header);
         }
+    }
+
+    /// Whether the first bytes of the connection are those of HTTP/2; how many were used then.
+    #[inline]
+    fn begin_streams(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Option<usize> {
+        let len = input.len().min(PREFACE.len());
+        if input[..len] != PREFACE[..len] || !self.is_http2_possible(state) {
+            return None;
+        }
+        if len < PREFACE.len() {
+            return Some(0);
+        }
+        let mut streams = Box::new(Streams::new(state));
+        streams.start(actions);
+        let used = streams.on_bytes(state, actions, &mut self.client, input);
+        self.phase = Phase::Streams(streams);
+        Some(used)
+    }
+
+    /// Whether what comes may be the preface of HTTP/2. With TLS both sides have agreed before.
+    fn is_http2_possible(&self, state: &LoopState) -> bool {
+        let is_first = matches!(self.phase, Phase::Fresh);
+        is_first && state.tls.is_none() && state.streams.settings.is_some()
+    }
+
+    /// A wrong preface, or another protocol: no answer of HTTP/1 would be read (RFC 9113 3.4).
+    #[cold]
+    fn drop_foreign(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        rejection: Rejection,
+        head: &[u8],
+    ) {
+        self.client.peer(actions);
+        self.client.report_refusal(state, actions, rejection, false);
+        let outcome = Outcome { status: None, body_bytes: 0, end: End::Cut(Cut::BadRequest) };
+        self.client.book(state, Some(head), outcome);
+        (self.phase, self.is_last) = (Phase::Idle, true);
     }
 
     fn is_sending(&self) -> bool {
@@ -448,7 +499,7 @@ impl HttpSession {
         let Answered { status, body_bytes, left, refusal } = answered;
         if state.log.is_some() {
             // The line has it.
-            self.peer(actions);
+            self.client.peer(actions);
         }
         self.is_last = is_last || matches!(left, Left::End);
         let unsent = match left {
@@ -456,13 +507,13 @@ impl HttpSession {
                 self.phase = Phase::Idle;
                 let end = refusal.map_or(End::Whole, End::Refused);
                 let outcome = Outcome { status: Some(status), body_bytes, end };
-                return self.book(state, Some(head), outcome);
+                return self.client.book(state, Some(head), outcome);
             }
             Left::Unsent(unsent) => Phase::Unsent(unsent),
             Left::File => Phase::File,
         };
         (self.phase, self.status) = (unsent, status);
-        if let Some(peer) = self.peer.as_mut().filter(|_| state.log.is_some()) {
+        if let Some(peer) = self.client.known_mut().filter(|_| state.log.is_some()) {
             peer.record = Some(Box::new(Record { head: head.into(), body_bytes }));
         }
         // The loop judges how fast output leaves.
@@ -481,7 +532,7 @@ impl HttpSession {
         state.counters.add(ServerCounter::Bodies, 1);
         if state.log.is_some() {
             // It may end without an answer, when nobody can be asked any more.
-            self.peer(actions);
+            self.client.peer(actions);
         }
         if request.expects_continue && is_still_to_come {
             state.counters.add(ServerCounter::Continues, 1);
@@ -554,7 +605,7 @@ impl HttpSession {
         is_head: bool,
         is_tls: bool,
     ) {
-        self.report_refusal(state, actions, rejection, is_tls);
+        self.client.report_refusal(state, actions, rejection, is_tls);
         let common = state.common_of(self.front);
         let answered = answer::refusal(actions, common, rejection, &state.head_limits, is_head);
         self.answer_begun(state, actions, head, answered, true);
@@ -597,117 +648,23 @@ impl HttpSession {
             Phase::Idle if self.is_last => actions.linger(),
             Phase::Idle => actions.set_deadline(state.idle_deadline),
             Phase::Body(body) => actions.set_deadline(body_deadline(state, body)),
-            Phase::Fresh | Phase::Head | Phase::Unsent(_) | Phase::File | Phase::Later(_) => {}
+            Phase::Fresh
+            | Phase::Head
+            | Phase::Unsent(_)
+            | Phase::File
+            | Phase::Later(_)
+            | Phase::Streams(_) => {}
         }
-    }
-
-    /// Who the client is: a system call where that was not asked for before.
-    fn peer(&mut self, actions: &Actions<'_>) -> &mut Peer {
-        self.peer.get_or_insert_with(|| {
-            let address = address_text(actions);
-            Box::new(Peer { address, header: None, record: None, lost_bytes: 0 })
-        })
-    }
-
-    /// The address of the client, if it was asked for.
-    fn address(&self) -> &str {
-        self.peer.as_ref().map_or("", |peer| &peer.address)
     }
 
     /// The answer that was under way has come to its end, with so much of its body unsent.
     fn sent(&mut self, state: &mut LoopState, unsent_bytes: u64, end: End) {
-        let record = self.peer.as_mut().and_then(|peer| peer.record.take());
+        let record = self.client.known_mut().and_then(|peer| peer.record.take());
         let body_bytes = record.as_ref().map_or(0, |record| record.body_bytes);
         let body_bytes = body_bytes.saturating_sub(unsent_bytes);
         let head = record.as_ref().map(|record| &*record.head);
-        self.book(state, head, Outcome { status: Some(self.status), body_bytes, end });
+        self.client.book(state, head, Outcome { status: Some(self.status), body_bytes, end });
     }
-
-    /// Books a request that a handler has answered, or was to; without its head there is no line, as of one that began
-    /// before there was a log.
-    #[inline]
-    fn book(&self, state: &mut LoopState, head: Option<&[u8]>, outcome: Outcome) {
-        let LoopState { counters, log, upstreams, .. } = state;
-        let log = log.as_mut().filter(|_| head.is_some());
-        let books = Books { counters, proxied: None, log };
-        let head = head.unwrap_or_default();
-        books.book(outcome, |log, outcome| self.entry(log, outcome, head, upstreams.is_some()));
-    }
-
-    /// What the log says of it. A line of a proxy has the columns of all others.
-    #[cold]
-    fn entry<'a>(
-        &'a self,
-        log: &AccessLog,
-        outcome: &Outcome,
-        head: &'a [u8],
-        is_of_proxy: bool,
-    ) -> Entry<'a> {
-        let RequestLine { method, target, version } = request_line(head);
-        let (referer, agent) = match log.names_agents() {
-            true => (field(head, "referer"), field(head, "user-agent")),
-            false => (&b""[..], &b""[..]),
-        };
-        let cut = match outcome.end {
-            End::Cut(cut) => Some(cut.name()),
-            _ => None,
-        };
-        Entry {
-            peer: self.address(),
-            method,
-            target,
-            version,
-            status: outcome.status_logged(),
-            body_bytes: outcome.body_bytes,
-            referer,
-            agent,
-            cut: cut.filter(|_| !is_of_proxy),
-            proxied: is_of_proxy.then(|| Proxied::here(outcome.end.word())),
-        }
-    }
-}
-
-impl HttpSession {
-    /// Reports what was wrong with a client's bytes.
-    #[cold]
-    fn report_refusal(
-        &self,
-        state: &LoopState,
-        actions: &Actions<'_>,
-        rejection: Rejection,
-        is_tls: bool,
-    ) {
-        let (errors, now_s) = (&state.logs.errors, state.now.unix_s);
-        if is_tls {
-            let program = if state.upstreams.is_some() { "proxy" } else { "server" };
-            errors.report(Event::TlsSpoken, now_s, || {
-                let client = self.name(actions);
-                format!(
-                    "{client} speaks TLS, which this {program} does not: use http://, or give it --cert and --key"
-                )
-            });
-        } else {
-            errors.report(Event::RequestRefused, now_s, || {
-                let why = explanation(&rejection, &state.head_limits);
-                format!("{}: {}: {why}", self.name(actions), rejection.status)
-            });
-        }
-    }
-
-    /// The client as the error log names it.
-    fn name(&self, actions: &Actions<'_>) -> Box<str> {
-        let address = match &self.peer {
-            Some(peer) => peer.address.clone(),
-            None => address_text(actions),
-        };
-        if address.is_empty() { "a client of a unix socket".into() } else { address }
-    }
-}
-
-/// The address of the peer without its port; empty on a unix socket.
-fn address_text(actions: &Actions<'_>) -> Box<str> {
-    let address = actions.peer().map(|peer| peer.ip().to_canonical());
-    address.map_or_else(String::new, |address| address.to_string()).into()
 }
 
 /// Counts the time since the last request, or since the call began, where times are counted.
@@ -743,8 +700,17 @@ impl PlaintextSession for HttpSession {
         crate::tls::opening(start)
     }
 
-    fn secured(&mut self, state: &mut LoopState, _: &mut Actions<'_>, is_resumed: bool) {
+    fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
+        if protocol == HTTP_2 {
+            self.phase = Phase::Streams(Box::new(Streams::new(state)));
+        }
+    }
+
+    fn secured(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, is_resumed: bool) {
         state.counters.count_handshake(is_resumed);
+        if let Phase::Streams(streams) = &mut self.phase {
+            streams.start(actions);
+        }
     }
 
     #[cold]
@@ -753,7 +719,7 @@ impl PlaintextSession for HttpSession {
         let Some(error) = error else { return };
         state.counters.add(ServerCounter::TlsFailed, 1);
         state.logs.errors.report(Event::RequestRefused, state.now.unix_s, || {
-            let client = self.name(actions);
+            let client = self.client.name(actions);
             match error {
                 Error::InvalidMessage(_) => {
                     format!("{client} does not speak TLS, which this server does: use https://")

@@ -4,11 +4,15 @@
 //!
 //! | part | one job |
 //! |---|---|
+//! | `client` | who a client is, and the lines that are written of it |
 //! | `h1` | a client's connection of HTTP/1: its phases and deadlines; below it what it does with an exchange |
+//! | `h2` | a client's connection of HTTP/2: its streams |
 //! | `request` | what came of a request and its body |
 //! | `state` | what the connections of one loop share, and the answers that are made at once |
 
+mod client;
 pub(crate) mod h1;
+mod h2;
 mod request;
 pub(crate) mod state;
 

@@ -154,18 +154,30 @@ impl Echo {
             return;
         }
         self.has_begun = true;
-        let mut head = common.begin(actions.spare(), Status::OK, self.asked);
-        // A type that no browser renders: the bytes are the client's.
-        head.field("Content-Type", b"application/octet-stream");
-        match self.framing {
-            Framing::Chunked => head.chunked(),
-            Framing::Length(len_bytes) => head.content_length(len_bytes),
-            Framing::None => head.content_length(0),
-        };
-        self.persistence.write(&mut head);
-        let head_bytes = head.finish().expect("the overhead was left free");
+        let Self { framing, persistence, asked, .. } = *self;
+        let head_bytes = write_echo_head(common, actions.spare(), framing, persistence, asked);
         actions.advance(head_bytes);
     }
+}
+
+/// Writes the head of an echo, framed as what it answers; says how long it is.
+pub(super) fn write_echo_head(
+    common: &Common,
+    out: &mut [u8],
+    framing: Framing,
+    persistence: Persistence,
+    asked: FieldContext,
+) -> usize {
+    let mut head = common.begin(out, Status::OK, asked);
+    // A type that no browser renders: the bytes are the client's.
+    head.field("Content-Type", b"application/octet-stream");
+    match framing {
+        Framing::Chunked => head.chunked(),
+        Framing::Length(len_bytes) => head.content_length(len_bytes),
+        Framing::None => head.content_length(0),
+    };
+    persistence.write(&mut head);
+    head.finish().expect("the overhead was left free")
 }
 
 /// Whether an answer to these bytes, sound or not, must come without a body.
@@ -181,6 +193,14 @@ pub(crate) fn is_blank(input: &[u8]) -> bool {
 /// Whether this looks like the first record of TLS, a handshake.
 pub(crate) fn is_tls(input: &[u8]) -> bool {
     input.starts_with(&[0x16, 0x03])
+}
+
+/// Whether this is something whole of another protocol that looks like HTTP: its first line has a word in the place of a
+/// method, which is none that is known, and no version.
+pub(crate) fn is_foreign(input: &[u8]) -> bool {
+    let RequestLine { method, version, .. } = request_line(input);
+    let is_other = !method.is_empty() && matches!(Method::named(method), Method::Other(_));
+    is_other && version.is_empty() && input.ends_with(b"\r\n\r\n")
 }
 
 /// What a log says of the first line of a request.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollux_engine::{Actions, ListenAddress, Moment, Now};
+use pollux_http::h2::{Scratch, Settings};
 use pollux_http::{HeadWriter, Method, Request, Status};
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
@@ -52,10 +53,23 @@ pub struct LoopState {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// Room for what is sent before it is encrypted; empty until it is needed.
     pub(crate) plain_room: Vec<u8>,
+    /// What connections of HTTP/2 work with.
+    pub(crate) streams: ForStreams,
     /// Where new settings come from, of a loop that can have some.
     inbox: Option<Inbox>,
     /// The backends of a proxy, with what is under way to them.
     pub(crate) upstreams: Option<Box<Upstreams>>,
+}
+
+/// What connections of HTTP/2 have in common.
+#[derive(Default, Debug)]
+pub(crate) struct ForStreams {
+    /// None where HTTP/2 is not spoken.
+    pub(crate) settings: Option<Settings>,
+    /// Room for heads that are read.
+    pub(crate) scratch: Scratch,
+    /// Room for an answer before it becomes frames; empty until it is needed.
+    pub(crate) room: Vec<u8>,
 }
 
 impl LoopState {
@@ -88,6 +102,7 @@ impl LoopState {
         state.common = common;
         state.logs = logs.clone();
         state.is_timing = config.is_timing_requests;
+        state.streams.settings = config.streams();
         Ok(state)
     }
 
@@ -162,7 +177,7 @@ impl LoopState {
     #[must_use]
     pub fn encrypted(mut self, tls: Arc<ServerConfig>) -> Self {
         if let Handler::Files(site) = &mut self.handler {
-            site.read_all();
+            site.read_all(true);
         }
         self.tls = Some(tls);
         self
@@ -193,6 +208,7 @@ impl LoopState {
         }
         (self.head_limits, self.room_bytes_min) = (new.head_limits, new.room_bytes_min);
         self.is_timing = new.is_timing;
+        self.streams.settings = new.streams.settings;
         self.set_date();
     }
 
@@ -239,6 +255,7 @@ impl LoopState {
             is_timing: false,
             tls: None,
             plain_room: Vec::new(),
+            streams: ForStreams::default(),
             inbox: None,
             upstreams: None,
         }

@@ -278,25 +278,44 @@ impl Unsent {
     /// # Errors
     /// The file can't be read, or is shorter than it was.
     pub(crate) fn send(&mut self, actions: &mut Actions<'_>) -> Result<bool, Errno> {
+        let left = usize::try_from(self.left_bytes()).unwrap_or(usize::MAX);
+        let piece = left.min(actions.room());
+        self.fill(&mut actions.spare()[..piece])?;
+        actions.advance(piece);
+        Ok(self.left_bytes() == 0)
+    }
+
+    /// Writes as much into `room` as it takes: no more than what is left.
+    ///
+    /// # Errors
+    /// As [`Unsent::send`].
+    pub(crate) fn fill(&mut self, mut room: &mut [u8]) -> Result<(), Errno> {
         match self {
-            Self::Block { block, sent_bytes, len_bytes } => {
-                while *sent_bytes < *len_bytes && actions.room() > 0 {
+            Self::Block { block, sent_bytes, .. } => {
+                while !room.is_empty() {
                     let at = usize::try_from(*sent_bytes % block.len() as u64).expect("in a block");
-                    let left = usize::try_from(*len_bytes - *sent_bytes).unwrap_or(usize::MAX);
-                    let piece = (block.len() - at).min(left).min(actions.room());
-                    actions.send(&block[at..at + piece]);
+                    let piece = (block.len() - at).min(room.len());
+                    room[..piece].copy_from_slice(&block[at..at + piece]);
+                    room = &mut room[piece..];
                     *sent_bytes += piece as u64;
                 }
-                Ok(*sent_bytes == *len_bytes)
             }
             Self::File(range) => {
-                let left = usize::try_from(range.len).unwrap_or(usize::MAX);
-                let piece = left.min(actions.room());
-                read_exactly(&range.file, &mut actions.spare()[..piece], range.offset)?;
-                actions.advance(piece);
-                range.offset += piece as u64;
-                range.len -= piece as u64;
-                Ok(range.len == 0)
+                read_exactly(&range.file, room, range.offset)?;
+                range.offset += room.len() as u64;
+                range.len -= room.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last so many bytes that were sent come again: there was no room for them after all.
+    pub(crate) fn take_back(&mut self, bytes: u64) {
+        match self {
+            Self::Block { sent_bytes, .. } => *sent_bytes -= bytes,
+            Self::File(range) => {
+                range.offset -= bytes;
+                range.len += bytes;
             }
         }
     }

@@ -59,6 +59,14 @@ impl Handler {
         }
     }
 
+    /// Has bodies of files read, or leaves them to the loop; says what it was before.
+    pub(crate) fn read_all(&mut self, reads_all: bool) -> bool {
+        match self {
+            Self::Files(site) => site.read_all(reads_all),
+            _ => false,
+        }
+    }
+
     pub(crate) fn room_bytes_min(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.room_bytes() + SHORT_ROOM_BYTES,

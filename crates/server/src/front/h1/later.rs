@@ -56,7 +56,7 @@ impl HttpSession {
             let refusal = Some(Refusal::OtherMethod);
             return self.answer_here(state, actions, request, head, refusal, is_last);
         }
-        self.peer(actions);
+        self.client.peer(actions);
         let facts = RequestFacts {
             method: index_of(request.method),
             kind: RequestKind::of(request.method),
@@ -64,7 +64,7 @@ impl HttpSession {
             minor: request.version_minor,
             keep_alive: request.keep_alive,
             key: match upstreams.balance(upstreams.frontends.group(self.front)) {
-                Balance::Client => hash(self.address().as_bytes()),
+                Balance::Client => hash(self.client.address().as_bytes()),
                 Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
                 _ => 0,
             },
@@ -124,7 +124,7 @@ impl HttpSession {
     ) -> Option<usize> {
         let upstreams = state.upstreams();
         let is_secure = upstreams.frontends.secured(self.front).is_some();
-        let by = RequestKey { front: self.front, is_secure, peer: &self.peer.as_ref()?.address };
+        let by = RequestKey { front: self.front, is_secure, peer: &self.client.known()?.address };
         let last = upstreams.repeats.request.take_if(|last| last.is(input, by))?;
         state.counters.count_request_at(last.facts.method);
         let upstreams = state.upstreams();
@@ -152,7 +152,7 @@ impl HttpSession {
             front: self.front,
             is_secure,
             group,
-            peer: self.address(),
+            peer: self.client.address(),
             header: upstreams.groups[group.place()]
                 .sends_header
                 .is_some()
@@ -164,7 +164,7 @@ impl HttpSession {
     /// Its PROXY head in front of a connection to a backend.
     #[cold]
     fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
-        let said = self.peer.as_ref().and_then(|peer| peer.header);
+        let said = self.client.known().and_then(|peer| peer.header);
         said.unwrap_or_else(|| header_of(actions))
     }
 
@@ -196,7 +196,7 @@ impl HttpSession {
         rejection: Rejection,
     ) {
         let why = explanation(&rejection, &state.head_limits);
-        self.report_refusal(state, actions, rejection, false);
+        self.client.report_refusal(state, actions, rejection, false);
         self.fail(state, actions, at, Fault::BadRequest(rejection.status), Some(&why));
     }
 
@@ -299,7 +299,7 @@ impl HttpSession {
         let is_read = exchange.request.is_whole();
         let is_last = exchange.is_last || self.is_last || !is_read;
         let is_input_used_up = is_read && !exchange.is_tunnel() && !actions.is_input_paused();
-        upstreams.finish(at, fault, self.address(), log.as_mut());
+        upstreams.finish(at, fault, self.client.address(), log.as_mut());
         (self.phase, self.is_last) = (Phase::Idle, is_last);
         if !is_last {
             actions.resume_input();
@@ -404,7 +404,7 @@ impl HttpSession {
             CloseCause::SlowReader => Some(Fault::ClientTimeout),
             _ => Some(Fault::ClientGone),
         });
-        upstreams.finish(at, fault, self.address(), log.as_mut());
+        upstreams.finish(at, fault, self.client.address(), log.as_mut());
     }
 }
 

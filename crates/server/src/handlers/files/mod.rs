@@ -189,9 +189,9 @@ impl Site {
         })
     }
 
-    /// Has files read into the output whatever their size: it goes through another protocol.
-    pub(crate) fn read_all(&mut self) {
-        self.reads_all = true;
+    /// Has files read into the output whatever their size: it goes through another protocol. Says what it did before.
+    pub(crate) fn read_all(&mut self, reads_all: bool) -> bool {
+        std::mem::replace(&mut self.reads_all, reads_all)
     }
 
     /// Answers a GET or HEAD.

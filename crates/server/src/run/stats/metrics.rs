@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use pollux_engine::{CloseCause, Counter};
+use pollux_http::h2::ErrorCode;
 use pollux_poller::HISTOGRAM_BUCKETS;
 
 use crate::backends::pool::PoolView;
@@ -121,6 +122,18 @@ impl Page<'_> {
         self.labelled("answers", help, "class", &CLASSES, |s, place| s.server.answers(place));
         let help = "Requests that were refused, by status";
         self.labelled("refusals", help, "status", &statuses, |s, place| s.server.refused(place));
+        let codes: [&str; ErrorCode::NAMED] =
+            std::array::from_fn(|code| ErrorCode::of(code as u32).name());
+        let help = "Streams of HTTP/2 that were reset by the server, by code";
+        self.labelled("http2_resets_sent", help, "code", &codes, |s, code| {
+            s.server.resets_sent(code)
+        });
+        let help = "Streams of HTTP/2 that clients reset, by code";
+        self.labelled("http2_resets_received", help, "code", &codes, |s, code| {
+            s.server.resets_received(code)
+        });
+        let help = "GOAWAYs that were sent to clients of HTTP/2, by code";
+        self.labelled("http2_goaways", help, "code", &codes, |s, code| s.server.goaways(code));
         for &counter in ServerCounter::ALL {
             let name = format!("pollux_http_{}_total", counter.name());
             self.each_loop(&name, "counter", counter.about(), |source| {

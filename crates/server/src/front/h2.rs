@@ -1,0 +1,919 @@
+//! A client's connection of HTTP/2: its streams, each with a request that the same handlers answer.
+//!
+//! ```text
+//!  bytes ─► Connection (pollux-http) ─► event ─► request ─► handler ─► answer as one of HTTP/1.1
+//!                                                                          │
+//!                      HEADERS, DATA ◄── windows, turns ◄── head, body ◄───┘
+//! ```
+//!
+//! | a stream | until |
+//! |---|---|
+//! | `Reading`: its request has a body, which is dropped | it is whole: answered |
+//! | `Asked`: its request is whole, and output of before waits | that has left: answered |
+//! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
+//! | `Echo`: its body is the answer | both are through |
+//!
+//! An answer that fits leaves in the call that brought its request, HEADERS and DATA of a burst in one write. Streams with
+//! more to send take turns of a frame; one whose window is closed holds up no other. Input is read while output waits
+//! (RFC 9113 5.2.2), but for a client that has more answered than it reads.
+//!
+//! | deadline | what happens |
+//! |---|---|
+//! | header timeout, from the accept, or from the start of a field block | closed |
+//! | body timeout and rate of a stream (`body_clock`) | 408, or RST_STREAM once its answer has begun |
+//! | write timeout of a stream whose window is closed | RST_STREAM |
+//! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
+//! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
+
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Actions, CloseCause, Moment};
+use pollux_http::h2::{
+    CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch, Settings,
+};
+use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
+use rustix::io::Errno;
+
+use crate::body_clock::{BodyClock, BodyTime};
+use crate::counters::ServerCounter;
+use crate::front::client::Client;
+use crate::front::request::{is_head, write_echo_head};
+use crate::front::state::{LoopState, respond};
+use crate::handlers::Handler;
+use crate::handlers::answer;
+use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
+use crate::head::common::FieldContext;
+use crate::log::Event as Reported;
+use crate::record::{Cut, End, Outcome};
+use crate::refusal::Refusal;
+
+/// Room without which no request is looked at: the largest head of an answer, and the start of its body.
+const ROOM_BYTES_MIN: usize = 32 * 1024;
+
+/// The smallest frame of a body that is worth its head, where more is to follow.
+const PIECE_BYTES_MIN: usize = 1024;
+
+/// Bytes of answers to control frames that may wait behind other output: a client that wants more of them and reads
+/// nothing is not read from.
+const CONTROL_BYTES_MAX: usize = 64 * 17;
+
+/// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+
+/// What the PING behind the first GOAWAY carries.
+const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
+
+/// A client's streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    connection: Connection<Task>,
+    /// Whose turn to send was last.
+    turn: u32,
+    /// Streams that have more to send.
+    senders: usize,
+    /// Requests that wait until output of before has left.
+    asked: usize,
+    /// Bytes of control frames that went behind waiting output.
+    control_bytes: usize,
+    ending: Ending,
+    /// Since when there is no stream, or a field block is under way.
+    since: Moment,
+    is_in_block: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    Open,
+    /// The first GOAWAY of a shutdown was sent; at this moment the second one follows.
+    Announced(Moment),
+    /// The client knows the last stream that is answered.
+    Said,
+    /// Nothing is read any more.
+    Over,
+}
+
+/// A request under way.
+#[derive(Default, Debug)]
+struct Task {
+    /// Its lines: for the answer behind its body, and for the log.
+    head: Box<[u8]>,
+    part: Part,
+    /// Of the answer, once it has begun.
+    status: Option<Status>,
+    /// Of the whole answer's body.
+    body_bytes: u64,
+    refusal: Option<Refusal>,
+    /// When something was sent last.
+    sent_at: Moment,
+    /// It waits for its client to open a window.
+    is_stalled: bool,
+}
+
+#[derive(Default, Debug)]
+enum Part {
+    #[default]
+    New,
+    Reading(Box<Reading>),
+    Asked(Framing),
+    Rest(Unsent),
+    Echo(Box<Echo>),
+}
+
+/// A body of a request that is dropped.
+#[derive(Debug)]
+struct Reading {
+    framing: Framing,
+    clock: BodyClock,
+    received: u64,
+}
+
+/// A body of a request that is the body of its answer.
+#[derive(Debug)]
+struct Echo {
+    reading: Reading,
+    asked: FieldContext,
+    /// What came and was not sent: at most the window of the stream.
+    waiting: Vec<u8>,
+    has_begun: bool,
+    is_whole: bool,
+}
+
+/// What a call works with.
+struct Call<'c, 'a> {
+    state: &'c mut LoopState,
+    actions: &'c mut Actions<'a>,
+    client: &'c mut Client,
+}
+
+impl Call<'_, '_> {
+    /// Sends what `write` writes.
+    fn send(&mut self, write: impl FnOnce(&mut Output<'_>)) -> usize {
+        let mut out = Output::new(self.actions.spare());
+        write(&mut out);
+        let len = out.len();
+        self.actions.advance(len);
+        len
+    }
+
+    /// Whether an answer may be made now.
+    fn takes_answer(&self) -> bool {
+        let room = ROOM_BYTES_MIN.max(self.state.room_bytes_min);
+        !self.actions.is_output_waiting() && self.actions.room() >= room
+    }
+
+    fn count(&self, counter: ServerCounter) {
+        self.state.counters.add(counter, 1);
+    }
+}
+
+impl Streams {
+    /// A connection that speaks HTTP/2 from now on.
+    pub(super) fn new(state: &LoopState) -> Self {
+        let settings = state.streams.settings.unwrap_or(Settings::DEFAULT);
+        state.counters.add(ServerCounter::Http2Connections, 1);
+        Self {
+            connection: Connection::new(Role::Server, settings),
+            turn: 0,
+            senders: 0,
+            asked: 0,
+            control_bytes: 0,
+            ending: Ending::Open,
+            since: state.now.at,
+            is_in_block: false,
+        }
+    }
+
+    /// Says the first words.
+    pub(super) fn start(&mut self, actions: &mut Actions<'_>) {
+        let mut out = Output::new(actions.spare());
+        self.connection.start(&mut out);
+        let len = out.len();
+        actions.advance(len);
+        actions.read_on();
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+        input: &[u8],
+    ) -> usize {
+        if self.ending == Ending::Over {
+            return input.len();
+        }
+        let mut scratch = std::mem::take(&mut state.streams.scratch);
+        let mut call = Call { state, actions, client };
+        let used = self.read(&mut call, &mut scratch, input);
+        call.state.streams.scratch = scratch;
+        self.send_rests(&mut call);
+        self.settle(&mut call);
+        used
+    }
+
+    fn read(&mut self, call: &mut Call<'_, '_>, scratch: &mut Scratch, input: &[u8]) -> usize {
+        let now_ms = call.state.now.at.as_nanos() / 1_000_000;
+        let is_waiting = call.actions.is_output_waiting();
+        let mut used = 0;
+        while used < input.len() && self.ending != Ending::Over {
+            if !is_waiting && !call.takes_answer() {
+                call.actions.call_again();
+                break;
+            }
+            let mut out = Output::new(call.actions.spare());
+            let limits = &call.state.head_limits;
+            let read = self.connection.read(&input[used..], scratch, &mut out, limits, now_ms);
+            if let Err(fault) = &read {
+                self.connection.fail(&mut out, fault);
+            }
+            let len = out.len();
+            call.actions.advance(len);
+            match read {
+                Err(fault) => {
+                    self.fail(call, &fault);
+                    return input.len();
+                }
+                Ok(step) => {
+                    used += step.used;
+                    let Some(event) = step.event else { break };
+                    self.on_event(call, event);
+                }
+            }
+            if is_waiting {
+                self.control_bytes += len;
+                if self.control_bytes > CONTROL_BYTES_MAX {
+                    call.actions.read_in_turn();
+                    call.actions.call_again();
+                    break;
+                }
+            }
+        }
+        used
+    }
+
+    fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>) {
+        match event {
+            Event::Request { stream, request, head, ends } => {
+                call.state.counters.count_request(request.method);
+                if call.state.log.is_some() {
+                    // The line has it.
+                    call.client.peer(call.actions);
+                }
+                // Behind CONNECT comes no body.
+                if !ends && request.method != Method::Connect {
+                    self.begin_body(call, stream, &request, head);
+                } else if call.takes_answer() {
+                    self.answer(call, stream, &request, head);
+                } else {
+                    self.ask_later(call, stream, head, request.framing);
+                }
+            }
+            Event::Data { stream, data, ends } => self.on_data(call, stream, data, ends),
+            Event::Trailers { stream, .. } => self.on_data(call, stream, &[], true),
+            Event::WindowOpened => {}
+            Event::Refused { stream, rejection, head, .. } => {
+                call.client.peer(call.actions);
+                self.refuse(call, stream, rejection, head);
+            }
+            Event::Malformed { code, rejection, head, data, .. } => {
+                call.state.counters.count_reset(code, true);
+                call.client.report_refusal(call.state, call.actions, rejection, false);
+                let task = data.unwrap_or_default();
+                let head = if task.head.is_empty() { head } else { &task.head };
+                let outcome = task.outcome(0, End::Cut(Cut::BadRequest));
+                call.client.book(call.state, Some(head), outcome);
+                self.left(&task);
+            }
+            Event::TooMany { .. } => {
+                call.state.counters.count_reset(ErrorCode::REFUSED_STREAM, true);
+                call.count(ServerCounter::Http2StreamsRefused);
+            }
+            Event::Reset { code, data, .. } => {
+                call.state.counters.count_reset(code, false);
+                self.cut(call, &data, Cut::ClientGone);
+            }
+            Event::PingAnswered { data } => {
+                if data == SHUTDOWN_PING && matches!(self.ending, Ending::Announced(_)) {
+                    self.say_end(call);
+                }
+            }
+            Event::GoneAway { .. } => {}
+            Event::NoRoom => call.actions.call_again(),
+            Event::Response { .. } => unreachable!("a client answers nothing"),
+        }
+    }
+
+    /// A request whose body is to come.
+    fn begin_body(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        request: &Request<'_>,
+        head: &[u8],
+    ) {
+        call.count(ServerCounter::Bodies);
+        if request.expects_continue {
+            call.count(ServerCounter::Continues);
+            call.send(|out| self.connection.send_head(out, stream, CONTINUE, false));
+        }
+        let clock = BodyClock::started(call.state.now.at);
+        let reading = Reading { framing: request.framing, clock, received: 0 };
+        let has_answer_body = call.state.handler.allows(request.method)
+            && !matches!(request.method, Method::Head | Method::Options);
+        let part = if matches!(call.state.handler, Handler::Echo) && has_answer_body {
+            self.senders += 1;
+            let asked = call.state.common.asked(request);
+            let (waiting, has_begun, is_whole) = (Vec::new(), false, false);
+            Part::Echo(Box::new(Echo { reading, asked, waiting, has_begun, is_whole }))
+        } else {
+            Part::Reading(Box::new(reading))
+        };
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        (task.head, task.part, task.sent_at) = (head.into(), part, call.state.now.at);
+    }
+
+    /// More of a body, or its end.
+    fn on_data(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
+        let (now, body_bytes_max) = (call.state.now.at, call.state.head_limits.body_bytes);
+        let len = data.len() as u64;
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        let reading = match &mut task.part {
+            Part::Reading(reading) => &mut **reading,
+            Part::Echo(echo) => &mut echo.reading,
+            Part::New | Part::Asked(_) | Part::Rest(_) => return,
+        };
+        reading.received += len;
+        reading.clock.on_bytes(now);
+        let (is_too_long, framing) = (reading.received > body_bytes_max, reading.framing);
+        call.state.counters.add(ServerCounter::BodyBytes, len);
+        if is_too_long {
+            return self.refuse_body(call, stream);
+        }
+        if let Part::Echo(echo) = &mut task.part {
+            echo.waiting.extend_from_slice(data);
+            echo.is_whole = ends;
+            return;
+        }
+        if !ends {
+            call.send(|out| self.connection.release(out, stream, data.len()));
+            return;
+        }
+        let head = std::mem::take(&mut task.head);
+        match Request::of_stream(&head, framing, false) {
+            Some(request) if call.takes_answer() => self.answer(call, stream, &request, &head),
+            _ => self.ask_later(call, stream, &head, framing),
+        }
+    }
+
+    /// A body is longer than the limit, and did not say so.
+    #[cold]
+    fn refuse_body(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        if task.status.is_some() {
+            return self.reset(call, stream, ErrorCode::CANCEL, Cut::BadRequest);
+        }
+        let task = std::mem::take(task);
+        self.left(&task);
+        let rejection = Rejection::new(
+            Status::CONTENT_TOO_LARGE,
+            "the body exceeds max_body",
+            "RFC 9110 15.5.14",
+        );
+        self.refuse(call, stream, rejection, &task.head);
+    }
+
+    /// Answers what is sound and not served.
+    #[cold]
+    fn refuse(&mut self, call: &mut Call<'_, '_>, stream: u32, rejection: Rejection, head: &[u8]) {
+        call.client.report_refusal(call.state, call.actions, rejection, false);
+        let is_head = is_head(head);
+        self.answer_by(call, stream, head, |state, upper| {
+            answer::refusal(upper, &state.common, rejection, &state.head_limits, is_head)
+        });
+    }
+
+    /// Keeps a request until there is room for its answer.
+    fn ask_later(&mut self, call: &mut Call<'_, '_>, stream: u32, head: &[u8], framing: Framing) {
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        (task.head, task.part) = (head.into(), Part::Asked(framing));
+        self.asked += 1;
+        call.actions.call_again();
+    }
+
+    /// Answers requests that had to wait, as far as there is room.
+    fn answer_asked(&mut self, call: &mut Call<'_, '_>) {
+        while self.asked > 0 && call.takes_answer() {
+            let is_asked = |(_, task): &(u32, &Task)| matches!(task.part, Part::Asked(_));
+            let Some(stream) = self.connection.streams().find(is_asked).map(|(stream, _)| stream)
+            else {
+                return;
+            };
+            let Some(task) = self.connection.data_mut(stream) else { return };
+            let Task { head, part: Part::Asked(framing), .. } = std::mem::take(task) else {
+                return;
+            };
+            self.asked -= 1;
+            if let Some(request) = Request::of_stream(&head, framing, false) {
+                self.answer(call, stream, &request, &head);
+            }
+        }
+    }
+
+    #[inline]
+    fn answer(&mut self, call: &mut Call<'_, '_>, stream: u32, request: &Request<'_>, head: &[u8]) {
+        let began = call.state.is_timing.then(Instant::now);
+        let context = Context {
+            persistence: Persistence::Implicit,
+            is_head: request.method == Method::Head,
+            asked: call.state.common.asked(request),
+        };
+        self.answer_by(call, stream, head, |state, upper| {
+            respond(state, upper, request, context).expect("backends are asked by HTTP/1")
+        });
+        if let Some(began) = began {
+            let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            call.state.counters.times().record(nanoseconds);
+        }
+    }
+
+    /// Has an answer made as one of HTTP/1.1, and sends what it can of it.
+    #[inline]
+    fn answer_by(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        head: &[u8],
+        make: impl FnOnce(&mut LoopState, &mut Actions<'_>) -> Answered,
+    ) {
+        let mut room = std::mem::take(&mut call.state.streams.room);
+        room.resize(Actions::ROOM_MIN, 0);
+        // What a body is made of is read when a window takes it.
+        let read_all = call.state.handler.read_all(true);
+        let (answered, len) = call.actions.layered(&mut room, |upper| make(call.state, upper));
+        call.state.handler.read_all(read_all);
+        // An end is that of the stream.
+        let _ending = call.actions.hold_ending();
+        self.begin_answer(call, stream, head, answered, &room[..len]);
+        call.state.streams.room = room;
+    }
+
+    #[inline]
+    fn begin_answer(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        head: &[u8],
+        answered: Answered,
+        text: &[u8],
+    ) {
+        let Answered { status, body_bytes, left, refusal } = answered;
+        let (answer_head, mut body) = text.split_at(self.connection.head_len(text));
+        let is_whole = !matches!(left, Left::Unsent(_));
+        let ends = is_whole && body.is_empty();
+        // A frame without bytes for those who wait for the body of a 200.
+        let is_empty_body = ends && status == Status::OK && !is_head(head);
+        let connection = &mut self.connection;
+        call.send(|out| {
+            connection.send_head(out, stream, answer_head, ends && !is_empty_body);
+            if is_empty_body {
+                connection.send_data(out, stream, &[], true);
+            }
+            let room = out.room().saturating_sub(CONTROL_ROOM_BYTES);
+            let piece = body.len().min(connection.data_room(stream)).min(room);
+            if piece > 0 {
+                let is_last = is_whole && piece == body.len();
+                connection.send_data(out, stream, &body[..piece], is_last);
+                body = &body[piece..];
+            }
+        });
+        if is_whole && body.is_empty() {
+            let end = refusal.map_or(End::Whole, End::Refused);
+            let outcome = Outcome { status: Some(status), body_bytes, end };
+            call.client.book(call.state, Some(head), outcome);
+            return self.end_stream(call, stream);
+        }
+        let unsent = match left {
+            Left::Unsent(mut unsent) => {
+                unsent.take_back(body.len() as u64);
+                *unsent
+            }
+            _ => Unsent::once(body.to_vec()),
+        };
+        self.senders += 1;
+        let now = call.state.now.at;
+        let has_log = call.state.log.is_some();
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        task.head = if has_log { head.into() } else { Box::default() };
+        task.part = Part::Rest(unsent);
+        (task.status, task.body_bytes, task.refusal) = (Some(status), body_bytes, refusal);
+        (task.sent_at, task.is_stalled) = (now, false);
+    }
+
+    /// The answer is through. What still comes of its request is not wanted (RFC 9113 8.1).
+    #[inline]
+    fn end_stream(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        self.since = call.state.now.at;
+        if self.connection.take_done(stream).is_none() {
+            call.state.counters.count_reset(ErrorCode::NO_ERROR, true);
+            call.send(|out| {
+                self.connection.reset(out, stream, ErrorCode::NO_ERROR);
+            });
+        }
+    }
+
+    /// Sends what windows and room take of answers under way, a frame of each stream in turn.
+    fn send_rests(&mut self, call: &mut Call<'_, '_>) {
+        if self.senders == 0 || call.actions.is_output_waiting() {
+            return;
+        }
+        while let Some(stream) = self.next_sender() {
+            let room = call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES);
+            if room < PIECE_BYTES_MIN {
+                return call.actions.call_again();
+            }
+            self.turn = stream;
+            let Some(task) = self.connection.data_mut(stream) else { return };
+            match std::mem::take(&mut task.part) {
+                Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
+                Part::Echo(echo) => self.send_echo(call, stream, echo, room),
+                other => task.part = other,
+            }
+        }
+        self.note_stalls(call);
+    }
+
+    /// The stream whose turn it is, of those that have something to send that a window takes.
+    fn next_sender(&self) -> Option<u32> {
+        let can_send = |&(stream, task): &(u32, &Task)| match &task.part {
+            Part::Rest(_) => self.connection.data_room(stream) > 0,
+            Part::Echo(echo) if echo.waiting.is_empty() => echo.is_whole,
+            Part::Echo(_) => self.connection.data_room(stream) > 0,
+            _ => false,
+        };
+        let mut first = None;
+        for (stream, task) in self.connection.streams() {
+            if can_send(&(stream, task)) {
+                if stream > self.turn {
+                    return Some(stream);
+                }
+                first = first.or(Some(stream));
+            }
+        }
+        first
+    }
+
+    fn send_rest(&mut self, call: &mut Call<'_, '_>, stream: u32, mut unsent: Unsent, room: usize) {
+        let left = usize::try_from(unsent.left_bytes()).unwrap_or(usize::MAX);
+        let piece = left.min(self.connection.data_room(stream)).min(room);
+        let mut sent: Result<(), Errno> = Ok(());
+        call.send(|out| {
+            let fill = |room: &mut [u8]| unsent.fill(room);
+            sent = self.connection.send_data_with(out, stream, piece, piece == left, fill);
+        });
+        let now = call.state.now.at;
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        (task.sent_at, task.is_stalled) = (now, false);
+        if let Err(errno) = sent {
+            task.part = Part::Rest(unsent);
+            call.state.report_cut(errno);
+            // Its length was announced: the client must not take what there is for all.
+            return self.reset(call, stream, ErrorCode::INTERNAL_ERROR, Cut::FileFailed);
+        }
+        if piece < left {
+            task.part = Part::Rest(unsent);
+            return;
+        }
+        self.senders -= 1;
+        let task = std::mem::take(task);
+        let end = task.refusal.map_or(End::Whole, End::Refused);
+        call.client.book(call.state, Some(&task.head), task.outcome(0, end));
+        self.end_stream(call, stream);
+    }
+
+    fn send_echo(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        mut echo: Box<Echo>,
+        room: usize,
+    ) {
+        if !echo.has_begun {
+            echo.has_begun = true;
+            let mut head = [0; 4096];
+            let (common, framing) = (&call.state.common, echo.reading.framing);
+            let len =
+                write_echo_head(common, &mut head, framing, Persistence::Implicit, echo.asked);
+            call.send(|out| self.connection.send_head(out, stream, &head[..len], false));
+        }
+        let piece = echo.waiting.len().min(self.connection.data_room(stream)).min(room);
+        let is_last = echo.is_whole && piece == echo.waiting.len();
+        call.send(|out| {
+            self.connection.send_data(out, stream, &echo.waiting[..piece], is_last);
+            self.connection.release(out, stream, piece);
+        });
+        echo.waiting.drain(..piece);
+        let now = call.state.now.at;
+        echo.reading.clock.set_standing(!echo.waiting.is_empty(), now);
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        (task.status, task.sent_at, task.is_stalled) = (Some(Status::OK), now, false);
+        task.body_bytes = echo.reading.received;
+        if !is_last {
+            task.part = Part::Echo(echo);
+            return;
+        }
+        self.senders -= 1;
+        let task = std::mem::take(task);
+        call.client.book(call.state, Some(&task.head), task.outcome(0, End::Whole));
+        self.end_stream(call, stream);
+    }
+
+    /// Counts streams that wait for their client from now on.
+    fn note_stalls(&mut self, call: &mut Call<'_, '_>) {
+        if self.senders == 0 {
+            return;
+        }
+        let is_new = |(_, task): &(u32, &Task)| task.has_more() && !task.is_stalled;
+        loop {
+            let found = self.connection.streams().find(is_new).map(|(stream, _)| stream);
+            let Some(stream) = found else { return };
+            let Some(task) = self.connection.data_mut(stream) else { return };
+            task.is_stalled = true;
+            call.count(ServerCounter::Http2WindowStalls);
+        }
+    }
+
+    /// Gives up a stream that has begun.
+    #[cold]
+    fn reset(&mut self, call: &mut Call<'_, '_>, stream: u32, code: ErrorCode, cut: Cut) {
+        call.state.counters.count_reset(code, true);
+        let mut task = None;
+        call.send(|out| task = self.connection.reset(out, stream, code));
+        if let Some(task) = task {
+            self.cut(call, &task, cut);
+        }
+    }
+
+    /// A request came to its end before its answer did.
+    fn cut(&mut self, call: &mut Call<'_, '_>, task: &Task, cut: Cut) {
+        self.left(task);
+        self.since = call.state.now.at;
+        call.client.book(
+            call.state,
+            Some(&task.head),
+            task.outcome(task.left_bytes(), End::Cut(cut)),
+        );
+    }
+
+    /// A stream is no more that had this.
+    fn left(&mut self, task: &Task) {
+        match task.part {
+            Part::Rest(_) | Part::Echo(_) => self.senders -= 1,
+            Part::Asked(_) => self.asked -= 1,
+            Part::New | Part::Reading(_) => {}
+        }
+    }
+
+    /// The client has broken the rules of the connection, which is over.
+    #[cold]
+    fn fail(&mut self, call: &mut Call<'_, '_>, fault: &Fault) {
+        call.state.counters.count_goaway(fault.code);
+        call.state.logs.errors.report(Reported::RequestRefused, call.state.now.unix_s, || {
+            format!("{}: HTTP/2: {fault}", call.client.name(call.actions))
+        });
+        self.drop_all(call.state, call.client, Cut::BadRequest);
+        self.ending = Ending::Over;
+        call.actions.linger();
+    }
+
+    fn drop_all(&mut self, state: &mut LoopState, client: &Client, cut: Cut) {
+        (self.senders, self.asked) = (0, 0);
+        for (_, task) in self.connection.take_all() {
+            client.book(state, Some(&task.head), task.outcome(task.left_bytes(), End::Cut(cut)));
+        }
+    }
+
+    pub(super) fn on_output_sent(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+    ) {
+        if self.ending == Ending::Over {
+            return;
+        }
+        self.control_bytes = 0;
+        actions.read_on();
+        let mut call = Call { state, actions, client };
+        self.answer_asked(&mut call);
+        self.send_rests(&mut call);
+        if self.asked > 0 {
+            call.actions.call_again();
+        }
+        self.settle(&mut call);
+    }
+
+    /// The client sends nothing more: what it has asked for is still sent.
+    pub(super) fn on_end(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+    ) {
+        let unfinished: Vec<u32> = self
+            .connection
+            .streams()
+            .filter(|(_, task)| task.is_reading())
+            .map(|(stream, _)| stream)
+            .collect();
+        state.counters.add(ServerCounter::Incomplete, unfinished.len() as u64);
+        let mut call = Call { state, actions, client };
+        for stream in unfinished {
+            self.reset(&mut call, stream, ErrorCode::CANCEL, Cut::ClientGone);
+        }
+        self.ending = Ending::Said;
+        self.settle(&mut call);
+    }
+
+    pub(super) fn on_shutdown(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+    ) {
+        self.announce_end(&mut Call { state, actions, client });
+    }
+
+    fn announce_end(&mut self, call: &mut Call<'_, '_>) {
+        if self.ending != Ending::Open {
+            return;
+        }
+        call.state.counters.count_goaway(ErrorCode::NO_ERROR);
+        call.send(|out| {
+            self.connection.announce_end(out);
+            self.connection.ping(out, SHUTDOWN_PING);
+        });
+        self.ending = Ending::Announced(call.state.now.at + SHUTDOWN_GRACE);
+        self.settle(call);
+    }
+
+    /// From now on no request is taken.
+    fn say_end(&mut self, call: &mut Call<'_, '_>) {
+        call.state.counters.count_goaway(ErrorCode::NO_ERROR);
+        call.send(|out| self.connection.end(out));
+        self.ending = Ending::Said;
+    }
+
+    pub(super) fn on_deadline(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+    ) {
+        let mut call = Call { state, actions, client };
+        let now = call.state.now.at;
+        if !self.connection.has_begun() {
+            call.count(ServerCounter::TimeoutsSilent);
+            return call.actions.close();
+        }
+        if let Ending::Announced(at) = self.ending
+            && at <= now
+        {
+            self.say_end(&mut call);
+        }
+        if self.is_in_block && self.since + call.state.limits.header_timeout <= now {
+            call.count(ServerCounter::TimeoutsHeader);
+            let fault = Fault::LATE;
+            call.send(|out| self.connection.fail(out, &fault));
+            return self.fail(&mut call, &fault);
+        }
+        let late = self.connection.streams();
+        let late = late.filter_map(|(stream, task)| {
+            (self.deadline_of(call.state, stream, task) <= now).then_some(stream)
+        });
+        for stream in late.collect::<Vec<_>>() {
+            self.too_late(&mut call, stream);
+        }
+        let is_idle = self.connection.is_empty() && self.ending == Ending::Open;
+        if is_idle && self.since + call.state.limits.idle_timeout <= now {
+            call.count(ServerCounter::TimeoutsIdle);
+            self.say_end(&mut call);
+        }
+        self.send_rests(&mut call);
+        self.settle(&mut call);
+    }
+
+    /// A stream had too little of something for too long.
+    fn too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        if !task.is_reading() {
+            call.count(ServerCounter::Http2WindowTimeouts);
+            return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
+        }
+        Refusal::LateBody.count(&call.state.counters);
+        if task.status.is_some() || !call.takes_answer() {
+            return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
+        }
+        let task = std::mem::take(task);
+        self.left(&task);
+        self.answer_by(call, stream, &task.head, |state, upper| {
+            answer::late(upper, &state.common, Refusal::LateBody)
+        });
+    }
+
+    /// By when something has to happen to a stream.
+    fn deadline_of(&self, state: &LoopState, stream: u32, task: &Task) -> Moment {
+        let limits = &state.limits;
+        let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+        let of_body = |reading: &Reading| {
+            reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
+        };
+        let of_window = || match task.has_more() && self.connection.data_room(stream) == 0 {
+            true => task.sent_at + limits.write_timeout,
+            false => Moment::NEVER,
+        };
+        match &task.part {
+            Part::Reading(reading) => of_body(reading),
+            Part::Echo(echo) if echo.is_whole => of_window(),
+            Part::Echo(echo) => of_body(&echo.reading).min(of_window()),
+            Part::Rest(_) => of_window(),
+            Part::New | Part::Asked(_) => Moment::NEVER,
+        }
+    }
+
+    /// What follows a call: the end, or the next deadline.
+    fn settle(&mut self, call: &mut Call<'_, '_>) {
+        let (state, actions) = (&*call.state, &mut *call.actions);
+        if self.ending == Ending::Over || actions.is_ending() || !self.connection.has_begun() {
+            return;
+        }
+        if self.connection.is_used_up() && self.ending == Ending::Open {
+            return self.announce_end(call);
+        }
+        let is_in_block = self.connection.is_in_block();
+        if is_in_block && !self.is_in_block {
+            self.since = state.now.at;
+        }
+        self.is_in_block = is_in_block;
+        let mut deadline = Moment::NEVER;
+        if self.connection.is_empty() {
+            match self.ending {
+                Ending::Said => return actions.linger(),
+                _ if is_in_block => {}
+                _ => deadline = self.since + state.limits.idle_timeout,
+            }
+        } else {
+            for (stream, task) in self.connection.streams() {
+                deadline = deadline.min(self.deadline_of(state, stream, task));
+            }
+        }
+        if is_in_block {
+            deadline = deadline.min(self.since + state.limits.header_timeout);
+        }
+        if let Ending::Announced(at) = self.ending {
+            deadline = deadline.min(at);
+        }
+        actions.set_deadline(deadline);
+    }
+
+    /// Books what did not come to its end.
+    pub(super) fn closed(mut self, state: &mut LoopState, client: &Client, cause: CloseCause) {
+        self.drop_all(state, client, Cut::of_close(cause));
+    }
+}
+
+impl Task {
+    /// What of the answer's body was not sent.
+    fn left_bytes(&self) -> u64 {
+        match &self.part {
+            Part::Rest(unsent) => unsent.left_bytes(),
+            Part::Echo(echo) => echo.waiting.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Whether its answer has begun, and something of it waits.
+    fn has_more(&self) -> bool {
+        match &self.part {
+            Part::Rest(_) => true,
+            Part::Echo(echo) => !echo.waiting.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether a body of its request is still to come.
+    fn is_reading(&self) -> bool {
+        match &self.part {
+            Part::Reading(_) => true,
+            Part::Echo(echo) => !echo.is_whole,
+            _ => false,
+        }
+    }
+
+    fn outcome(&self, left_bytes: u64, end: End) -> Outcome {
+        let body_bytes = self.body_bytes.saturating_sub(left_bytes);
+        Outcome { status: self.status, body_bytes, end }
+    }
+}
+
+#[cfg(test)]
+mod tests;

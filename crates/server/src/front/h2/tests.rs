@@ -1,0 +1,349 @@
+//! Whole conversations of HTTP/2, without a kernel, between the session and the other end of the same protocol.
+
+use std::sync::Arc;
+
+use pollux_engine::{CloseCause, Now, Rehearsal};
+use pollux_http::Field;
+use pollux_http::h2::Ask;
+use pollux_settings::Given;
+
+use super::*;
+use crate::counters::ServerCounters;
+use crate::front::h1::HttpSession;
+use crate::log::Logs;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client, and the server that it talks to.
+struct Pair {
+    play: Rehearsal<HttpSession>,
+    client: Connection<()>,
+    scratch: Scratch,
+    /// What the client got, one line for each event.
+    events: Vec<String>,
+    bodies: Vec<(u32, Vec<u8>)>,
+    /// Bytes in front are what is to be sent.
+    output: Vec<u8>,
+}
+
+impl Pair {
+    /// Windows that never close.
+    const WIDE: u32 = 1 << 30;
+
+    fn new(config: &str) -> Self {
+        Self::with_window(config, Self::WIDE)
+    }
+
+    fn with_window(config: &str, window: u32) -> Self {
+        let config = Given::from_toml(config, "test").read().expect("a configuration");
+        let counters = Arc::new(ServerCounters::default());
+        let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+        let now = Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 };
+        let settings =
+            Settings { stream_window: window, connection_window: Self::WIDE, ..Settings::DEFAULT };
+        let mut pair = Self {
+            play: Rehearsal::new(state, now),
+            client: Connection::new(Role::Client, settings),
+            scratch: Scratch::default(),
+            events: Vec::new(),
+            bodies: Vec::new(),
+            output: Vec::new(),
+        };
+        pair.says(Connection::start);
+        pair.exchange();
+        pair
+    }
+
+    /// What the client says next.
+    fn says<R>(&mut self, say: impl FnOnce(&mut Connection<()>, &mut Output<'_>) -> R) -> R {
+        let mut room = vec![0; 1 << 17];
+        let mut out = Output::new(&mut room);
+        let said = say(&mut self.client, &mut out);
+        self.output.extend_from_slice(out.bytes());
+        said
+    }
+
+    fn asks(&mut self, method: Method<'_>, path: &str, ends: bool) -> u32 {
+        let fields = [Field { name: "User-Agent", value: b"test" }];
+        let ask = Ask { method, scheme: "http", authority: "a", path, fields: &fields };
+        self.says(|client, out| client.ask(out, &ask, ends, ())).expect("a stream is free")
+    }
+
+    /// Carries bytes both ways until none are left.
+    fn exchange(&mut self) {
+        loop {
+            let output = std::mem::take(&mut self.output);
+            self.play.feed(&output);
+            let input = self.play.take_output();
+            if input.is_empty() && output.is_empty() {
+                return;
+            }
+            let mut room = vec![0; 1 << 17];
+            let mut out = Output::new(&mut room);
+            let mut at = 0;
+            loop {
+                let Self { client, scratch, .. } = self;
+                let limits = pollux_http::Limits::DEFAULT;
+                let step = client.read(&input[at..], scratch, &mut out, &limits, 0);
+                let step = step.expect("the server keeps the rules");
+                at += step.used;
+                let Some(event) = step.event else { break };
+                match event {
+                    Event::Response { stream, response, .. } => {
+                        self.events.push(format!("{stream}: {}", response.facts.status.code()));
+                    }
+                    Event::Data { stream, data, .. } => {
+                        match self.bodies.iter_mut().find(|(of, _)| *of == stream) {
+                            Some((_, body)) => body.extend_from_slice(data),
+                            None => self.bodies.push((stream, data.to_vec())),
+                        }
+                        client.release(&mut out, stream, data.len());
+                    }
+                    Event::Reset { stream, code, .. } => {
+                        self.events.push(format!("{stream}: {code}"));
+                    }
+                    Event::GoneAway { last, code } => {
+                        self.events.push(format!("gone {last}: {code}"));
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(at, input.len(), "frames are whole");
+            self.output.extend_from_slice(out.bytes());
+        }
+    }
+
+    fn events(&mut self) -> String {
+        std::mem::take(&mut self.events).join(", ")
+    }
+
+    fn body_of(&self, stream: u32) -> &[u8] {
+        self.bodies.iter().find(|(of, _)| *of == stream).map_or(&[], |(_, body)| body)
+    }
+
+    fn counters(&self) -> &ServerCounters {
+        self.play.shared.counters()
+    }
+}
+
+#[test]
+fn requests_of_a_burst_are_answered_in_one_output() {
+    let mut pair = Pair::new("reply = 5");
+    for _ in 0..32 {
+        pair.asks(Method::Get, "/", true);
+    }
+    let burst = std::mem::take(&mut pair.output);
+    pair.play.feed(&burst);
+    let answers = pair.play.take_output();
+    assert!(answers.len() < 32 * (2 * 9 + 5 + 20) + 200, "{} bytes", answers.len());
+    let (mut rest, mut frames) = (&answers[..], [0; 10]);
+    while let [_, high, low, kind, ..] = *rest {
+        frames[usize::from(kind)] += 1;
+        rest = &rest[9 + (usize::from(high) << 8) + usize::from(low)..];
+    }
+    assert_eq!((frames[0], frames[1]), (32, 32), "HEADERS and DATA of each");
+    assert_eq!(pair.counters().requests_total(), 32);
+    assert_eq!(pair.counters().answers(1), 32);
+}
+
+#[test]
+fn large_answers_take_turns_and_arrive_whole() {
+    let mut pair = Pair::new("reply = \"1MiB\"");
+    let streams: Vec<u32> = (0..4).map(|_| pair.asks(Method::Get, "/", true)).collect();
+    pair.exchange();
+    for stream in streams {
+        assert_eq!(pair.body_of(stream).len(), 1 << 20);
+        assert!(pair.body_of(stream).starts_with(b"pollux 0123456789"));
+    }
+    assert_eq!(pair.counters().value(ServerCounter::Http2WindowStalls), 0);
+}
+
+#[test]
+fn a_stream_whose_client_opens_no_window_holds_up_no_other_and_is_reset_in_time() {
+    let mut pair = Pair::with_window("reply = 40000\nwrite_timeout = \"5s\"", 100);
+    let stalled = pair.asks(Method::Get, "/", true);
+    let burst = std::mem::take(&mut pair.output);
+    pair.play.feed(&burst);
+    // The client gets the first hundred bytes, and says nothing of it.
+    let first = pair.play.take_output();
+    assert!(first.len() > 100 && first.len() < 400, "{}", first.len());
+    assert_eq!(pair.counters().value(ServerCounter::Http2WindowStalls), 1);
+    let other = pair.asks(Method::Head, "/", true);
+    let burst = std::mem::take(&mut pair.output);
+    pair.play.feed(&burst);
+    assert!(!pair.play.take_output().is_empty(), "the other one is answered");
+    pair.play.pass(4 * SECOND);
+    assert!(pair.play.take_output().is_empty());
+    pair.play.pass(2 * SECOND);
+    let end = pair.play.take_output();
+    assert_eq!(end[..9], [0, 0, 4, 3, 0, 0, 0, 0, stalled as u8], "RST_STREAM");
+    assert_eq!(pair.counters().value(ServerCounter::Http2WindowTimeouts), 1);
+    assert_eq!(pair.play.closed(), None);
+    assert_eq!(other, 3);
+}
+
+#[test]
+fn files_are_sent_with_their_conditions_and_an_early_end_of_one_is_that_of_its_stream() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let content: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(folder.path().join("large"), &content).expect("written");
+    std::fs::write(folder.path().join("small.txt"), "small").expect("written");
+    let mut pair = Pair::new(&format!("dir = {:?}", folder.path()));
+    let (large, small) =
+        (pair.asks(Method::Get, "/large", true), pair.asks(Method::Get, "/small.txt", true));
+    let missing = pair.asks(Method::Get, "/missing", true);
+    pair.exchange();
+    assert!(pair.body_of(large) == content && pair.body_of(small) == b"small");
+    assert_eq!(pair.events(), format!("{large}: 200, {small}: 200, {missing}: 404"));
+
+    let mut pair = Pair::with_window(&format!("dir = {:?}", folder.path()), 65_535);
+    let large = pair.asks(Method::Get, "/large", true);
+    let burst = std::mem::take(&mut pair.output);
+    pair.play.feed(&burst);
+    std::fs::write(folder.path().join("large"), "cut").expect("written");
+    let small = pair.asks(Method::Get, "/small.txt", true);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{large}: 200, {small}: 200, {large}: internal_error"));
+    assert_eq!((pair.body_of(small), pair.play.closed()), (&b"small"[..], None));
+}
+
+#[test]
+fn a_body_that_is_echoed_comes_back_while_it_is_sent() {
+    let mut pair = Pair::new("echo = true");
+    let (stream, body) = (pair.asks(Method::Post, "/", false), vec![b'x'; 500_000]);
+    let mut at = 0;
+    while at < body.len() {
+        let len = pair.client.data_room(stream).min(body.len() - at);
+        assert!(len > 0, "the window of {at} bytes stays closed");
+        let ends = at + len == body.len();
+        pair.says(|client, out| client.send_data(out, stream, &body[at..at + len], ends));
+        at += len;
+        pair.exchange();
+    }
+    assert_eq!(pair.body_of(stream).len(), body.len());
+    assert_eq!(pair.events(), format!("{stream}: 200"));
+    assert_eq!(pair.counters().value(ServerCounter::BodyBytes), 500_000);
+}
+
+#[test]
+fn bodies_that_are_too_long_or_not_wanted_get_their_answers_and_the_connection_lives() {
+    let mut pair = Pair::new("reply = 1\nmax_body = 10");
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.says(|client, out| client.send_data(out, stream, b"0123456789a", false));
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 413, {stream}: no_error"));
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.says(|client, out| client.send_data(out, stream, b"0123456789", true));
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 200"));
+    let stream = pair.asks(Method::Trace, "/", true);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 405"));
+    assert_eq!(pair.play.closed(), None);
+}
+
+#[test]
+fn a_body_that_stands_still_gets_408_and_its_stream_ends_alone() {
+    let mut pair = Pair::new("reply = 1\nbody_timeout = \"3s\"");
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.exchange();
+    pair.play.pass(4 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 408, {stream}: no_error"));
+    assert_eq!(pair.counters().value(ServerCounter::TimeoutsBody), 1);
+    assert_eq!(pair.play.closed(), None);
+}
+
+#[test]
+fn a_connection_that_is_idle_says_so_and_ends() {
+    let mut pair = Pair::new("reply = 1\nidle_timeout = \"5s\"");
+    pair.asks(Method::Get, "/", true);
+    pair.exchange();
+    pair.play.pass(4 * SECOND);
+    // A ping does not count.
+    pair.says(|client, out| client.ping(out, *b"are you?"));
+    pair.exchange();
+    pair.events();
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), "gone 1: no_error");
+    assert!(pair.play.closed().is_some());
+    assert_eq!(pair.counters().value(ServerCounter::TimeoutsIdle), 1);
+}
+
+#[test]
+fn a_shutdown_says_twice_which_requests_are_answered_and_loses_none() {
+    let mut pair = Pair::new("reply = 1");
+    pair.asks(Method::Get, "/", true);
+    pair.exchange();
+    pair.events();
+    // A request is on its way while the server says that it ends.
+    let late = pair.asks(Method::Get, "/", true);
+    let on_its_way = std::mem::take(&mut pair.output);
+    pair.play.drain();
+    pair.play.feed(&on_its_way);
+    pair.exchange();
+    let last = (1_u32 << 31) - 1;
+    assert_eq!(pair.events(), format!("gone {last}: no_error, {late}: 200, gone {late}: no_error"));
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+    assert_eq!(pair.counters().goaways(0), 2);
+}
+
+#[test]
+fn a_client_that_does_not_answer_the_first_goaway_gets_the_second_one_in_time() {
+    let mut pair = Pair::new("reply = 1");
+    pair.play.drain();
+    assert!(!pair.play.take_output().is_empty());
+    pair.play.pass(2 * SECOND);
+    let second = pair.play.take_output();
+    assert_eq!(second[..9], [0, 0, 8, 7, 0, 0, 0, 0, 0], "GOAWAY");
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn an_attack_ends_the_connection_with_its_code() {
+    let mut pair = Pair::new("reply = 1");
+    for _ in 0..2000 {
+        pair.says(|client, out| client.ping(out, *b"a flood!"));
+    }
+    let flood = std::mem::take(&mut pair.output);
+    pair.play.feed(&flood);
+    let answers = pair.play.take_output();
+    assert!(answers.len() < 1100 * 17, "{} bytes", answers.len());
+    assert_eq!(pair.counters().goaways(11), 1, "enhance_your_calm");
+    assert!(pair.play.closed().is_some());
+}
+
+#[test]
+fn without_http_2_its_preface_is_refused_as_before() {
+    let config = Given::from_toml("reply = 1\nno_http2 = true", "test").read().expect("right");
+    let counters = Arc::new(ServerCounters::default());
+    let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+    let mut play = Rehearsal::<HttpSession>::new(state, Now::default());
+    play.feed(pollux_http::h2::PREFACE);
+    assert!(play.take_output().starts_with(b"HTTP/1.1 505 "));
+}
+
+#[test]
+fn a_preface_in_pieces_is_one_and_another_start_is_http_1() {
+    let config = Given::from_toml("reply = 1", "test").read().expect("right");
+    let start = || {
+        let counters = Arc::new(ServerCounters::default());
+        let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+        Rehearsal::<HttpSession>::new(state, Now::default())
+    };
+    let mut play = start();
+    for byte in pollux_http::h2::PREFACE.chunks(1) {
+        assert!(play.take_output().is_empty());
+        play.feed(byte);
+    }
+    assert_eq!(play.take_output()[3], 4, "SETTINGS");
+    let mut play = start();
+    for byte in b"PRI / HTTP/1.1\r\nHost: a\r\n\r\n".chunks(1) {
+        play.feed(byte);
+    }
+    assert!(play.take_output().starts_with(b"HTTP/1.1 501 "));
+    let mut play = start();
+    play.feed(b"INVALID CONNECTION PREFACE\r\n\r\n");
+    assert!(play.take_output().is_empty() && play.closed().is_some());
+}
