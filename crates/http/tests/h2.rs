@@ -135,6 +135,18 @@ impl Server {
     }
 }
 
+impl Server {
+    fn send_head(&mut self, stream: u32) {
+        let mut out = Output::new(&mut self.room);
+        self.connection.send_head(&mut out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false);
+    }
+
+    fn send_data(&mut self, stream: u32, data: &[u8]) {
+        let mut out = Output::new(&mut self.room);
+        self.connection.send_data(&mut out, stream, data, false);
+    }
+}
+
 /// The frames that were sent, but for the acknowledgement of settings.
 fn note_frames(mut bytes: &[u8], log: &mut String) {
     const KINDS: [&str; 10] = [
@@ -338,20 +350,22 @@ fn what_is_not_http_2_ends_at_its_first_wrong_byte() {
     assert_eq!(fails(&[PREFACE, b"\0\x40\x01\x04\0\0\0\0\0"].concat()), Err("frame_size_error"));
 }
 
-/// How many times `frames` can be sent, `next` ms apart, before the connection ends, and how.
+const ROUNDS: u32 = 60_000;
+
+/// How many times `frames` can be sent, `apart_ms` apart, before the connection ends, and how.
 fn endured(mut frames: impl FnMut(u32) -> Vec<u8>, apart_ms: u64) -> (u32, String) {
     let mut server = Server::new();
     server.feed(&settings(&[]), 0);
     // The client knows the settings.
     server.feed(&frame(4, 1, 0, b""), 0);
-    for round in 0..20_000 {
+    for round in 0..ROUNDS {
         server.log.clear();
         server.feed(&frames(round), u64::from(round) * apart_ms);
         if server.is_over {
             return (round, server.log.split("->GOAWAY").nth(1).unwrap_or_default().into());
         }
     }
-    (20_000, String::new())
+    (ROUNDS, String::new())
 }
 
 #[test]
@@ -359,14 +373,21 @@ fn each_attack_is_ended_at_its_limit() {
     let id = |round: u32| 2 * round + 1;
     let rapid = |round| [headers(id(round), POST, false), reset(id(round), 8)].concat();
     let (rounds, end) = endured(rapid, 0);
-    assert!(rounds == 200 && end.ends_with(" calm|"), "rapid reset: {rounds} {end}");
-    // A client that changes its mind now and then is not an attacker.
-    assert_eq!(endured(rapid, 60).0, 20_000);
+    assert!(rounds == 500 && end.ends_with(" calm|"), "rapid reset: {rounds} {end}");
+    // One at the pace of ten clients whose requests time out is not an attacker.
+    assert_eq!(endured(rapid, 10).0, ROUNDS);
 
     let bad = [GET, b"\x00\x02te\x01x"].concat();
-    assert_eq!(endured(|round| headers(id(round), &bad, true), 0).0, 200, "malformed");
+    assert_eq!(endured(|round| headers(id(round), &bad, true), 0).0, 500, "malformed");
     let unfinished = |round: u32| headers(id(round), POST, false);
-    assert_eq!(endured(unfinished, 0).0, 203, "streams beyond the limit");
+    assert_eq!(endured(unfinished, 0).0, 503, "streams beyond the limit");
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 0);
+    let rounds = (0..ROUNDS).take_while(|round| {
+        server.feed(&unfinished(*round), 0);
+        !server.is_over
+    });
+    assert_eq!(rounds.count(), 603, "streams beyond a limit that the client does not acknowledge");
 
     for (what, flood) in [
         ("pings", ping()),
@@ -383,17 +404,167 @@ fn each_attack_is_ended_at_its_limit() {
     let empty = |round| if round == 0 { headers(1, POST, false) } else { data(1, b"", false) };
     assert_eq!(endured(empty, 0).0, 11, "empty DATA");
     let tiny = |round| if round == 0 { headers(1, POST, false) } else { data(1, b"x", false) };
-    assert_eq!(endured(tiny, 0).0, 2001, "DATA of a byte");
+    assert_eq!(endured(tiny, 0).0, 50_001, "DATA of a byte");
 
     let endless = |round| match round {
         0 => frame(1, 1, 1, GET),
         _ => frame(9, 0, 1, b"\x00\x01a\x01b"),
     };
-    assert_eq!(endured(endless, 0), (9, " 0 calm|".into()), "CONTINUATION");
+    assert_eq!(endured(endless, 0), (15, " 0 calm|".into()), "CONTINUATION");
     let huge = |round| frame(if round == 0 { 1 } else { 9 }, 0, 1, &[0; 16_384]);
-    assert_eq!(endured(huge, 0).0, 2, "a huge block");
+    assert_eq!(endured(huge, 0).0, 6, "a huge block");
     let empty = |round| frame(if round == 0 { 1 } else { 9 }, 0, 1, b"");
     assert_eq!(endured(empty, 0).0, 1, "empty CONTINUATION");
+
+    // A window of a byte, and a byte of an answer for it.
+    let mut server = Server::new();
+    server.feed(&[settings(&[(4, 0)]), headers(1, WAIT, true)].concat(), 0);
+    server.send_head(1);
+    let rounds = (0..ROUNDS).take_while(|_| {
+        server.feed(&window(1, 1), 0);
+        if server.connection.data_room(1) > 0 {
+            server.send_data(1, b"x");
+        }
+        !server.is_over
+    });
+    assert_eq!(rounds.count(), 1004, "a dribble of an answer");
+}
+
+/// `GET /wait`, which is not answered at once.
+const WAIT: &[u8] = b"\x82\x86\x01\x01a\x04\x05/wait";
+
+/// grpc-go has a PING under way whenever DATA arrives, and gives the window back before it.
+#[test]
+fn a_grpc_client_that_measures_each_round_trip_of_a_millisecond_is_served() {
+    let mut server = Server::new();
+    server.feed(&[settings(&[]), frame(4, 1, 0, b""), headers(1, WAIT, true)].concat(), 0);
+    server.send_head(1);
+    for now_ms in 0..60_000 {
+        server.log.clear();
+        server.send_data(1, &[0; 25]);
+        let mut answer = [window(0, 25), ping()].concat();
+        if now_ms % 500 == 0 {
+            answer.extend(window(1, 500 * 25));
+        }
+        server.feed(&answer, now_ms);
+        assert!(!server.is_over, "after {now_ms} ms: {}", server.log);
+    }
+}
+
+/// The same of a backend, with four messages in each round trip.
+#[test]
+fn a_grpc_backend_that_measures_each_round_trip_is_asked() {
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let ask = Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &[] };
+    assert_eq!(client.ask(&mut Output::new(&mut room), &ask, false, ()), Some(1));
+    let mut input = settings(&[]);
+    for now_ms in 0..60_000 {
+        let mut at = 0;
+        loop {
+            let mut out = Output::new(&mut room);
+            let step = client.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, now_ms);
+            let step = step.unwrap_or_else(|fault| panic!("{fault} after {now_ms} ms"));
+            at += step.used;
+            if step.event.is_none() {
+                break;
+            }
+        }
+        input.clear();
+        for _ in 0..4 {
+            client.send_data(&mut Output::new(&mut room), 1, &[0; 25], false);
+            input.extend([window(0, 25), window(1, 25)].concat());
+        }
+        input.extend(ping());
+    }
+}
+
+#[test]
+fn small_messages_of_grpc_are_taken_at_every_pace_of_a_busy_stream() {
+    for a_second in [500, 5_000, 40_000] {
+        let mut server = Server::new();
+        server.feed(&[settings(&[]), frame(4, 1, 0, b""), headers(1, POST, false)].concat(), 0);
+        for message in 0..(60 * a_second).min(200_000) {
+            server.log.clear();
+            server.feed(&data(1, &[0; 25], false), message * 1000 / a_second);
+            assert!(!server.is_over, "message {message} of {a_second}/s: {}", server.log);
+        }
+    }
+}
+
+#[test]
+fn a_head_within_the_announced_limit_is_served_and_one_beyond_it_gets_431() {
+    let limit = Limits::DEFAULT.head_bytes;
+    let played = |value_bytes: usize| {
+        let mut block = [GET, b"\x00\x01a\x7f"].concat();
+        let mut left = value_bytes - 127;
+        while left >= 128 {
+            block.push(0x80 | (left % 128) as u8);
+            left /= 128;
+        }
+        block.push(left as u8);
+        block.resize(block.len() + value_bytes, b'x');
+        let mut frames = settings(&[]);
+        let many = block.chunks(16_384).count();
+        for (at, piece) in block.chunks(16_384).enumerate() {
+            let (kind, ends) = if at == 0 { (1, 1) } else { (9, 0) };
+            frames.extend(frame(kind, ends | if at + 1 == many { 4 } else { 0 }, 1, piece));
+        }
+        frames.extend(headers(3, GET, true));
+        played(&frames, 0)
+    };
+    let next = "GET / 3|->HEADERS 3|";
+    assert_eq!(played(limit - 100), format!("GET / 1|->HEADERS 1|{next}"));
+    assert_eq!(played(limit + 100), format!("refused 1 431|{next}"));
+    assert_eq!(played(2 * limit), format!("refused 1 431|{next}"));
+    assert_eq!(played(3 * limit), "->GOAWAY 0 calm|");
+}
+
+/// Feeds `total` requests, of which `is_cancelled` are reset before their answers, `a_second` in each second.
+fn cancelling(total: u32, a_second: u32, is_cancelled: impl Fn(u32) -> bool) {
+    let mut server = Server::new();
+    server.feed(&[settings(&[]), frame(4, 1, 0, b"")].concat(), 0);
+    for request in 0..total {
+        server.log.clear();
+        let id = 2 * request + 1;
+        let frames = match is_cancelled(request) {
+            true => [headers(id, WAIT, true), reset(id, 8)].concat(),
+            false => headers(id, GET, true),
+        };
+        server.feed(&frames, u64::from(request) * 1000 / u64::from(a_second));
+        assert!(!server.is_over, "request {request}: {}", server.log);
+    }
+}
+
+#[test]
+fn a_proxy_of_which_one_request_in_a_hundred_is_cancelled_is_served() {
+    cancelling(100_000, 5_000, |request| request % 100 == 99);
+}
+
+#[test]
+fn a_browser_may_cancel_half_of_the_images_of_a_page() {
+    cancelling(600, 300, |request| request < 300);
+    cancelling(600, 300, |request| request >= 300);
+    cancelling(600, 300, |request| request % 2 == 1);
+}
+
+#[test]
+fn a_client_whose_requests_all_time_out_keeps_its_connection() {
+    cancelling(6_000, 100, |_| true);
+}
+
+/// Frames of a stream that was refused may be on their way still.
+#[test]
+fn empty_ends_of_refused_streams_are_not_held_against_a_client() {
+    let mut server = Server::new();
+    server.feed(&[settings(&[]), frame(4, 1, 0, b"")].concat(), 0);
+    let open: Vec<u8> = (0..3).flat_map(|at| headers(2 * at + 1, POST, false)).collect();
+    server.feed(&open, 0);
+    let id = |at: u32| 2 * at + 1;
+    let late: Vec<u8> = (3..33).flat_map(|at| headers(id(at), POST, false)).collect();
+    let ends: Vec<u8> = (3..33).flat_map(|at| data(id(at), b"", true)).collect();
+    server.feed(&[late, ends].concat(), 0);
+    assert!(!server.is_over, "{}", server.log);
 }
 
 #[test]

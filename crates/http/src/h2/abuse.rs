@@ -1,61 +1,92 @@
-//! What a peer may cost: work that it asks for without a request behind it is paid from buckets that fill slowly.
+//! What a peer may cost: work that it asks for without a request behind it is paid from buckets that fill by time, and by
+//! what the peer is sent.
 //!
-//! Every number here is a limit of an attack that has a name. Beyond it the connection ends with `ENHANCE_YOUR_CALM`;
-//! the reason says which bucket was empty.
+//! Beyond a limit the connection ends with `ENHANCE_YOUR_CALM`; the reason says which bucket was empty.
+//!
+//! | limit | attack | why honest peers are below |
+//! |---|---|---|
+//! | 500 resets, 100/s more, 1 for each answer, up to 1000 | rapid reset (CVE-2023-44487); requests that have to be reset here for what is wrong with them (CVE-2025-8671, CVE-2019-9514) | a browser cancels the images of a page at once, some hundreds; a proxy cancels a share of what is answered; a client whose requests all time out has at most its open streams in each timeout |
+//! | 1000 frames that bring nothing, 1000/s more, 4 for each HEADERS or DATA that is sent, up to 10,000 | floods of PING, SETTINGS, PRIORITY, unknown frames, small window updates (CVE-2019-9511 to 9513, 9515); empty DATA (CVE-2019-9518) | gRPC measures each round trip in which DATA arrives by PING with a window update; some libraries give back the window of the stream and of the connection for each DATA |
+//! | 10 empty frames of DATA in a row | CVE-2019-9518 | one stands at the end of a body, where it is not counted |
+//! | 50,000 frames of DATA below 32 bytes, 50,000/s more; from clients alone | a body of single bytes | gRPC sends each message in a frame of its own, some thousands a second on busy streams |
+//! | before our SETTINGS are acknowledged as many refused streams for nothing as may be open, or 100 | streams beyond the limit | before it knows the limit a client may exceed it in good faith (RFC 9113 5.1.2) |
+//! | blocks of twice the limit of a head and 16 KiB, 8 CONTINUATION frames more than such a block needs | CONTINUATION flood (CVE-2024-27316) | a head within the limit takes fewer bytes than are announced, in frames as large as they may be |
+//!
+//! DATA that a window has cut to less than 128 bytes earns nothing: its peer has forced it.
 
 use crate::h2::error::Fault;
+use crate::h2::frame::PAYLOAD_BYTES_MAX;
+use crate::h2::settings::Role;
 
-/// Streams that the client resets before they were answered, and requests that are reset here for what is wrong with
-/// them: rapid reset, reset floods.
-const RESETS: Bucket = Bucket { left: 200, size: 200, per_s: 20, since_ms: 0 };
+const RESETS: Bucket = Bucket::new(500, 100, 1000);
 
-/// Frames that want an answer or are looked at for nothing: PING, SETTINGS, PRIORITY, empty and tiny ones.
-const CONTROL: Bucket = Bucket { left: 1000, size: 1000, per_s: 100, since_ms: 0 };
+const CONTROL: Bucket = Bucket::new(1000, 1000, 10_000);
+
+const TINY: Bucket = Bucket::new(50_000, 50_000, 50_000);
+
+/// What each HEADERS or DATA that is sent earns: two window updates, and a PING with one more.
+const CONTROL_EARNED: u32 = 4;
 
 /// Empty frames in a row.
 const EMPTY_MAX: u32 = 10;
 
-/// DATA below this many bytes is charged, unless it ends its stream, once there was much of it.
+/// DATA below this many bytes is charged, unless it ends its stream.
 const TINY_BYTES: usize = 32;
-
-/// So much tiny DATA costs nothing.
-const TINY_FREE: u32 = 1000;
 
 /// Window updates below this are charged.
 pub(crate) const SMALL_UPDATE_BYTES: u32 = 128;
 
-/// Bytes of a field block as it is sent.
-pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
+/// DATA below this earns nothing where a window has cut it.
+const SMALL_DATA_BYTES: usize = 128;
+
+/// Bytes of a field block as it is sent: no head within the limit comes near, and one somewhat beyond gets its 431.
+pub(crate) fn block_bytes_max(head_bytes: usize) -> usize {
+    head_bytes.saturating_mul(2).saturating_add(PAYLOAD_BYTES_MAX)
+}
 
 /// CONTINUATION frames of a block; none may be empty but the last.
-pub(crate) const CONTINUATIONS_MAX: u32 = 8;
+pub(crate) fn continuations_max(head_bytes: usize) -> usize {
+    8 + block_bytes_max(head_bytes) / PAYLOAD_BYTES_MAX
+}
 
 pub(crate) const BLOCK: Fault = Fault::calm("a field block is too long, or in too many frames");
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    left: u32,
-    size: u32,
-    per_s: u32,
+    /// In thousandths, so that no part of a millisecond's share is lost.
+    left: u64,
+    /// How far time fills it, in thousandths.
+    size: u64,
+    /// How far earnings do, in thousandths.
+    earned_max: u64,
+    per_s: u64,
     /// When it was filled up to `left`.
     since_ms: u64,
 }
 
 impl Bucket {
+    const fn new(size: u64, per_s: u64, earned_max: u64) -> Self {
+        let (size, earned_max) = (size * 1000, earned_max * 1000);
+        Self { left: size, size, earned_max, per_s, since_ms: 0 }
+    }
+
     /// Takes the price; false when there is not so much in it.
     fn pay(&mut self, price: u32, now_ms: u64) -> bool {
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
-        let more = elapsed_ms.saturating_mul(self.per_s.into()) / 1000;
-        if more > 0 {
-            let left = u64::from(self.left).saturating_add(more).min(self.size.into());
-            self.left = u32::try_from(left).expect("at most its size");
-            self.since_ms = now_ms;
+        self.since_ms = self.since_ms.max(now_ms);
+        if self.left < self.size {
+            let more = elapsed_ms.saturating_mul(self.per_s);
+            self.left = self.left.saturating_add(more).min(self.size);
         }
-        match self.left.checked_sub(price) {
+        match self.left.checked_sub(u64::from(price) * 1000) {
             Some(left) => self.left = left,
             None => return false,
         }
         true
+    }
+
+    fn earn(&mut self, more: u32) {
+        self.left = (self.left + u64::from(more) * 1000).min(self.earned_max);
     }
 }
 
@@ -64,17 +95,18 @@ impl Bucket {
 pub(crate) struct Abuse {
     resets: Bucket,
     control: Bucket,
+    /// None where small DATA costs nothing: a backend answers what it was asked.
+    tiny: Option<Bucket>,
     empty_in_a_row: u32,
-    tiny: u32,
-}
-
-impl Default for Abuse {
-    fn default() -> Self {
-        Self { resets: RESETS, control: CONTROL, empty_in_a_row: 0, tiny: 0 }
-    }
 }
 
 impl Abuse {
+    /// What the peer of this end may cost.
+    pub(crate) fn new(role: Role) -> Self {
+        let tiny = (role == Role::Server).then_some(TINY);
+        Self { resets: RESETS, control: CONTROL, tiny, empty_in_a_row: 0 }
+    }
+
     /// A stream was reset before its answer.
     pub(crate) fn reset(&mut self, now_ms: u64) -> Result<(), Fault> {
         match self.resets.pay(1, now_ms) {
@@ -92,14 +124,19 @@ impl Abuse {
         }
     }
 
-    /// So much of a body, of which more follows.
+    /// A request has come, or an answer or trailers.
     #[inline]
-    pub(crate) fn data(&mut self, bytes: usize, now_ms: u64) -> Result<(), Fault> {
-        if bytes >= TINY_BYTES {
+    pub(crate) fn headers(&mut self) {
+        self.empty_in_a_row = 0;
+    }
+
+    /// So much of a body.
+    #[inline]
+    pub(crate) fn data(&mut self, bytes: usize, ends: bool, now_ms: u64) -> Result<(), Fault> {
+        if bytes > 0 {
             self.empty_in_a_row = 0;
-            return Ok(());
         }
-        self.tiny_data(bytes, now_ms)
+        if bytes >= TINY_BYTES || ends { Ok(()) } else { self.tiny_data(bytes, now_ms) }
     }
 
     #[cold]
@@ -111,9 +148,30 @@ impl Abuse {
             }
             return self.control(1, now_ms);
         }
-        self.empty_in_a_row = 0;
-        self.tiny = self.tiny.saturating_add(1);
-        if self.tiny <= TINY_FREE { Ok(()) } else { self.control(1, now_ms) }
+        match self.tiny.as_mut().is_none_or(|tiny| tiny.pay(1, now_ms)) {
+            true => Ok(()),
+            false => Err(Fault::calm("too many frames with a few bytes of a body")),
+        }
+    }
+
+    /// The head of an answer was sent: the request was one.
+    #[inline]
+    pub(crate) fn answered(&mut self) {
+        self.resets.earn(1);
+    }
+
+    /// HEADERS were sent.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        self.control.earn(CONTROL_EARNED);
+    }
+
+    /// So much DATA was sent, and `room` is left of the windows.
+    #[inline]
+    pub(crate) fn sent_data(&mut self, bytes: usize, room: usize) {
+        if bytes >= SMALL_DATA_BYTES || (bytes > 0 && room > 0) {
+            self.sent();
+        }
     }
 }
 
@@ -123,30 +181,71 @@ mod tests {
 
     #[test]
     fn a_bucket_is_empty_at_its_size_and_fills_by_time() {
-        let mut abuse = Abuse::default();
+        let mut abuse = Abuse::new(Role::Server);
         let spend =
             |abuse: &mut Abuse, now_ms| (0..).take_while(|_| abuse.reset(now_ms).is_ok()).count();
-        assert_eq!(spend(&mut abuse, 5), 200);
+        assert_eq!(spend(&mut abuse, 5), 500);
         assert_eq!(spend(&mut abuse, 6), 0);
-        assert_eq!(spend(&mut abuse, 1005), 20);
-        assert_eq!(spend(&mut abuse, 1_000_000), 200);
+        assert_eq!(spend(&mut abuse, 1005), 100);
+        assert_eq!(spend(&mut abuse, 1_000_000), 500);
         // A clock that goes back gives nothing.
         assert_eq!(spend(&mut abuse, 3), 0);
+        assert_eq!(spend(&mut abuse, 1_000_000), 0);
     }
 
     #[test]
-    fn a_little_of_everything_is_free() {
-        let mut abuse = Abuse::default();
-        for _ in 0..EMPTY_MAX {
-            assert!(abuse.data(0, 1).is_ok());
+    fn time_in_small_steps_fills_as_much_as_in_one() {
+        let mut bucket = Bucket::new(10, 30, 10);
+        assert!(bucket.pay(10, 0));
+        let paid = (1..=1000).filter(|now_ms| bucket.pay(1, *now_ms)).count();
+        assert_eq!(paid, 30);
+    }
+
+    #[test]
+    fn what_is_sent_earns_up_to_a_limit_and_time_does_not_take_it_back() {
+        let mut abuse = Abuse::new(Role::Server);
+        for _ in 0..100_000 {
+            abuse.answered();
+            abuse.sent_data(20, 1);
         }
-        assert!(abuse.data(1, 1).is_ok());
-        for _ in 0..EMPTY_MAX {
-            assert!(abuse.data(0, 1).is_ok());
+        assert!(abuse.reset(1).is_ok() && abuse.control(1, 1).is_ok());
+        assert_eq!((0..).take_while(|_| abuse.reset(2).is_ok()).count(), 999);
+        assert_eq!((0..).take_while(|_| abuse.control(1, 2).is_ok()).count(), 9999);
+        // Data that the peer's window has cut earns nothing.
+        abuse.sent_data(127, 0);
+        abuse.sent_data(0, 1);
+        assert!(abuse.control(1, 2).is_err());
+    }
+
+    #[test]
+    fn empty_frames_are_in_a_row_only_where_nothing_stands_between() {
+        let mut abuse = Abuse::new(Role::Server);
+        let empties =
+            |abuse: &mut Abuse| (0..20).take_while(|_| abuse.data(0, false, 1).is_ok()).count();
+        for between in [
+            |abuse: &mut Abuse| abuse.data(1, false, 1),
+            |abuse: &mut Abuse| abuse.data(1, true, 1),
+            |abuse: &mut Abuse| abuse.data(100, false, 1),
+            |abuse: &mut Abuse| {
+                abuse.headers();
+                Ok(())
+            },
+        ] {
+            assert!(between(&mut abuse).is_ok());
+            for _ in 0..EMPTY_MAX {
+                assert!(abuse.data(0, false, 1).is_ok());
+            }
         }
-        assert!(abuse.data(0, 1).is_err());
-        let mut abuse = Abuse::default();
-        let tiny = (0..10_000).take_while(|_| abuse.data(1, 1).is_ok()).count();
-        assert_eq!(tiny, 2000);
+        assert_eq!(empties(&mut abuse), 0);
+    }
+
+    #[test]
+    fn single_bytes_of_a_client_are_many_before_they_cost_and_those_of_a_backend_are_free() {
+        let many = |role| {
+            let mut abuse = Abuse::new(role);
+            (0..100_000).take_while(|_| abuse.data(1, false, 1).is_ok()).count()
+        };
+        assert_eq!(many(Role::Server), 50_000);
+        assert_eq!(many(Role::Client), 100_000);
     }
 }

@@ -51,6 +51,9 @@ pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
 /// Streams that were reset from here and are remembered, because their peer may not know yet.
 const RESETS_KEPT: usize = 64;
 
+/// So many streams beyond the limit cost nothing before the client knows it: most begin with 100, whatever they open later.
+const REFUSED_MIN: u32 = 100;
+
 /// Blocks and heads up to these sizes are kept, to be known when they come again.
 const KNOWN_BLOCK_BYTES_MAX: usize = 128;
 const KNOWN_HEAD_BYTES_MAX: usize = 512;
@@ -75,6 +78,8 @@ pub struct Connection<T> {
     /// The last stream that a client has begun: the peer of a server, or this end.
     last: u32,
     requests: u32,
+    /// Streams beyond the limit.
+    refused: u32,
     /// No later stream of the peer is looked at.
     last_accepted: u32,
     /// What the peer said of its last stream.
@@ -121,7 +126,7 @@ struct OpenBlock {
     stream: u32,
     ends: bool,
     bytes: Vec<u8>,
-    continuations: u32,
+    continuations: usize,
 }
 
 /// The request that came last, of a head that changed no table.
@@ -160,13 +165,14 @@ impl<T: Default> Connection<T> {
             streams: Vec::new(),
             last: 0,
             requests: 0,
+            refused: 0,
             last_accepted: STREAM_MAX,
             peer_last: None,
             send_window: SendWindow::new(WINDOW_INITIAL),
             receive_window,
             block: None,
             resets: VecDeque::new(),
-            abuse: Abuse::default(),
+            abuse: Abuse::new(role),
             known_request: None,
             known_answer: None,
         }
@@ -415,7 +421,7 @@ impl<T: Default> Connection<T> {
             frame::write_window_update(around.out, 0, update);
         }
         let Some(at) = place else {
-            self.abuse.data(data.len(), around.now_ms)?;
+            self.abuse.data(data.len(), ends, around.now_ms)?;
             return if self.is_unknown_there(id) { Ok(None) } else { Err(CLOSED) };
         };
         let stream = &mut self.streams[at];
@@ -430,9 +436,7 @@ impl<T: Default> Connection<T> {
         {
             frame::write_window_update(around.out, id, update);
         }
-        if !ends {
-            self.abuse.data(data.len(), around.now_ms)?;
-        }
+        self.abuse.data(data.len(), ends, around.now_ms)?;
         stream.received += data.len() as u64;
         let is_wrong = match stream.length {
             Some(length) if ends => stream.received != length,
@@ -482,8 +486,9 @@ impl<T: Default> Connection<T> {
         let mut open = self.block.take().expect("the order was checked");
         let is_last = head.has(frame::END_HEADERS);
         open.continuations += 1;
-        if open.bytes.len() + payload.len() > abuse::BLOCK_BYTES_MAX
-            || open.continuations > abuse::CONTINUATIONS_MAX
+        let head_bytes = around.limits.head_bytes;
+        if open.bytes.len() + payload.len() > abuse::block_bytes_max(head_bytes)
+            || open.continuations > abuse::continuations_max(head_bytes)
             || (payload.is_empty() && !is_last)
         {
             return Err(abuse::BLOCK);
@@ -505,6 +510,7 @@ impl<T: Default> Connection<T> {
         block: &[u8],
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
+        self.abuse.headers();
         let place = self.place(id);
         if let Some(at) = place {
             return match self.role {
@@ -548,7 +554,8 @@ impl<T: Default> Connection<T> {
             frame::write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
             self.remember_reset(id);
             // Before it knows the limit a client may exceed it in good faith.
-            if self.is_acknowledged {
+            self.refused = self.refused.saturating_add(1);
+            if self.is_acknowledged || self.refused > self.settings.streams_max.max(REFUSED_MIN) {
                 self.abuse.reset(around.now_ms)?;
             }
             return Ok(Some(Found::Plain(Event::TooMany { stream: id })));

@@ -56,6 +56,7 @@ impl<T> Connection<T> {
         let mut stream = Stream::new(id, self.peer.window, self.settings.stream_window, data);
         (stream.kind, stream.is_own_done) = (RequestKind::of(ask.method), ends);
         self.streams.push(stream);
+        self.abuse.sent();
         Some(id)
     }
 
@@ -77,8 +78,12 @@ impl<T> Connection<T> {
         let Some(at) = self.place(stream) else { return };
         let status = head.get(9..12).unwrap_or_default();
         let own = &mut self.streams[at];
-        own.is_answered |= status.first() != Some(&b'1');
+        if status.first() != Some(&b'1') {
+            own.is_answered = true;
+            self.abuse.answered();
+        }
         own.is_own_done |= ends;
+        self.abuse.sent();
         if let Some(known) = &self.known_answer
             && known.changes == self.encoder.changes()
             && known.head == head
@@ -130,6 +135,7 @@ impl<T> Connection<T> {
     pub fn send_trailers(&mut self, out: &mut Output<'_>, stream: u32, fields: &[Field<'_>]) {
         let Some(at) = self.place(stream) else { return };
         self.streams[at].is_own_done = true;
+        self.abuse.sent();
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let encoder = &mut self.encoder;
         write_block(out, stream, true, frame_bytes, |out| {
@@ -178,6 +184,7 @@ impl<T> Connection<T> {
         own.is_own_done |= ends;
         own.send_window.take(len);
         self.send_window.take(len);
+        self.abuse.sent_data(len, own.send_window.room().min(self.send_window.room()));
         Ok(())
     }
 
