@@ -78,21 +78,37 @@ impl Books<'_> {
         outcome: Outcome,
         entry: impl FnOnce(&AccessLog, &Outcome) -> Entry<'e>,
     ) {
-        if let Some(status) = outcome.status {
+        self.count_answer(outcome.status, outcome.body_bytes);
+        if self.log.is_some() || !matches!(outcome.end, End::Whole) {
+            self.book_rest(outcome, entry);
+        }
+    }
+
+    /// Counts an answer that came to its end where there is no log: all that there is to book of most.
+    #[inline]
+    pub(crate) fn count_answer(&self, status: Option<Status>, body_bytes: u64) {
+        if let Some(status) = status {
             self.counters.count_answer(status);
         }
         if let Some(proxied) = self.proxied {
-            proxied.add(ProxyCounter::AnswerBytes, outcome.body_bytes);
+            proxied.add(ProxyCounter::AnswerBytes, body_bytes);
         }
-        if outcome.end != End::Whole {
-            self.count_end(&outcome);
-        }
+    }
+
+    /// The end and the line; a request that came to its end where there is no log has neither.
+    #[cold]
+    #[inline(never)]
+    fn book_rest<'e>(
+        self,
+        outcome: Outcome,
+        entry: impl FnOnce(&AccessLog, &Outcome) -> Entry<'e>,
+    ) {
+        self.count_end(&outcome);
         if let Some(log) = self.log {
             log.add(&entry(log, &outcome), self.counters);
         }
     }
 
-    #[cold]
     fn count_end(&self, outcome: &Outcome) {
         let refusal = match outcome.end {
             End::Whole | End::Cut(_) => None,

@@ -25,6 +25,8 @@ use crate::tls::{Certificate, TlsError};
 pub(crate) struct Group {
     /// Places of its backends among those of all groups.
     members: Range<usize>,
+    /// The first of them.
+    first: BackendId,
     pub(crate) balancer: Balancer,
     pub(crate) sends_header: Option<ProxyVersion>,
     /// What its servers speak TLS with, if they do.
@@ -52,6 +54,7 @@ impl Group {
                 check_host: group.health.host.clone(),
                 check_interval: group.health.interval,
                 check_timeout: group.health.timeout,
+                first: BackendId::of_place(members.start),
                 members,
             }
         };
@@ -66,8 +69,15 @@ impl Group {
     }
 
     /// The first one.
+    #[inline]
     pub(crate) fn first(&self) -> BackendId {
-        BackendId::of_place(self.members.start)
+        self.first
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
     }
 
     /// The one at this place of the group.

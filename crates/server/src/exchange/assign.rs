@@ -135,7 +135,7 @@ impl Upstreams {
         let is_out = |place: BackendId| {
             !self.are_there[place.place()] || self.backends[place.place()].is_draining()
         };
-        if group.members().len() == 1 {
+        if group.len() == 1 {
             return Some(first).filter(|first| !is_out(*first));
         }
         if group.members().all(is_out) {

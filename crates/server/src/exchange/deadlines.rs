@@ -114,7 +114,7 @@ impl Upstreams {
 
 /// What the upstream side of an exchange waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum UpstreamWait {
+pub(super) enum UpstreamWait {
     /// The client: it sends more of the request, or takes more of the answer.
     Client,
     /// An answer.
@@ -128,28 +128,42 @@ enum UpstreamWait {
 impl UpstreamWait {
     /// What one at this stage waits for; whether all of the request was sent, the answer takes nothing more for now, and a
     /// tunnel is open both ways.
-    const fn of(
+    #[inline]
+    fn of(
         stage: Stage,
-        is_request_sent: bool,
-        is_response_full: bool,
-        is_open_tunnel: bool,
+        is_request_sent: impl Fn() -> bool,
+        is_response_full: impl Fn() -> bool,
+        is_open_tunnel: impl Fn() -> bool,
     ) -> Self {
         match stage {
-            Stage::Tunnel | Stage::Answering | Stage::Committed if is_response_full => Self::Client,
-            Stage::Tunnel if is_open_tunnel => Self::Tunnel,
-            Stage::Tunnel | Stage::Answering | Stage::Committed => Self::Body,
-            _ if is_request_sent => Self::FirstByte,
-            _ => Self::Client,
+            Stage::Queued | Stage::Connecting | Stage::Requesting | Stage::Waiting => {
+                if is_request_sent() {
+                    Self::FirstByte
+                } else {
+                    Self::Client
+                }
+            }
+            Stage::Answering | Stage::Committed | Stage::Tunnel if is_response_full() => {
+                Self::Client
+            }
+            Stage::Tunnel if is_open_tunnel() => Self::Tunnel,
+            Stage::Answering | Stage::Committed | Stage::Tunnel => Self::Body,
         }
     }
 
+    #[inline]
     fn of_exchange(exchange: &Exchange) -> Self {
-        let (is_sent, is_full) = (exchange.request.is_done(), exchange.response.is_full());
-        Self::of(exchange.stage, is_sent, is_full, exchange.is_open_tunnel())
+        Self::of(
+            exchange.stage,
+            || exchange.request.is_done(),
+            || exchange.response.is_full(),
+            || exchange.is_open_tunnel(),
+        )
     }
 
     /// By when that has to happen, where something happened at `last`.
-    fn end(self, last: Moment, limits: &ProxyLimits) -> Moment {
+    #[inline]
+    pub(super) fn end(self, last: Moment, limits: &ProxyLimits) -> Moment {
         match self {
             Self::Client => Moment::NEVER,
             Self::FirstByte => last + limits.first_byte_timeout,
@@ -161,6 +175,7 @@ impl UpstreamWait {
 
 impl Upstreams {
     /// Sets the deadline of the upstream connection of the exchange, where something just happened.
+    #[inline]
     pub(super) fn set_upstream_deadline(&self, at: ExchangeId, actions: &mut Actions<'_>) {
         let wait = UpstreamWait::of_exchange(self.exchanges.get(at));
         actions.set_deadline(wait.end(self.now.at, &self.limits));
@@ -199,7 +214,8 @@ mod tests {
         ];
         let last = Moment::from_nanos(7);
         for (what, stage, [is_sent, is_full, is_open], seconds) in table {
-            let end = UpstreamWait::of(stage, is_sent, is_full, is_open).end(last, &limits);
+            let wait = UpstreamWait::of(stage, || is_sent, || is_full, || is_open);
+            let end = wait.end(last, &limits);
             let expected = seconds.map_or(Moment::NEVER, |s| last + Duration::from_secs(s));
             assert_eq!(end, expected, "{what}");
         }

@@ -37,6 +37,7 @@ use pollux_http::{
 use crate::backends::pool::Admission;
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
+use crate::exchange::deadlines::UpstreamWait;
 use crate::exchange::direction::Side;
 use crate::exchange::table::{Asker, Next, OFFERS_MAX, Stage};
 use crate::exchange::upstreams::Upstreams;
@@ -212,7 +213,7 @@ impl Upstreams {
                 return actions.end_output();
             }
             if !exchange.has_answer() {
-                self.set_upstream_deadline(at, actions);
+                actions.set_deadline(UpstreamWait::FirstByte.end(self.now.at, &self.limits));
             }
             return;
         }
@@ -627,6 +628,19 @@ impl Upstreams {
         peer: &str,
         log: Option<&mut AccessLog>,
     ) {
+        if fault.is_some() || log.is_some() {
+            self.book(at, fault, peer, log);
+        } else {
+            let exchange = self.exchanges.get(at);
+            let books = Books { counters: &self.counters, proxied: Some(&self.proxied), log };
+            books.count_answer(exchange.status, exchange.response.body_bytes());
+        }
+        self.end(at);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn book(&self, at: ExchangeId, fault: Option<Fault>, peer: &str, log: Option<&mut AccessLog>) {
         let exchange = self.exchanges.get(at);
         let outcome = Outcome {
             status: exchange.status,
@@ -635,7 +649,6 @@ impl Upstreams {
         };
         let books = Books { counters: &self.counters, proxied: Some(&self.proxied), log };
         books.book(outcome, |_, outcome| self.entry(at, outcome, peer));
-        self.end(at);
     }
 
     /// What the log says of it.

@@ -68,7 +68,6 @@ impl Client {
 
     /// Books a request that a handler has answered, or was to; without its head there is no line, as of one that began
     /// before there was a log.
-    #[inline]
     pub(super) fn book(&self, state: &mut LoopState, head: Option<&[u8]>, outcome: Outcome) {
         let LoopState { counters, log, upstreams, .. } = state;
         let log = log.as_mut().filter(|_| head.is_some());

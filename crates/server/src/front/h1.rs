@@ -57,7 +57,7 @@ use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
 use crate::ids::{ExchangeId, FrontId};
 use crate::log::Event;
-use crate::record::{Cut, End, Outcome};
+use crate::record::{Books, Cut, End, Outcome};
 use crate::refusal::Refusal;
 
 /// How long a connection without a request waits for one when the loop drains: one that was on its way has arrived by
@@ -489,6 +489,27 @@ impl HttpSession {
     /// An answer was begun: it is booked once all of it was sent, and until then the session stays with it.
     #[inline]
     fn answer_begun(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        head: &[u8],
+        answered: Answered,
+        is_last: bool,
+    ) {
+        let is_whole = matches!(answered.left, Left::Nothing) && answered.refusal.is_none();
+        if !is_whole || state.log.is_some() {
+            return self.stay_with(state, actions, head, answered, is_last);
+        }
+        self.is_last = is_last;
+        self.phase = Phase::Idle;
+        let books = Books { counters: &state.counters, proxied: None, log: None };
+        books.count_answer(Some(answered.status), answered.body_bytes);
+    }
+
+    /// The same of one that is logged, refuses the request, or has not been sent whole.
+    #[cold]
+    #[inline(never)]
+    fn stay_with(
         &mut self,
         state: &mut LoopState,
         actions: &mut Actions<'_>,
