@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use pollux_http::h2::{Ask, Connection, Event, Output, PREFACE, Role, Scratch, Settings};
+use pollux_http::h2::{
+    Ask, Connection, ErrorCode, Event, Fault, Output, PREFACE, Role, Scratch, Settings,
+};
 use pollux_http::{Field, Limits, Method};
 
 /// Frames.
@@ -255,7 +257,11 @@ fn every_frame_in_every_state_has_its_outcome_at_every_split() {
         // A number that was left out.
         (
             vec![headers(5, GET, true), headers(3, GET, true)],
-            "GET / 5|->HEADERS 5|->GOAWAY 5 closed|",
+            "GET / 5|->HEADERS 5|->GOAWAY 5 protocol|",
+        ),
+        (
+            vec![headers(1, GET, true), headers(5, GET, true), headers(1, GET, true)],
+            "GET / 1|->HEADERS 1|GET / 5|->HEADERS 5|->GOAWAY 5 closed|",
         ),
         // Bodies and their lengths.
         (
@@ -309,6 +315,9 @@ fn every_frame_in_every_state_has_its_outcome_at_every_split() {
         (vec![frame(2, 0, 1, &[0, 0, 0, 1, 9])], "->GOAWAY 0 protocol|"),
         (vec![frame(1, 0x25, 1, &[&[0, 0, 0, 1, 9], GET].concat())], "->GOAWAY 0 protocol|"),
         (vec![frame(1, 0x25, 1, &[&[0x80, 0, 0, 0, 9], GET].concat())], "GET / 1|->HEADERS 1|"),
+        // Padding that leaves no room for the priority, and a frame that has none.
+        (vec![frame(1, 0x2d, 1, &[3, 0, 0, 0, 0, 0, 0, 0])], "->GOAWAY 0 protocol|"),
+        (vec![frame(1, 0x25, 1, &[0; 4])], "->GOAWAY 0 size|"),
         // Field blocks.
         (
             vec![frame(1, 1, 1, &GET[..2]), frame(9, 0, 1, &GET[2..3]), frame(9, 4, 1, &GET[3..])],
@@ -319,6 +328,7 @@ fn every_frame_in_every_state_has_its_outcome_at_every_split() {
         (vec![frame(1, 1, 1, GET), frame(0x77, 0, 0, b"")], "->GOAWAY 0 protocol|"),
         (vec![frame(9, 4, 1, GET)], "->GOAWAY 0 protocol|"),
         (vec![headers(1, b"\xbe", true)], "->GOAWAY 1 compression|"),
+        (vec![headers(1, b"\x82\x86\x84\x0f\x17\0", true)], "malformed 1|->RST 1 protocol|"),
         (vec![headers(1, b"\x82\x86\x84", true)], "malformed 1|->RST 1 protocol|"),
         // Too many at a time: the first ones live, and the tables stay the same.
         (
@@ -396,6 +406,9 @@ fn each_attack_is_ended_at_its_limit() {
         ("priority updates", frame(0x10, 0, 0, b"\0\0\0\x01u=1")),
         ("unknown frames", frame(0x77, 0, 0, b"")),
         ("small window updates", window(0, 1)),
+        ("acknowledgements of settings", frame(4, 1, 0, b"")),
+        ("answers to no PING", frame(6, 1, 0, b"12345678")),
+        ("GOAWAY", frame(7, 0, 0, &[0; 8])),
     ] {
         let (rounds, end) = endured(|_| flood.clone(), 0);
         assert!(rounds == 1000 && end.ends_with(" calm|"), "{what}: {rounds} {end}");
@@ -415,6 +428,18 @@ fn each_attack_is_ended_at_its_limit() {
     assert_eq!(endured(huge, 0).0, 6, "a huge block");
     let empty = |round| frame(if round == 0 { 1 } else { 9 }, 0, 1, b"");
     assert_eq!(endured(empty, 0).0, 1, "empty CONTINUATION");
+
+    // Fields behind the end that was announced, and on a stream that was reset.
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 0);
+    server.connection.end(&mut Output::new(&mut server.room));
+    let rounds = (0..ROUNDS).take_while(|round| {
+        server.feed(&headers(id(*round), GET, true), 0);
+        !server.is_over
+    });
+    assert_eq!(rounds.count(), 1000, "HEADERS behind GOAWAY");
+    let late = |round| headers(1, if round == 0 { &bad } else { b"" }, round > 0);
+    assert_eq!(endured(late, 0).0, 1001, "trailers of a stream that was reset");
 
     // A window of a byte, and a byte of an answer for it.
     let mut server = Server::new();
@@ -746,4 +771,258 @@ fn a_drain_says_twice_which_streams_are_taken() {
     server.feed(&data(3, b"", true), 0);
     assert_eq!(server.log, "->GOAWAY 255 no|->PING 0|GET / 1|->HEADERS 1|->GOAWAY 1 no|");
     assert!(!server.is_over);
+}
+
+/// HPACK makes a head of 40 KB of 30 bytes: those of all open streams have one limit.
+#[test]
+fn large_heads_of_a_hundred_open_streams_are_bounded_and_small_ones_are_not() {
+    let many = |times: usize, bytes: usize| {
+        let mut connection = Connection::<usize>::new(Role::Server, Settings::DEFAULT);
+        let (mut room, mut scratch) = (vec![0; 1 << 16], Scratch::default());
+        let mut input = [PREFACE, &settings(&[])].concat();
+        let first = [POST, b"\x40\x01a\x7f\x81", &[(bytes >> 7) as u8 - 1], &vec![b'c'; bytes]];
+        for at in 0..100 {
+            let block = match at {
+                0 => first.concat(),
+                _ => [POST, &[0xbe].repeat(times)].concat(),
+            };
+            input.extend(headers(2 * at + 1, &block, false));
+        }
+        let (mut out, mut at, mut refused) = (Output::new(&mut room), 0, 0);
+        loop {
+            let step = connection.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("sound");
+            at += step.used;
+            match step.event {
+                Some(Event::Request { stream, head, .. }) => {
+                    let len = head.len();
+                    *connection.data_mut(stream).expect("open") = len;
+                }
+                Some(Event::TooMany { .. }) => refused += 1,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        (refused, connection.streams().map(|(_, len)| *len).sum::<usize>())
+    };
+    let (refused, kept) = many(12, 3200);
+    assert!(refused >= 85 && kept <= 520 * 1024, "{refused} {kept}");
+    assert_eq!(many(1, 3200).0, 0);
+}
+
+#[test]
+fn resets_of_twice_the_streams_that_may_be_open_are_remembered() {
+    let settings_of = Settings { streams_max: 300, ..Settings::DEFAULT };
+    let mut server = Server::new();
+    server.connection = Connection::new(Role::Server, settings_of);
+    server.feed(&[PREFACE, &settings(&[]), &frame(4, 1, 0, b"")].concat(), 0);
+    let open: Vec<u8> = (0..300).flat_map(|at| headers(2 * at + 1, POST, false)).collect();
+    server.feed(&open, 0);
+    for at in 0..300 {
+        let mut out = Output::new(&mut server.room);
+        assert!(server.connection.reset(&mut out, 2 * at + 1, ErrorCode::CANCEL).is_some());
+    }
+    let late: Vec<u8> = (0..300).flat_map(|at| data(2 * at + 1, b"", true)).collect();
+    server.feed(&late, 0);
+    assert!(!server.is_over, "{}", server.log);
+}
+
+#[test]
+fn a_client_that_never_acknowledges_settings_is_ended_after_ten_seconds() {
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 5_000);
+    server.feed(&headers(1, GET, true), 15_000);
+    assert!(!server.is_over);
+    server.log.clear();
+    server.feed(&headers(3, GET, true), 15_001);
+    assert_eq!(server.log, "->GOAWAY 3 timeout|");
+}
+
+#[test]
+fn a_window_smaller_than_the_first_counts_once_the_client_knows_it() {
+    let mut server = Server::new();
+    let settings_of = Settings { stream_window: 10_000, ..Settings::DEFAULT };
+    server.connection = Connection::new(Role::Server, settings_of);
+    server.feed(&[PREFACE, &settings(&[]), &headers(1, POST, false)].concat(), 0);
+    for _ in 0..4 {
+        server.feed(&data(1, &[0; 15_000], false), 0);
+    }
+    assert!(!server.is_over, "within 65,535 bytes: {}", server.log);
+    // 60,000 were sent and given back, of 10,000 that it knows from now on.
+    server.feed(&frame(4, 1, 0, b""), 0);
+    server.feed(&data(1, &[0; 10_000], false), 0);
+    assert!(!server.is_over, "{}", server.log);
+    server.feed(&headers(3, POST, false), 0);
+    server.log.clear();
+    server.feed(&data(3, &[0; 10_001], false), 0);
+    assert_eq!(server.log, "->GOAWAY 3 flow|");
+}
+
+/// The events of a client that has asked and gets `answer`.
+fn asked(method: Method<'_>, answer: &[u8]) -> String {
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let ask = Ask { method, scheme: "http", authority: "a:1", path: "/", fields: &[] };
+    let mut out = Output::new(&mut room);
+    client.ask(&mut out, &ask, false, ()).expect("the first");
+    let input = [&settings(&[]), answer].concat();
+    let (mut at, mut log) = (0, String::new());
+    loop {
+        match client.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0) {
+            Err(fault) => return log + fault.code.name(),
+            Ok(step) => {
+                at += step.used;
+                match step.event {
+                    Some(Event::Response { response, .. }) => {
+                        let _ = write!(log, "{}|", response.facts.status.code());
+                    }
+                    Some(Event::Data { data, .. }) => {
+                        let _ = write!(log, "{} bytes|", data.len());
+                    }
+                    Some(Event::Malformed { .. }) => log.push_str("malformed|"),
+                    Some(_) => {}
+                    None => return log,
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_to_a_backend_carries_bytes() {
+    let answer = [headers(1, b"\x88", false), data(1, b"hello", false)].concat();
+    assert_eq!(asked(Method::Connect, &answer), "200|5 bytes|");
+    assert_eq!(asked(Method::Head, &answer), "200|malformed|");
+}
+
+#[test]
+fn interim_answers_without_end_are_ended() {
+    let interim = headers(1, b"\x08\x03103", false);
+    assert!(asked(Method::Get, &interim.repeat(900)).ends_with("103|"));
+    assert!(asked(Method::Get, &interim.repeat(1100)).ends_with("calm"));
+}
+
+/// The fields that a server sees in the request and in the trailers.
+#[test]
+fn fields_that_http_2_does_not_have_are_not_sent() {
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let mut room = vec![0; 4096];
+    let mut out = Output::new(&mut room);
+    let field = |name, value: &'static str| Field { name, value: value.as_bytes() };
+    let mut fields = vec![
+        field("Connection", "close"),
+        field("Transfer-Encoding", "chunked"),
+        field("Keep-Alive", "5"),
+        field("Proxy-Connection", "close"),
+        field("Upgrade", "h2c"),
+        field("Host", "other"),
+        field("TE", "gzip"),
+        field("X-Own", "v"),
+    ];
+    let ask =
+        Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &fields };
+    client.start(&mut out);
+    let stream = client.ask(&mut out, &ask, false, ()).expect("the first");
+    fields.push(field("Content-Length", "5"));
+    client.send_trailers(&mut out, stream, &fields);
+    let te = [field("TE", "trailers")];
+    let ask = Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &te };
+    client.ask(&mut out, &ask, true, ()).expect("the second");
+    let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+    let (mut answers, mut scratch) = (vec![0; 4096], Scratch::default());
+    let (mut to_client, mut at, mut log) = (Output::new(&mut answers), 0, String::new());
+    loop {
+        let input = &out.bytes()[at..];
+        let step = server.read(input, &mut scratch, &mut to_client, &Limits::DEFAULT, 0);
+        let step = step.expect("sound");
+        at += step.used;
+        match step.event {
+            Some(Event::Request { head, .. }) => {
+                log += &String::from_utf8_lossy(head).replace("\r\n", "|");
+            }
+            Some(Event::Trailers { fields, .. }) => {
+                for field in fields {
+                    log += field.name;
+                }
+            }
+            Some(Event::Malformed { rejection, .. }) => log += rejection.reason,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert_eq!(
+        log,
+        "POST / HTTP/2.0|host: a|x-own: v||x-ownPOST / HTTP/2.0|host: a|te: trailers||"
+    );
+}
+
+#[test]
+fn a_table_that_is_emptied_and_opened_again_in_one_frame_is_emptied() {
+    let mut server = Server::new();
+    server.feed(&[settings(&[]), headers(1, WAIT, true), headers(3, WAIT, true)].concat(), 0);
+    let mut block = |settings_between: &[u8], stream| {
+        server.feed(settings_between, 0);
+        let mut room = [0; 256];
+        let mut out = Output::new(&mut room);
+        let head = b"HTTP/1.1 200 OK\r\nx-own: value\r\n\r\n";
+        server.connection.send_head(&mut out, stream, head, false);
+        out.bytes()[9..].to_vec()
+    };
+    let first = block(&[], 1);
+    let second = block(&settings(&[(1, 0), (1, 4096)]), 3);
+    assert_eq!(second, [b"\x20\x3f\xe1\x1f", &first[..]].concat());
+}
+
+#[test]
+fn what_has_no_room_is_known_to_be_lost_and_breaks_nothing() {
+    for room_bytes in 0..80 {
+        let mut server = Server::new();
+        server.feed(&[settings(&[]), headers(1, WAIT, true)].concat(), 0);
+        let mut room = vec![0; room_bytes];
+        let mut out = Output::new(&mut room);
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+        server.connection.send_head(&mut out, 1, head, false);
+        assert!(out.is_short() || room_bytes >= 12, "{room_bytes}");
+        let mut out = Output::new(&mut room);
+        let fault = Fault::LATE;
+        server.connection.fail(&mut out, &fault);
+        match room_bytes {
+            0..17 => assert!(out.is_short() && out.is_empty()),
+            _ => {
+                let len = usize::from(out.bytes()[2]);
+                assert_eq!(out.len(), 9 + len, "{room_bytes}");
+                assert!(!out.is_short());
+            }
+        }
+    }
+}
+
+#[test]
+fn many_small_fields_fit_into_the_room_that_is_asked_for() {
+    let names: Vec<String> = (0..60).map(|at| format!("{}", char::from(b'a' + at % 26))).collect();
+    let fields: Vec<_> = names.iter().map(|name| Field { name, value: b"" }).collect();
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let ask =
+        Ask { method: Method::Get, scheme: "http", authority: "a", path: "/", fields: &fields };
+    let len = (fields.len() + 4) * 32 + 60 + b":methodGET:schemehttp:authoritya:path/".len();
+    let mut room = vec![0; len + 9 + 32];
+    let mut out = Output::new(&mut room);
+    assert!(client.ask(&mut out, &ask, true, ()).is_some());
+    assert!(!out.is_short());
+}
+
+#[test]
+fn an_end_that_is_said_twice_takes_nothing_back_and_a_stream_that_is_gone_is_not_reset() {
+    let mut server = Server::new();
+    server.feed(&[settings(&[]), headers(1, GET, true)].concat(), 0);
+    let mut room = [0; 256];
+    server.connection.end(&mut Output::new(&mut room));
+    server.feed(&headers(3, GET, true), 0);
+    server.log.clear();
+    let mut out = Output::new(&mut room);
+    server.connection.end(&mut out);
+    assert!(server.connection.reset(&mut out, 1, ErrorCode::CANCEL).is_none());
+    assert!(server.connection.reset(&mut out, 9, ErrorCode::CANCEL).is_none());
+    note_frames(out.bytes(), &mut server.log);
+    assert_eq!(server.log, "->GOAWAY 1 no|");
 }

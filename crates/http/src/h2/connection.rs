@@ -48,8 +48,18 @@ pub const CONTROL_ROOM_BYTES: usize = 128;
 /// Largest payload of DATA: with its head it fits into one record of TLS.
 pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
 
-/// Streams that were reset from here and are remembered, because their peer may not know yet.
-const RESETS_KEPT: usize = 64;
+/// So many streams that were reset from here are remembered at least, because their peer may not know yet; twice as many as
+/// may be open, where that is more.
+const RESETS_KEPT_MIN: usize = 64;
+
+/// Heads of requests up to this length are always taken.
+const HEAD_BYTES_SMALL: usize = 4 * 1024;
+
+/// What the larger heads of all open streams may take together: HPACK makes one of the largest of 25 bytes.
+const LARGE_HEADS_BYTES_MAX: usize = 512 * 1024;
+
+/// How long a client may leave our SETTINGS without an answer, and still begin streams.
+const ACKNOWLEDGE_MS_MAX: u64 = 10_000;
 
 /// So many streams beyond the limit cost nothing before the client knows it: most begin with 100, whatever they open later.
 const REFUSED_MIN: u32 = 100;
@@ -71,12 +81,18 @@ pub struct Connection<T> {
     peer: PeerSettings,
     /// The peer knows our settings.
     is_acknowledged: bool,
+    /// When its first SETTINGS came.
+    begun_ms: u64,
+    /// PINGs of this end that were not answered.
+    pings: u32,
     decoder: Decoder,
     encoder: Encoder,
     /// In order of their numbers.
     streams: Vec<Stream<T>>,
     /// The last stream that a client has begun: the peer of a server, or this end.
     last: u32,
+    /// Both ends of the last numbers that a client has left out.
+    left_out: (u32, u32),
     requests: u32,
     /// Streams beyond the limit.
     refused: u32,
@@ -117,6 +133,8 @@ struct Stream<T> {
     /// What the body has to be long; none where that was not said.
     length: Option<u64>,
     received: u64,
+    /// Bytes of the head of its request.
+    head_bytes: usize,
     data: T,
 }
 
@@ -160,10 +178,13 @@ impl<T: Default> Connection<T> {
             },
             peer: PeerSettings::default(),
             is_acknowledged: false,
+            begun_ms: 0,
+            pings: 0,
             decoder: Decoder::default(),
             encoder: Encoder::default(),
             streams: Vec::new(),
             last: 0,
+            left_out: (0, 0),
             requests: 0,
             refused: 0,
             last_accepted: STREAM_MAX,
@@ -292,6 +313,10 @@ impl<T: Default> Connection<T> {
                 return Err(Fault::protocol("PUSH_PROMISE without leave", "RFC 9113 6.6"));
             }
             frame::PING if head.has(frame::ACK) => {
+                match self.pings.checked_sub(1) {
+                    Some(pings) => self.pings = pings,
+                    None => self.abuse.control(1, around.now_ms)?,
+                }
                 let data = *payload.first_chunk().expect("its size was checked");
                 return Ok(Some(Found::Plain(Event::PingAnswered { data })));
             }
@@ -300,6 +325,7 @@ impl<T: Default> Connection<T> {
                 frame::write(around.out, frame::PING, frame::ACK, 0, payload);
             }
             frame::GOAWAY => {
+                self.abuse.control(1, around.now_ms)?;
                 let last = frame::number(payload) & STREAM_MAX;
                 let code = ErrorCode::of(frame::number(&payload[4..]));
                 if self.peer_last.is_some_and(|before| before < last) {
@@ -330,12 +356,13 @@ impl<T: Default> Connection<T> {
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
         if head.has(frame::ACK) {
-            self.is_acknowledged = true;
-            return Ok(None);
+            return self.on_acknowledged(around.now_ms).map(|()| None);
         }
         if self.phase == Phase::Frames {
             let price = 1 + u32::try_from(self.streams.len() / 10).unwrap_or(u32::MAX);
             self.abuse.control(price, around.now_ms)?;
+        } else {
+            self.begun_ms = around.now_ms;
         }
         self.phase = Phase::Frames;
         let before = self.peer;
@@ -344,6 +371,7 @@ impl<T: Default> Connection<T> {
             Role::Client => Role::Server,
         };
         self.peer.take(payload, of)?;
+        self.encoder.resize(self.peer.table_bytes_least);
         self.encoder.resize(self.peer.table_bytes);
         let by = i64::from(self.peer.window) - i64::from(before.window);
         if by != 0 {
@@ -353,6 +381,17 @@ impl<T: Default> Connection<T> {
         }
         frame::write(around.out, frame::SETTINGS, frame::ACK, 0, &[]);
         Ok(Some(Found::Plain(Event::WindowOpened)))
+    }
+
+    fn on_acknowledged(&mut self, now_ms: u64) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.is_acknowledged, true) {
+            return self.abuse.control(1, now_ms);
+        }
+        let excess = WINDOW_INITIAL.unsigned_abs().saturating_sub(self.settings.stream_window);
+        for stream in &mut self.streams {
+            stream.receive_window.narrow(excess);
+        }
+        Ok(())
     }
 
     fn on_window_update<'i>(
@@ -461,9 +500,11 @@ impl<T: Default> Connection<T> {
     ) -> Result<Option<Found<'i, T>>, Fault> {
         let mut block = head.unpadded(payload)?;
         if head.has(frame::WITH_PRIORITY) {
-            let (priority, rest) = block
-                .split_at_checked(5)
-                .ok_or(Fault::size("a frame has a wrong size", "RFC 9113 6.2"))?;
+            let cut = match head.has(frame::PADDED) {
+                true => frame::PADDING,
+                false => Fault::size("a frame has a wrong size", "RFC 9113 6.2"),
+            };
+            let (priority, rest) = block.split_at_checked(5).ok_or(cut)?;
             check_dependency(head.stream, priority)?;
             block = rest;
         }
@@ -527,12 +568,19 @@ impl<T: Default> Connection<T> {
         if is_new || self.is_idle(id) {
             return Err(Fault::protocol("a stream that its peer cannot begin", "RFC 9113 5.1.1"));
         }
+        let is_unknown_there = self.is_unknown_there(id);
+        let (before, behind) = self.left_out;
+        if !is_unknown_there && before < id && id < behind {
+            return Err(Fault::protocol("a stream below one that was begun", "RFC 9113 5.1.1"));
+        }
         self.drop_block(block, around)?;
-        if self.is_unknown_there(id) { Ok(None) } else { Err(CLOSED) }
+        if is_unknown_there { Ok(None) } else { Err(CLOSED) }
     }
 
+    /// Decodes what is not looked at.
     #[cold]
     fn drop_block(&mut self, block: &[u8], around: &mut Around<'_, '_>) -> Result<(), Fault> {
+        self.abuse.control(1, around.now_ms)?;
         self.decoder.decode(block, &mut around.scratch.strings, |_| {})
     }
 
@@ -544,15 +592,21 @@ impl<T: Default> Connection<T> {
         block: &[u8],
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
+        if id - self.last > 2 {
+            self.left_out = (self.last, id);
+        }
         self.last = id;
+        if !self.is_acknowledged && around.now_ms.saturating_sub(self.begun_ms) > ACKNOWLEDGE_MS_MAX
+        {
+            return Err(UNACKNOWLEDGED);
+        }
         if id > self.last_accepted {
             self.drop_block(block, around)?;
             return Ok(None);
         }
         if self.streams.len() >= self.settings.streams_max as usize {
             self.drop_block(block, around)?;
-            frame::write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
-            self.remember_reset(id);
+            self.write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
             // Before it knows the limit a client may exceed it in good faith.
             self.refused = self.refused.saturating_add(1);
             if self.is_acknowledged || self.refused > self.settings.streams_max.max(REFUSED_MIN) {
@@ -562,10 +616,17 @@ impl<T: Default> Connection<T> {
         }
         self.requests += 1;
         let (head, verdict) = self.read_request(ends, block, around)?;
+        if let Err(Verdict::Malformed(rejection)) = verdict {
+            return self.malformed(id, rejection, head, around).map(Some);
+        }
+        let head_bytes = head.len();
+        if head_bytes > HEAD_BYTES_SMALL && !self.takes_large_head(head_bytes) {
+            self.abuse.control(1, around.now_ms)?;
+            self.write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
+            return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
+        }
         let (length, found) = match verdict {
-            Err(Verdict::Malformed(rejection)) => {
-                return self.malformed(id, rejection, head, around).map(Some);
-            }
+            Err(Verdict::Malformed(_)) => unreachable!("its stream was reset"),
             Err(Verdict::Refused(rejection)) => {
                 (None, Found::Refused { stream: id, rejection, head, ends })
             }
@@ -578,11 +639,18 @@ impl<T: Default> Connection<T> {
                 (facts.length, request)
             }
         };
-        let mut stream =
-            Stream::new(id, self.peer.window, self.settings.stream_window, T::default());
-        (stream.length, stream.is_peer_done) = (length, ends);
+        let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), T::default());
+        (stream.length, stream.is_peer_done, stream.head_bytes) = (length, ends, head_bytes);
         self.streams.push(stream);
         Ok(Some(found))
+    }
+
+    /// Whether so many bytes more of heads may be kept. Those of all open streams count, whatever their user has kept of them.
+    #[cold]
+    fn takes_large_head(&self, bytes: usize) -> bool {
+        let heads = self.streams.iter().map(|stream| stream.head_bytes);
+        let kept: usize = heads.filter(|bytes| *bytes > HEAD_BYTES_SMALL).sum();
+        kept + bytes <= LARGE_HEADS_BYTES_MAX
     }
 
     /// Reads the head of a request, or finds that it is the last one again.
@@ -662,9 +730,14 @@ impl<T: Default> Connection<T> {
         if is_interim && (ends || facts.status.code() == 101) {
             return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some);
         }
+        if is_interim {
+            self.abuse.control(1, around.now_ms)?;
+        }
         if !is_interim {
             stream.is_answered = true;
             stream.length = match facts.body {
+                // What follows is the other protocol's.
+                _ if stream.kind.leaves_http(facts.status) => None,
                 ResponseBody::None => Some(0),
                 ResponseBody::Length(length) => Some(length),
                 ResponseBody::Chunked | ResponseBody::UntilClose => None,
@@ -730,7 +803,8 @@ impl<T: Default> Connection<T> {
         around: &mut Around<'_, '_>,
     ) -> Result<Found<'i, T>, Fault> {
         self.abuse.reset(around.now_ms)?;
-        let data = self.reset(around.out, id, code);
+        self.write_reset(around.out, id, code);
+        let data = self.place(id).map(|at| self.streams.remove(at).data);
         Ok(Found::Malformed { stream: id, code, rejection: *rejection, head, data })
     }
 }
@@ -757,26 +831,39 @@ impl<T> Connection<T> {
         id > self.last_accepted || self.resets.contains(&id)
     }
 
-    fn remember_reset(&mut self, id: u32) {
-        if self.resets.len() == RESETS_KEPT {
+    /// Resets a stream that is there, or was never kept.
+    fn write_reset(&mut self, out: &mut Output<'_>, id: u32, code: ErrorCode) {
+        frame::write_reset(out, id, code);
+        let kept = RESETS_KEPT_MIN.max(2 * self.settings.streams_max as usize);
+        if self.resets.len() >= kept {
             self.resets.pop_front();
         }
         self.resets.push_back(id);
     }
+
+    /// The window of a new stream. Before it knows our settings a peer may use the one of the standard (RFC 9113 6.9.2).
+    fn new_receive_window(&self) -> ReceiveWindow {
+        let excess = WINDOW_INITIAL.unsigned_abs().saturating_sub(self.settings.stream_window);
+        ReceiveWindow::widened_until_known(
+            self.settings.stream_window,
+            if self.is_acknowledged { 0 } else { excess },
+        )
+    }
 }
 
 impl<T> Stream<T> {
-    fn new(id: u32, send_window: i32, receive_window: u32, data: T) -> Self {
+    fn new(id: u32, send_window: i32, receive_window: ReceiveWindow, data: T) -> Self {
         Self {
             id,
             send_window: SendWindow::new(send_window),
-            receive_window: ReceiveWindow::new(receive_window),
+            receive_window,
             is_peer_done: false,
             is_own_done: false,
             is_answered: false,
             kind: RequestKind::Other,
             length: None,
             received: 0,
+            head_bytes: 0,
             data,
         }
     }
@@ -795,6 +882,11 @@ struct Around<'a, 'o> {
 
 const IDLE: Fault = Fault::protocol("a frame for a stream that was not begun", "RFC 9113 5.1");
 const CLOSED: Fault = Fault::closed("a frame for a stream that its peer has ended");
+const UNACKNOWLEDGED: Fault = Fault::new(
+    ErrorCode::SETTINGS_TIMEOUT,
+    "SETTINGS were not acknowledged within 10 s",
+    "RFC 9113 6.5.3",
+);
 const TOO_MUCH: Fault = Fault::calm("a head far beyond every limit");
 const NO_ANSWER: Rejection = Rejection::new(
     crate::Status::BAD_GATEWAY,

@@ -53,7 +53,7 @@ pub enum Event<'i, T> {
         /// What was kept with the stream, where it had begun.
         data: Option<T>,
     },
-    /// A stream beyond the limit, which was refused unread.
+    /// A stream beyond the limit of streams, or of the heads of all, which was refused: it may be sent again.
     TooMany {
         /// Its number.
         stream: u32,

@@ -286,6 +286,9 @@ impl<'s> RequestReader<'s> {
             return Err(Verdict::Malformed(&HOST));
         }
         let Some(authority) = self.pseudo[PSEUDO_AUTHORITY].clone() else {
+            if value.is_empty() {
+                return Err(Verdict::Malformed(&HOST));
+            }
             self.lines.add(b"host", value);
             return Ok(());
         };

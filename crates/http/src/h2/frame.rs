@@ -95,7 +95,8 @@ impl FrameHead {
     }
 }
 
-const PADDING: Fault = Fault::protocol("padding is longer than its frame", "RFC 9113 6.1");
+pub(crate) const PADDING: Fault =
+    Fault::protocol("padding is longer than its frame", "RFC 9113 6.1");
 
 /// The bytes of a head.
 #[inline]

@@ -30,6 +30,8 @@ pub(crate) const ENTRIES_MAX: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerSettings {
     pub(crate) table_bytes: usize,
+    /// The least that the last frame has said, or that stood before it.
+    pub(crate) table_bytes_least: usize,
     pub(crate) streams_max: u32,
     pub(crate) window: i32,
     pub(crate) frame_bytes: usize,
@@ -40,6 +42,7 @@ impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             table_bytes: 4096,
+            table_bytes_least: 4096,
             streams_max: u32::MAX,
             window: WINDOW_INITIAL,
             frame_bytes: PAYLOAD_BYTES_MAX,
@@ -54,12 +57,16 @@ impl PeerSettings {
         if payload.len() / 6 > ENTRIES_MAX {
             return Err(Fault::calm("more settings in a frame than there are"));
         }
+        self.table_bytes_least = self.table_bytes;
         for entry in payload.chunks_exact(6) {
             let id = u16::from_be_bytes([entry[0], entry[1]]);
             let value = frame::number(&entry[2..]);
             let wrong = |reason| Err(Fault::protocol(reason, "RFC 9113 6.5.2"));
             match id {
-                HEADER_TABLE_SIZE => self.table_bytes = value as usize,
+                HEADER_TABLE_SIZE => {
+                    self.table_bytes = value as usize;
+                    self.table_bytes_least = self.table_bytes_least.min(self.table_bytes);
+                }
                 ENABLE_PUSH if value > 1 => return wrong("ENABLE_PUSH is neither 0 nor 1"),
                 ENABLE_PUSH if value == 1 && of == Role::Server => {
                     return wrong("a server enables push");

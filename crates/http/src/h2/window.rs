@@ -69,10 +69,24 @@ impl ReceiveWindow {
         (Self::new(size), size - WINDOW_INITIAL.unsigned_abs())
     }
 
+    /// One of this size, of which the peer takes `excess` more until it knows the size.
+    pub(crate) fn widened_until_known(size: u32, excess: u32) -> Self {
+        let mut window = Self::new(size);
+        window.left = window.left.saturating_add_unsigned(excess);
+        window
+    }
+
+    /// The peer knows of a smaller size: what it may send falls, also below zero.
+    pub(crate) fn narrow(&mut self, by: u32) {
+        self.left = self.left.saturating_sub_unsigned(by);
+    }
+
     /// So many bytes have arrived.
     #[inline]
     pub(crate) fn arrive(&mut self, bytes: usize) -> Result<(), Fault> {
         match i32::try_from(bytes) {
+            // Nothing may always be sent (RFC 9113 6.9.1).
+            Ok(0) => {}
             Ok(bytes) if bytes <= self.left => self.left -= bytes,
             _ => return Err(Fault::window("more was sent than the window allows")),
         }

@@ -29,7 +29,10 @@ impl<T> Connection<T> {
     /// Begins a stream with this request, which `ends` where no body follows, and keeps `data` with it. None when the peer
     /// takes no more of them now, or at all.
     ///
-    /// The room has to be twice as large as the request.
+    /// Its fields of a connection, and Host, are left out: HTTP/2 has none (RFC 9113 8.2.2, 8.3.1).
+    ///
+    /// The room has to be `len + 9 * (1 + len / 16,384) + 32`, where `len` counts 32 for each field, those of the request line
+    /// among them, beside its bytes.
     pub fn ask(&mut self, out: &mut Output<'_>, ask: &Ask<'_>, ends: bool, data: T) -> Option<u32> {
         if !self.can_ask() {
             return None;
@@ -49,11 +52,16 @@ impl<T> Connection<T> {
             encoder.field(out, b":authority", ask.authority.as_bytes());
             for field in ask.fields {
                 with_lower_case(field.name.as_bytes(), |name| {
-                    encoder.field(out, name, field.value);
+                    let is_sent = !is_of_connection(name)
+                        && name != b"host"
+                        && (name != b"te" || field.value.eq_ignore_ascii_case(b"trailers"));
+                    if is_sent {
+                        encoder.field(out, name, field.value);
+                    }
                 });
             }
         });
-        let mut stream = Stream::new(id, self.peer.window, self.settings.stream_window, data);
+        let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), data);
         (stream.kind, stream.is_own_done) = (RequestKind::of(ask.method), ends);
         self.streams.push(stream);
         self.abuse.sent();
@@ -73,7 +81,7 @@ impl<T> Connection<T> {
     /// Sends the head of an answer, written as one of HTTP/1.1: with its status line, without the fields of a connection.
     /// Nothing follows it where it `ends`.
     ///
-    /// The room has to be twice as large as the head.
+    /// The room has to be twice as large as the head, and 32 bytes.
     pub fn send_head(&mut self, out: &mut Output<'_>, stream: u32, head: &[u8], ends: bool) {
         let Some(at) = self.place(stream) else { return };
         let status = head.get(9..12).unwrap_or_default();
@@ -101,6 +109,9 @@ impl<T> Connection<T> {
             encoder.field(out, b":status", status);
             lines(head, |name, value| encoder.field(out, name, value));
         });
+        if out.is_short() {
+            return;
+        }
         let block = &out.bytes()[start..];
         let is_kept = block.len() <= KNOWN_BLOCK_BYTES_MAX && head.len() <= KNOWN_HEAD_BYTES_MAX;
         if is_kept && before == self.encoder.changes() {
@@ -129,9 +140,10 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Sends trailers, which end the stream.
+    /// Sends trailers, which end the stream. Fields that do not belong there are left out: those of the connection, of framing
+    /// and of routing.
     ///
-    /// The room has to be twice as large as the fields.
+    /// The room has to be `len + 9 * (1 + len / 16,384) + 32`, where `len` counts 32 for each field beside its bytes.
     pub fn send_trailers(&mut self, out: &mut Output<'_>, stream: u32, fields: &[Field<'_>]) {
         let Some(at) = self.place(stream) else { return };
         self.streams[at].is_own_done = true;
@@ -142,7 +154,10 @@ impl<T> Connection<T> {
             encoder.begin(out);
             for field in fields {
                 with_lower_case(field.name.as_bytes(), |name| {
-                    encoder.field(out, name, field.value);
+                    let is_in_place = !matches!(name, b"content-length" | b"host" | b"te");
+                    if is_in_place && !is_of_connection(name) {
+                        encoder.field(out, name, field.value);
+                    }
                 });
             }
         });
@@ -212,11 +227,11 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Gives up a stream, with what was kept with it.
+    /// Gives up a stream, with what was kept with it. Nothing is sent for one that is not there.
     pub fn reset(&mut self, out: &mut Output<'_>, stream: u32, code: ErrorCode) -> Option<T> {
-        frame::write_reset(out, stream, code);
-        self.remember_reset(stream);
-        Some(self.streams.remove(self.place(stream)?).data)
+        let at = self.place(stream)?;
+        self.write_reset(out, stream, code);
+        Some(self.streams.remove(at).data)
     }
 
     /// What was kept with a stream that both ends have ended, which is no more.
@@ -292,6 +307,7 @@ impl<T> Connection<T> {
 
     /// Asks whether the peer is there, and has read what was sent before.
     pub fn ping(&mut self, out: &mut Output<'_>, data: [u8; 8]) {
+        self.pings = self.pings.saturating_add(1);
         frame::write(out, frame::PING, 0, 0, &data);
     }
 
@@ -302,14 +318,15 @@ impl<T> Connection<T> {
 
     /// Says that no stream is taken from now on; those that are open are finished.
     pub fn end(&mut self, out: &mut Output<'_>) {
+        // The number that was said first stands (RFC 9113 6.8).
         self.last_accepted = match self.role {
-            Role::Server => self.last,
+            Role::Server => self.last.min(self.last_accepted),
             Role::Client => 0,
         };
         write_goaway(out, self.last_accepted, ErrorCode::NO_ERROR, "");
     }
 
-    /// Tells the peer why the connection is over.
+    /// Tells the peer why the connection is over; without the words where there is no room for them.
     pub fn fail(&mut self, out: &mut Output<'_>, fault: &Fault) {
         let last = if self.role == Role::Server { self.last.min(self.last_accepted) } else { 0 };
         write_goaway(out, last, fault.code, fault.reason);
@@ -317,10 +334,13 @@ impl<T> Connection<T> {
 }
 
 fn write_goaway(out: &mut Output<'_>, last: u32, code: ErrorCode, words: &str) {
-    let payload = 8 + words.len();
-    out.put(&frame::head(payload, frame::GOAWAY, 0, 0));
-    out.put(&last.to_be_bytes());
-    out.put(&code.number().to_be_bytes());
+    const BYTES: usize = HEAD_BYTES + 8;
+    let words = if out.room() < BYTES + words.len() { "" } else { words };
+    let mut frame = [0; BYTES];
+    frame[..HEAD_BYTES].copy_from_slice(&frame::head(8 + words.len(), frame::GOAWAY, 0, 0));
+    frame[HEAD_BYTES..][..4].copy_from_slice(&last.to_be_bytes());
+    frame[HEAD_BYTES + 4..].copy_from_slice(&code.number().to_be_bytes());
+    out.put(&frame);
     out.put(words.as_bytes());
 }
 
@@ -369,19 +389,18 @@ fn lines(head: &[u8], mut take: impl FnMut(&[u8], &[u8])) {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
         let value = line[colon + 1..].trim_ascii();
         with_lower_case(&line[..colon], |name| {
-            let is_of_connection = matches!(
-                name,
-                b"connection"
-                    | b"keep-alive"
-                    | b"proxy-connection"
-                    | b"transfer-encoding"
-                    | b"upgrade"
-            );
-            if !is_of_connection {
+            if !is_of_connection(name) {
                 take(name, value);
             }
         });
     }
+}
+
+fn is_of_connection(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade"
+    )
 }
 
 /// Names up to this length are put into lower case without memory of their own.
