@@ -274,7 +274,8 @@ const ODD_CHUNKS: &[&str] = &[
     "5;a\rb\r\nabcde\r\n0\r\n\r\n",
     "FFFFFFFFFFFFFFFF5\r\nabcde\r\n0\r\n\r\n",
     "FFFFFFFFFFFFFFFF\r\nabcde\r\n0\r\n\r\n",
-    "00000000000000000000000000000000000000000000000000000000000000005\r\nabcde\r\n0\r\n\r\n",
+    // Beyond 64 digits also where some are taken out.
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000005\r\nabcde\r\n0\r\n\r\n",
     "5\r\nabcde\r\n",
     "5\r\nabcde\r\n\r\n0\r\n\r\n",
     "\r\n0\r\n\r\n",
