@@ -120,7 +120,7 @@ pub enum ServerError {
     },
     /// A certificate or key can't be used.
     #[error(transparent)]
-    Tls(#[from] crate::tls::TlsError),
+    Tls(#[from] pollux_tls::TlsError),
     /// No descriptor is left.
     #[error("{NONE_LEFT}")]
     Descriptors {

@@ -40,7 +40,7 @@ pub(crate) struct Books<'b> {
 pub(crate) struct Outcome {
     /// None where no answer began.
     pub(crate) status: Option<Status>,
-    /// Of the answer, as far as they were sent.
+    /// Of the answer, as far as they were sent; of one from a backend that was cut, as far as they came from there.
     pub(crate) body_bytes: u64,
     pub(crate) end: End,
 }

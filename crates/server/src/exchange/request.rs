@@ -2,16 +2,17 @@
 //!
 //! | step | called by | when |
 //! |---|---|---|
-//! | [`begin`](Upstreams::begin) | the asker's session | the head of a request is sound, and a backend is to answer it |
-//! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, and `fault` for a second try | a backend, and a connection to it |
+//! | [`begin`](Upstreams::begin), [`begin_again`](Upstreams::begin_again) | the asker's session | the head of a request is sound, and a backend is to answer it; the second where it is the last one of this loop again |
+//! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, `fault` for a second try, and `assign.rs` where a request that waited has its turn or its backend went down | a backend, and a connection to it |
 //! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
 //! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
 //! | [`wake_found`](Upstreams::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
 //! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
-//! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came: from here on there is no second try |
+//! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came (`answer_head_again`: the last one again): from here on there is no second try |
 //! | [`answer_bytes`](Upstreams::answer_bytes) | the upstream's session | some of its body came |
-//! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came |
+//! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came: the exchange lets go of the connection |
+//! | [`park`](Upstreams::park) | the upstream's session | right behind `answer_end`, before the client has the answer: the connection is kept for another request |
 //! | [`answer_leaves`](Upstreams::answer_leaves) | the asker's session | it was woken, or has got rid of what it had |
 //! | [`fault`](Upstreams::fault) | either session, at any time | a second try, a page, or a cut |
 //! | [`finish`](Upstreams::finish) | the asker's session | the last byte was handed over, or the client is gone |
