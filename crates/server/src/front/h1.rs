@@ -399,6 +399,9 @@ impl HttpSession {
         }
         let mut streams = Box::new(Streams::new(state));
         streams.start(actions);
+        if self.is_draining {
+            streams.on_shutdown(state, actions, &mut self.client);
+        }
         let used = streams.on_bytes(state, actions, &mut self.client, input);
         self.phase = Phase::Streams(streams);
         Some(used)
@@ -731,6 +734,9 @@ impl PlaintextSession for HttpSession {
         state.counters.count_handshake(is_resumed);
         if let Phase::Streams(streams) = &mut self.phase {
             streams.start(actions);
+            if self.is_draining {
+                streams.on_shutdown(state, actions, &mut self.client);
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 //! | a stream | until |
 //! |---|---|
 //! | `Reading`: its request has a body, which is dropped | it is whole: answered |
-//! | `Asked`: its request is whole, and output of before waits | that has left: answered |
+//! | `Asked`: its request is whole or refused, and output of before waits | that has left: answered |
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
 //!
@@ -37,7 +37,7 @@ use rustix::io::Errno;
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::counters::ServerCounter;
 use crate::front::client::Client;
-use crate::front::request::{is_head, write_echo_head};
+use crate::front::request::{ECHO_HEAD_BYTES_MAX, is_head, write_echo_head};
 use crate::front::state::{LoopState, respond};
 use crate::handlers::Handler;
 use crate::handlers::answer;
@@ -114,9 +114,16 @@ enum Part {
     #[default]
     New,
     Reading(Box<Reading>),
-    Asked(Framing),
+    Asked(Asked),
     Rest(Unsent),
     Echo(Box<Echo>),
+}
+
+/// What waits for room for its answer.
+#[derive(Debug)]
+enum Asked {
+    Sound(Framing),
+    Refused(Box<Rejection>),
 }
 
 /// A body of a request that is dropped.
@@ -226,7 +233,7 @@ impl Streams {
             if let Err(fault) = &read {
                 self.connection.fail(&mut out, fault);
             }
-            let len = out.len();
+            let (len, sent_before) = (out.len(), call.actions.len());
             call.actions.advance(len);
             match read {
                 Err(fault) => {
@@ -236,11 +243,15 @@ impl Streams {
                 Ok(step) => {
                     used += step.used;
                     let Some(event) = step.event else { break };
+                    if matches!(event, Event::NoRoom) {
+                        call.actions.call_again();
+                        break;
+                    }
                     self.on_event(call, event);
                 }
             }
             if is_waiting {
-                self.control_bytes += len;
+                self.control_bytes += call.actions.len() - sent_before;
                 if self.control_bytes > CONTROL_BYTES_MAX {
                     call.actions.read_in_turn();
                     call.actions.call_again();
@@ -265,7 +276,7 @@ impl Streams {
                 } else if call.takes_answer() {
                     self.answer(call, stream, &request, head);
                 } else {
-                    self.ask_later(call, stream, head, request.framing);
+                    self.ask_later(call, stream, head, Asked::Sound(request.framing));
                 }
             }
             Event::Data { stream, data, ends } => self.on_data(call, stream, data, ends),
@@ -298,7 +309,7 @@ impl Streams {
                 }
             }
             Event::GoneAway { .. } => {}
-            Event::NoRoom => call.actions.call_again(),
+            Event::NoRoom => unreachable!("nothing more is read then"),
             Event::Response { .. } => unreachable!("a client answers nothing"),
         }
     }
@@ -361,7 +372,7 @@ impl Streams {
         let head = std::mem::take(&mut task.head);
         match Request::of_stream(&head, framing, false) {
             Some(request) if call.takes_answer() => self.answer(call, stream, &request, &head),
-            _ => self.ask_later(call, stream, &head, framing),
+            _ => self.ask_later(call, stream, &head, Asked::Sound(framing)),
         }
     }
 
@@ -382,9 +393,12 @@ impl Streams {
         self.refuse(call, stream, rejection, &task.head);
     }
 
-    /// Answers what is sound and not served.
+    /// Answers what is sound and not served, once there is room for it.
     #[cold]
     fn refuse(&mut self, call: &mut Call<'_, '_>, stream: u32, rejection: Rejection, head: &[u8]) {
+        if !call.takes_answer() {
+            return self.ask_later(call, stream, head, Asked::Refused(Box::new(rejection)));
+        }
         call.client.report_refusal(call.state, call.actions, rejection, false);
         let is_head = is_head(head);
         self.answer_by(call, stream, head, |state, upper| {
@@ -393,9 +407,9 @@ impl Streams {
     }
 
     /// Keeps a request until there is room for its answer.
-    fn ask_later(&mut self, call: &mut Call<'_, '_>, stream: u32, head: &[u8], framing: Framing) {
+    fn ask_later(&mut self, call: &mut Call<'_, '_>, stream: u32, head: &[u8], asked: Asked) {
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.head, task.part) = (head.into(), Part::Asked(framing));
+        (task.head, task.part) = (head.into(), Part::Asked(asked));
         self.asked += 1;
         call.actions.call_again();
     }
@@ -409,12 +423,17 @@ impl Streams {
                 return;
             };
             let Some(task) = self.connection.data_mut(stream) else { return };
-            let Task { head, part: Part::Asked(framing), .. } = std::mem::take(task) else {
+            let Task { head, part: Part::Asked(asked), .. } = std::mem::take(task) else {
                 return;
             };
             self.asked -= 1;
-            if let Some(request) = Request::of_stream(&head, framing, false) {
-                self.answer(call, stream, &request, &head);
+            match asked {
+                Asked::Refused(rejection) => self.refuse(call, stream, *rejection, &head),
+                Asked::Sound(framing) => {
+                    if let Some(request) = Request::of_stream(&head, framing, false) {
+                        self.answer(call, stream, &request, &head);
+                    }
+                }
             }
         }
     }
@@ -523,19 +542,23 @@ impl Streams {
 
     /// Sends what windows and room take of answers under way, a frame of each stream in turn.
     fn send_rests(&mut self, call: &mut Call<'_, '_>) {
-        if self.senders == 0 || call.actions.is_output_waiting() {
+        if self.senders == 0 {
             return;
+        }
+        if call.actions.is_output_waiting() {
+            // What ended for want of a window, or of more to echo, has not asked for it: by then either may have come.
+            return call.actions.call_again();
         }
         while let Some(stream) = self.next_sender() {
             let room = call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES);
-            if room < PIECE_BYTES_MIN {
+            let Some(task) = self.connection.data_mut(stream) else { return };
+            if room < task.piece_room_min() {
                 return call.actions.call_again();
             }
             self.turn = stream;
-            let Some(task) = self.connection.data_mut(stream) else { return };
             match std::mem::take(&mut task.part) {
                 Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
-                Part::Echo(echo) => self.send_echo(call, stream, echo, room),
+                Part::Echo(echo) => self.send_echo(call, stream, echo),
                 other => task.part = other,
             }
         }
@@ -590,21 +613,16 @@ impl Streams {
         self.end_stream(call, stream);
     }
 
-    fn send_echo(
-        &mut self,
-        call: &mut Call<'_, '_>,
-        stream: u32,
-        mut echo: Box<Echo>,
-        room: usize,
-    ) {
+    fn send_echo(&mut self, call: &mut Call<'_, '_>, stream: u32, mut echo: Box<Echo>) {
         if !echo.has_begun {
             echo.has_begun = true;
-            let mut head = [0; 4096];
+            let mut head = [0; ECHO_HEAD_BYTES_MAX];
             let (common, framing) = (&call.state.common, echo.reading.framing);
             let len =
                 write_echo_head(common, &mut head, framing, Persistence::Implicit, echo.asked);
             call.send(|out| self.connection.send_head(out, stream, &head[..len], false));
         }
+        let room = call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES);
         let piece = echo.waiting.len().min(self.connection.data_room(stream)).min(room);
         let is_last = echo.is_whole && piece == echo.waiting.len();
         call.send(|out| {
@@ -719,6 +737,9 @@ impl Streams {
         actions: &mut Actions<'_>,
         client: &mut Client,
     ) {
+        if !self.connection.has_begun() {
+            return actions.close();
+        }
         let unfinished: Vec<u32> = self
             .connection
             .streams()
@@ -752,7 +773,12 @@ impl Streams {
             self.connection.announce_end(out);
             self.connection.ping(out, SHUTDOWN_PING);
         });
-        self.ending = Ending::Announced(call.state.now.at + SHUTDOWN_GRACE);
+        let end = call.state.now.at + SHUTDOWN_GRACE;
+        self.ending = Ending::Announced(end);
+        if !self.connection.has_begun() {
+            let deadline = call.actions.deadline().min(end);
+            return call.actions.set_deadline(deadline);
+        }
         self.settle(call);
     }
 
@@ -897,6 +923,14 @@ impl Task {
             Part::Rest(_) => true,
             Part::Echo(echo) => !echo.waiting.is_empty(),
             _ => false,
+        }
+    }
+
+    /// Room without which nothing more of its answer is sent now: HPACK may take twice a head.
+    fn piece_room_min(&self) -> usize {
+        match &self.part {
+            Part::Echo(echo) if !echo.has_begun => 2 * ECHO_HEAD_BYTES_MAX + PIECE_BYTES_MIN,
+            _ => PIECE_BYTES_MIN,
         }
     }
 

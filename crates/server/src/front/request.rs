@@ -15,8 +15,11 @@ use crate::handlers::answer::Persistence;
 use crate::head::common::{Common, FieldContext};
 use crate::record::Cut;
 
+/// Room that the head of an echo takes at most.
+pub(super) const ECHO_HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
+
 /// Room that the head of an echo and the framing of its pieces take at most.
-const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
+const OVERHEAD_BYTES_MAX: usize = ECHO_HEAD_BYTES_MAX;
 
 /// A body under way, and the head of its request.
 #[derive(Debug)]

@@ -98,6 +98,8 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("listen", old.listen != new.listen),
         ("socket_mode and socket_owner", old.sockets != new.sockets),
         ("cert and key", old.tls != new.tls),
+        // TLS offers its protocols as it did at the start.
+        ("no_http2", old.tls.is_some() && old.is_http2_off != new.is_http2_off),
         ("user and group", old.identity != new.identity),
         ("no_sandbox, require_sandbox, sandbox_path, sandbox_exact", old.sandbox != new.sandbox),
         ("poller", loops.poller != new.loops.poller),
@@ -145,5 +147,15 @@ mod tests {
         ] {
             assert_eq!(fixed(&old, &config(text)), names, "{text}");
         }
+    }
+
+    #[test]
+    fn http_2_is_fixed_where_tls_has_offered_it() {
+        let both = |first: &str| {
+            let off = format!("{first}\nno_http2 = true");
+            fixed(&config(first), &config(&off))
+        };
+        assert_eq!(both("reply = 1\ncert = \"a\"\nkey = \"b\""), ["no_http2"]);
+        assert!(both("reply = 1").is_empty());
     }
 }

@@ -35,23 +35,34 @@ impl Pair {
     }
 
     fn with_window(config: &str, window: u32) -> Self {
+        let mut pair = Self::silent(config, window);
+        pair.says(Connection::start);
+        pair.exchange();
+        pair
+    }
+
+    /// A client that has said nothing yet.
+    fn silent(config: &str, window: u32) -> Self {
         let config = Given::from_toml(config, "test").read().expect("a configuration");
         let counters = Arc::new(ServerCounters::default());
         let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
         let now = Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 };
         let settings =
             Settings { stream_window: window, connection_window: Self::WIDE, ..Settings::DEFAULT };
-        let mut pair = Self {
+        Self {
             play: Rehearsal::new(state, now),
             client: Connection::new(Role::Client, settings),
             scratch: Scratch::default(),
             events: Vec::new(),
             bodies: Vec::new(),
             output: Vec::new(),
-        };
-        pair.says(Connection::start);
-        pair.exchange();
-        pair
+        }
+    }
+
+    /// Brings the server what the client has said.
+    fn deliver(&mut self) {
+        let output = std::mem::take(&mut self.output);
+        self.play.feed(&output);
     }
 
     /// What the client says next.
@@ -346,4 +357,126 @@ fn a_preface_in_pieces_is_one_and_another_start_is_http_1() {
     let mut play = start();
     play.feed(b"INVALID CONNECTION PREFACE\r\n\r\n");
     assert!(play.take_output().is_empty() && play.closed().is_some());
+}
+
+/// Frames that follow each other: their kinds, flags and payloads.
+fn frames(mut rest: &[u8]) -> Vec<(u8, u8, &[u8])> {
+    let mut frames = Vec::new();
+    while let [_, high, low, kind, flags, _, _, _, _, behind @ ..] = rest {
+        let (payload, next) = behind.split_at((usize::from(*high) << 8) + usize::from(*low));
+        frames.push((*kind, *flags, payload));
+        rest = next;
+    }
+    assert!(rest.is_empty(), "frames are whole");
+    frames
+}
+
+fn window_update(stream: u8, by: u32) -> Vec<u8> {
+    [&[0, 0, 4, 8, 0, 0, 0, 0, stream][..], &by.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_thousand_refused_requests_behind_output_that_waits_keep_no_thread() {
+    let mut pair = Pair::new("reply = \"1MiB\"");
+    pair.asks(Method::Get, "/", true);
+    pair.play.stall();
+    pair.deliver();
+    // GET, scheme ftp, path /, authority a.
+    let block = [0x82, 0x06, 3, b'f', b't', b'p', 0x84, 0x01, 1, b'a'];
+    let ask = |at: u32| [&[0, 0, 10, 1, 5][..], &(2 * at + 3).to_be_bytes(), &block].concat();
+    let flight: Vec<u8> = (0..1000).flat_map(ask).collect();
+    pair.play.feed(&flight);
+    pair.play.flow();
+    let output = pair.play.take_output();
+    // Status 400 is the twelfth of the static table.
+    let sent = frames(&output);
+    let answers = sent.iter().filter(|(kind, _, block)| *kind == 1 && block[0] == 0x8c);
+    assert!(answers.count() >= 99);
+}
+
+#[test]
+fn a_body_that_is_too_long_while_output_waits_is_refused_behind_it() {
+    let mut pair = Pair::new("reply = \"1MiB\"\nmax_body = 10");
+    let large = pair.asks(Method::Get, "/", true);
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.play.stall();
+    pair.deliver();
+    pair.says(|client, out| client.send_data(out, stream, b"0123456789a", false));
+    pair.deliver();
+    pair.play.flow();
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{large}: 200, {stream}: 413, {stream}: no_error"));
+    assert_eq!(pair.body_of(large).len(), 1 << 20);
+}
+
+#[test]
+fn a_window_that_opens_while_output_waits_is_used_once_that_has_left() {
+    let mut pair = Pair::with_window("reply = 100000", 40_000);
+    let stream = pair.asks(Method::Get, "/", true);
+    pair.play.stall();
+    pair.deliver();
+    pair.play.feed(&window_update(stream as u8, 60_000));
+    pair.play.flow();
+    let output = pair.play.take_output();
+    assert!(output.len() > 100_000, "{} bytes", output.len());
+}
+
+#[test]
+fn the_end_of_an_echo_that_comes_while_output_waits_is_sent_once_that_has_left() {
+    let mut pair = Pair::new("echo = true");
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.says(|client, out| client.send_data(out, stream, &[b'x'; 1000], false));
+    pair.play.stall();
+    pair.deliver();
+    pair.says(|client, out| client.send_data(out, stream, &[b'y'; 500], true));
+    pair.deliver();
+    pair.play.flow();
+    let output = pair.play.take_output();
+    assert!(output.ends_with(&[b'y'; 500]), "{} bytes", output.len());
+}
+
+#[test]
+fn echoes_with_long_fields_of_their_own_fit_whatever_their_number() {
+    for bytes in [300, 4000] {
+        let field = "~".repeat(bytes);
+        let mut pair = Pair::new(&format!("echo = true\nresponse_field = \"add X: {field}\""));
+        let streams: Vec<u32> = (0..6).map(|_| pair.asks(Method::Post, "/", false)).collect();
+        let body = [b'x'; 16_000];
+        for stream in &streams {
+            pair.says(|client, out| client.send_data(out, *stream, &body, true));
+        }
+        pair.exchange();
+        for stream in streams {
+            assert_eq!(pair.body_of(stream), body, "{bytes}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_begins_during_a_shutdown_is_told_of_it() {
+    let mut pair = Pair::silent("reply = 1", Pair::WIDE);
+    pair.play.drain();
+    pair.says(Connection::start);
+    pair.exchange();
+    let last = (1_u32 << 31) - 1;
+    assert_eq!(pair.events(), format!("gone {last}: no_error, gone 0: no_error"));
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn a_shutdown_waits_a_second_for_the_first_settings() {
+    let mut pair = Pair::silent("reply = 1\nheader_timeout = \"60s\"", Pair::WIDE);
+    pair.play.feed(pollux_http::h2::PREFACE);
+    pair.play.drain();
+    pair.play.pass(2 * SECOND);
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn a_client_that_leaves_before_its_settings_is_closed_at_once() {
+    let mut pair = Pair::silent("reply = 1", Pair::WIDE);
+    pair.play.feed(pollux_http::h2::PREFACE);
+    pair.play.end();
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+    assert_eq!(pair.counters().value(ServerCounter::TimeoutsSilent), 0);
 }
