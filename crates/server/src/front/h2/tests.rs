@@ -453,7 +453,7 @@ fn echoes_with_long_fields_of_their_own_fit_whatever_their_number() {
 }
 
 #[test]
-fn a_connection_that_begins_during_a_shutdown_is_told_of_it() {
+fn a_connection_that_begins_during_a_shutdown_gets_its_goaway() {
     let mut pair = Pair::silent("reply = 1", Pair::WIDE);
     pair.play.drain();
     pair.says(Connection::start);
