@@ -9,7 +9,7 @@
 //! | a stream | until |
 //! |---|---|
 //! | `Reading`: its request has a body, which is dropped | it is whole: answered |
-//! | `Asked`: its request is whole or refused, and output of before waits | that has left: answered |
+//! | `Asked`: its request is whole or refused, and output of before waits, or too much is kept | that has left: answered |
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
 //!
@@ -57,6 +57,9 @@ const PIECE_BYTES_MIN: usize = 1024;
 /// nothing is not read from.
 const CONTROL_BYTES_MAX: usize = 64 * 17;
 
+/// Bytes of bodies that the streams of a connection may keep while their windows are closed: with more, requests wait.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
 /// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
@@ -71,8 +74,10 @@ pub(super) struct Streams {
     turn: u32,
     /// Streams that have more to send.
     senders: usize,
-    /// Requests that wait until output of before has left.
+    /// Requests that wait until output of before has left, or less is kept.
     asked: usize,
+    /// Bytes of bodies that are kept until windows take them.
+    kept_bytes: usize,
     /// Bytes of control frames that went behind waiting output.
     control_bytes: usize,
     ending: Ending,
@@ -103,6 +108,8 @@ struct Task {
     /// Of the whole answer's body.
     body_bytes: u64,
     refusal: Option<Refusal>,
+    /// Of it, what is kept as a copy.
+    kept_bytes: usize,
     /// When something was sent last.
     sent_at: Moment,
     /// It waits for its client to open a window.
@@ -183,6 +190,7 @@ impl Streams {
             turn: 0,
             senders: 0,
             asked: 0,
+            kept_bytes: 0,
             control_bytes: 0,
             ending: Ending::Open,
             since: state.now.at,
@@ -273,7 +281,7 @@ impl Streams {
                 // Behind CONNECT comes no body.
                 if !ends && request.method != Method::Connect {
                     self.begin_body(call, stream, &request, head);
-                } else if call.takes_answer() {
+                } else if self.takes_answer(call) {
                     self.answer(call, stream, &request, head);
                 } else {
                     self.ask_later(call, stream, head, Asked::Sound(request.framing));
@@ -371,7 +379,7 @@ impl Streams {
         }
         let head = std::mem::take(&mut task.head);
         match Request::of_stream(&head, framing, false) {
-            Some(request) if call.takes_answer() => self.answer(call, stream, &request, &head),
+            Some(request) if self.takes_answer(call) => self.answer(call, stream, &request, &head),
             _ => self.ask_later(call, stream, &head, Asked::Sound(framing)),
         }
     }
@@ -396,7 +404,7 @@ impl Streams {
     /// Answers what is sound and not served, once there is room for it.
     #[cold]
     fn refuse(&mut self, call: &mut Call<'_, '_>, stream: u32, rejection: Rejection, head: &[u8]) {
-        if !call.takes_answer() {
+        if !self.takes_answer(call) {
             return self.ask_later(call, stream, head, Asked::Refused(Box::new(rejection)));
         }
         call.client.report_refusal(call.state, call.actions, rejection, false);
@@ -404,6 +412,11 @@ impl Streams {
         self.answer_by(call, stream, head, |state, upper| {
             answer::refusal(upper, &state.common, rejection, &state.head_limits, is_head)
         });
+    }
+
+    /// Whether an answer may be made now, of which something may have to be kept.
+    fn takes_answer(&self, call: &Call<'_, '_>) -> bool {
+        self.kept_bytes < KEPT_BYTES_MAX && call.takes_answer()
     }
 
     /// Keeps a request until there is room for its answer.
@@ -416,7 +429,7 @@ impl Streams {
 
     /// Answers requests that had to wait, as far as there is room.
     fn answer_asked(&mut self, call: &mut Call<'_, '_>) {
-        while self.asked > 0 && call.takes_answer() {
+        while self.asked > 0 && self.takes_answer(call) {
             let is_asked = |(_, task): &(u32, &Task)| matches!(task.part, Part::Asked(_));
             let Some(stream) = self.connection.streams().find(is_asked).map(|(stream, _)| stream)
             else {
@@ -511,21 +524,22 @@ impl Streams {
             call.client.book(call.state, Some(head), outcome);
             return self.end_stream(call, stream);
         }
-        let unsent = match left {
+        let (unsent, kept_bytes) = match left {
             Left::Unsent(mut unsent) => {
                 unsent.take_back(body.len() as u64);
-                *unsent
+                (*unsent, 0)
             }
-            _ => Unsent::once(body.to_vec()),
+            _ => (Unsent::once(body.to_vec()), body.len()),
         };
         self.senders += 1;
+        self.kept_bytes += kept_bytes;
         let now = call.state.now.at;
         let has_log = call.state.log.is_some();
         let Some(task) = self.connection.data_mut(stream) else { return };
         task.head = if has_log { head.into() } else { Box::default() };
         task.part = Part::Rest(unsent);
         (task.status, task.body_bytes, task.refusal) = (Some(status), body_bytes, refusal);
-        (task.sent_at, task.is_stalled) = (now, false);
+        (task.sent_at, task.is_stalled, task.kept_bytes) = (now, false, kept_bytes);
     }
 
     /// The answer is through. What still comes of its request is not wanted (RFC 9113 8.1).
@@ -606,8 +620,9 @@ impl Streams {
             task.part = Part::Rest(unsent);
             return;
         }
-        self.senders -= 1;
         let task = std::mem::take(task);
+        self.senders -= 1;
+        self.kept_bytes -= task.kept_bytes;
         let end = task.refusal.map_or(End::Whole, End::Refused);
         call.client.book(call.state, Some(&task.head), task.outcome(0, end));
         self.end_stream(call, stream);
@@ -684,6 +699,7 @@ impl Streams {
 
     /// A stream is no more that had this.
     fn left(&mut self, task: &Task) {
+        self.kept_bytes -= task.kept_bytes;
         match task.part {
             Part::Rest(_) | Part::Echo(_) => self.senders -= 1,
             Part::Asked(_) => self.asked -= 1,
@@ -704,7 +720,7 @@ impl Streams {
     }
 
     fn drop_all(&mut self, state: &mut LoopState, client: &Client, cut: Cut) {
-        (self.senders, self.asked) = (0, 0);
+        (self.senders, self.asked, self.kept_bytes) = (0, 0, 0);
         for (_, task) in self.connection.take_all() {
             client.book(state, Some(&task.head), task.outcome(task.left_bytes(), End::Cut(cut)));
         }
@@ -724,9 +740,6 @@ impl Streams {
         let mut call = Call { state, actions, client };
         self.answer_asked(&mut call);
         self.send_rests(&mut call);
-        if self.asked > 0 {
-            call.actions.call_again();
-        }
         self.settle(&mut call);
     }
 
@@ -836,7 +849,7 @@ impl Streams {
             return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
         }
         Refusal::LateBody.count(&call.state.counters);
-        if task.status.is_some() || !call.takes_answer() {
+        if task.status.is_some() || !call.takes_answer() || self.kept_bytes >= KEPT_BYTES_MAX {
             return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
         }
         let task = std::mem::take(task);
@@ -869,6 +882,9 @@ impl Streams {
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
         let (state, actions) = (&*call.state, &mut *call.actions);
+        if self.asked > 0 && self.kept_bytes < KEPT_BYTES_MAX {
+            actions.call_again();
+        }
         if self.ending == Ending::Over || actions.is_ending() || !self.connection.has_begun() {
             return;
         }

@@ -480,3 +480,35 @@ fn a_client_that_leaves_before_its_settings_is_closed_at_once() {
     assert_eq!(pair.play.closed(), Some(CloseCause::Session));
     assert_eq!(pair.counters().value(ServerCounter::TimeoutsSilent), 0);
 }
+
+#[test]
+fn bodies_that_closed_windows_keep_are_few_and_all_requests_get_theirs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), vec![b'x'; 30_000]).expect("written");
+    let config = format!("dir = {:?}\nwrite_timeout = \"5s\"", folder.path());
+    let heads = |output: &[u8]| frames(output).iter().filter(|(kind, ..)| *kind == 1).count();
+    let mut pair = Pair::with_window(&config, 0);
+    let streams: Vec<u32> = (0..40).map(|_| pair.asks(Method::Get, "/file", true)).collect();
+    pair.deliver();
+    assert_eq!(heads(&pair.play.take_output()), 9, "of 30,000 bytes in 256 KiB");
+    let opened: Vec<u8> =
+        streams.iter().flat_map(|stream| window_update(*stream as u8, 30_000)).collect();
+    pair.play.feed(&opened);
+    let output = pair.play.take_output();
+    let body_bytes: usize =
+        frames(&output).iter().filter(|(kind, ..)| *kind == 0).map(|(.., body)| body.len()).sum();
+    assert_eq!((heads(&output), body_bytes), (31, 40 * 30_000));
+
+    // One that opens none has its streams reset, and then those that waited.
+    let mut pair = Pair::with_window(&config, 0);
+    for _ in 0..20 {
+        pair.asks(Method::Get, "/file", true);
+    }
+    pair.deliver();
+    assert_eq!(heads(&pair.play.take_output()), 9);
+    pair.play.pass(6 * SECOND);
+    assert_eq!(heads(&pair.play.take_output()), 9, "the next ones");
+    pair.play.pass(6 * SECOND);
+    assert_eq!(heads(&pair.play.take_output()), 2);
+    assert_eq!(pair.counters().value(ServerCounter::Http2WindowTimeouts), 18);
+}
