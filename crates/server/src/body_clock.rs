@@ -36,6 +36,11 @@ impl BodyClock {
         self.last_byte = now;
     }
 
+    /// When some came last, or it began.
+    pub(crate) fn last_byte(&self) -> Moment {
+        self.last_byte
+    }
+
     /// Whether we take input from now on: what we don't is not held against the client.
     pub(crate) fn set_standing(&mut self, is_standing: bool, now: Moment) {
         if is_standing {

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | header timeout, from the accept, or from the start of a field block | closed |
 //! | body timeout and rate of a stream (`body_clock`) | 408, or RST_STREAM once its answer has begun |
-//! | write timeout of a stream whose window is closed | RST_STREAM |
+//! | write timeout of a stream whose window is closed, and its share of the least rate | RST_STREAM |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
 
@@ -70,6 +70,8 @@ const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 #[derive(Debug)]
 pub(super) struct Streams {
     connection: Connection<Task>,
+    /// So many a client may have, which share the rate that a client has to read at.
+    streams_max: u32,
     /// Whose turn to send was last.
     turn: u32,
     /// Streams that have more to send.
@@ -110,8 +112,8 @@ struct Task {
     refusal: Option<Refusal>,
     /// Of it, what is kept as a copy.
     kept_bytes: usize,
-    /// When something was sent last.
-    sent_at: Moment,
+    /// When its answer began, and when something was sent last.
+    pace: BodyClock,
     /// It waits for its client to open a window.
     is_stalled: bool,
 }
@@ -187,6 +189,7 @@ impl Streams {
         state.counters.add(ServerCounter::Http2Connections, 1);
         Self {
             connection: Connection::new(Role::Server, settings),
+            streams_max: settings.streams_max.max(1),
             turn: 0,
             senders: 0,
             asked: 0,
@@ -348,7 +351,7 @@ impl Streams {
             Part::Reading(Box::new(reading))
         };
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.head, task.part, task.sent_at) = (head.into(), part, call.state.now.at);
+        (task.head, task.part, task.pace) = (head.into(), part, clock);
     }
 
     /// More of a body, or its end.
@@ -539,7 +542,8 @@ impl Streams {
         task.head = if has_log { head.into() } else { Box::default() };
         task.part = Part::Rest(unsent);
         (task.status, task.body_bytes, task.refusal) = (Some(status), body_bytes, refusal);
-        (task.sent_at, task.is_stalled, task.kept_bytes) = (now, false, kept_bytes);
+        (task.pace, task.is_stalled, task.kept_bytes) =
+            (BodyClock::started(now), false, kept_bytes);
     }
 
     /// The answer is through. What still comes of its request is not wanted (RFC 9113 8.1).
@@ -609,7 +613,8 @@ impl Streams {
         });
         let now = call.state.now.at;
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.sent_at, task.is_stalled) = (now, false);
+        task.pace.on_bytes(now);
+        task.is_stalled = false;
         if let Err(errno) = sent {
             task.part = Part::Rest(unsent);
             call.state.report_cut(errno);
@@ -648,7 +653,8 @@ impl Streams {
         let now = call.state.now.at;
         echo.reading.clock.set_standing(!echo.waiting.is_empty(), now);
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.status, task.sent_at, task.is_stalled) = (Some(Status::OK), now, false);
+        task.pace.on_bytes(now);
+        (task.status, task.is_stalled) = (Some(Status::OK), false);
         task.body_bytes = echo.reading.received;
         if !is_last {
             task.part = Part::Echo(echo);
@@ -866,9 +872,17 @@ impl Streams {
         let of_body = |reading: &Reading| {
             reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
         };
-        let of_window = || match task.has_more() && self.connection.data_room(stream) == 0 {
-            true => task.sent_at + limits.write_timeout,
-            false => Moment::NEVER,
+        let of_window = || {
+            if !task.has_more() || self.connection.data_room(stream) > 0 {
+                return Moment::NEVER;
+            }
+            let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(self.streams_max.into());
+            // An echo comes as slowly as its body, which has a rate of its own.
+            if rate_min_bytes == 0 || matches!(task.part, Part::Echo(_)) {
+                return task.pace.last_byte() + limits.write_timeout;
+            }
+            let time = BodyTime { timeout: limits.write_timeout, rate_min_bytes };
+            task.pace.deadline(task.body_bytes.saturating_sub(task.left_bytes()), time)
         };
         match &task.part {
             Part::Reading(reading) => of_body(reading),

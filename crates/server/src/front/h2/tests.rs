@@ -512,3 +512,20 @@ fn bodies_that_closed_windows_keep_are_few_and_all_requests_get_theirs() {
     assert_eq!(heads(&pair.play.take_output()), 2);
     assert_eq!(pair.counters().value(ServerCounter::Http2WindowTimeouts), 18);
 }
+
+#[test]
+fn a_window_that_opens_by_a_byte_now_and_then_holds_no_stream() {
+    // The share of a stream of the default of 1 KiB/s is 11 bytes.
+    for (more, bytes, resets) in [("", 1, 1), ("", 60, 0), ("read_rate_min = 0", 1, 0)] {
+        let config = format!("reply = 40000\nwrite_timeout = \"5s\"\n{more}");
+        let mut pair = Pair::with_window(&config, 100);
+        let stream = pair.asks(Method::Get, "/", true);
+        pair.deliver();
+        for _ in 0..20 {
+            pair.play.pass(4 * SECOND);
+            pair.play.feed(&window_update(stream as u8, bytes));
+        }
+        let timeouts = pair.counters().value(ServerCounter::Http2WindowTimeouts);
+        assert_eq!(timeouts, resets, "{bytes} {more}");
+    }
+}
