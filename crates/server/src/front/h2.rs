@@ -20,7 +20,7 @@
 //! | deadline | what happens |
 //! |---|---|
 //! | header timeout, from the accept, or from the start of a field block | closed |
-//! | body timeout and rate of a stream (`body_clock`) | 408, or RST_STREAM once its answer has begun |
+//! | body timeout and rate of a stream (`body_clock`), while no output waits | 408, or RST_STREAM once its answer has begun |
 //! | write timeout of a stream whose window is closed, and its share of the least rate | RST_STREAM |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
@@ -744,6 +744,7 @@ impl Streams {
         self.control_bytes = 0;
         actions.read_on();
         let mut call = Call { state, actions, client };
+        self.set_standing(call.state.now.at, false);
         self.answer_asked(&mut call);
         self.send_rests(&mut call);
         self.settle(&mut call);
@@ -893,8 +894,32 @@ impl Streams {
         }
     }
 
+    /// Has the clocks of bodies stand or go on; says whether there are some.
+    fn set_standing(&mut self, now: Moment, is_standing: bool) -> bool {
+        let of_bodies = self.connection.streams().filter(|(_, task)| task.is_reading());
+        let streams = of_bodies.map(|(stream, _)| stream).collect::<Vec<_>>();
+        for stream in &streams {
+            let part = self.connection.data_mut(*stream).map(|task| &mut task.part);
+            match part {
+                Some(Part::Reading(reading)) => reading.clock.set_standing(is_standing, now),
+                Some(Part::Echo(echo)) => {
+                    let is_standing = is_standing || !echo.waiting.is_empty();
+                    echo.reading.clock.set_standing(is_standing, now);
+                }
+                _ => {}
+            }
+        }
+        !streams.is_empty()
+    }
+
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
+        // A body beside output may come slowly for that: its time goes on once all has left.
+        if (call.actions.is_output_waiting() || !call.actions.is_empty())
+            && self.set_standing(call.state.now.at, true)
+        {
+            call.actions.call_again();
+        }
         let (state, actions) = (&*call.state, &mut *call.actions);
         if self.asked > 0 && self.kept_bytes < KEPT_BYTES_MAX {
             actions.call_again();

@@ -529,3 +529,22 @@ fn a_window_that_opens_by_a_byte_now_and_then_holds_no_stream() {
         assert_eq!(timeouts, resets, "{bytes} {more}");
     }
 }
+
+#[test]
+fn the_time_of_a_body_stands_while_output_waits() {
+    let mut pair = Pair::new("reply = 100000\nbody_timeout = \"3s\"");
+    let (large, stream) = (pair.asks(Method::Get, "/", true), pair.asks(Method::Post, "/", false));
+    pair.play.stall();
+    pair.deliver();
+    pair.play.pass(20 * SECOND);
+    pair.play.flow();
+    pair.play.pass(2 * SECOND);
+    pair.says(|client, out| client.send_data(out, stream, b"late", true));
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{large}: 200, {stream}: 200"));
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.exchange();
+    pair.play.pass(4 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 408, {stream}: no_error"));
+}
