@@ -894,7 +894,7 @@ impl Streams {
         }
     }
 
-    /// Has the clocks of bodies stand or go on; says whether there are some.
+    /// Stops the clocks of bodies, or lets them run; says whether there are some.
     fn set_standing(&mut self, now: Moment, is_standing: bool) -> bool {
         let of_bodies = self.connection.streams().filter(|(_, task)| task.is_reading());
         let streams = of_bodies.map(|(stream, _)| stream).collect::<Vec<_>>();
@@ -914,7 +914,7 @@ impl Streams {
 
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
-        // A body beside output may come slowly for that: its time goes on once all has left.
+        // A body beside output may come slowly for that: its time continues once all has left.
         if (call.actions.is_output_waiting() || !call.actions.is_empty())
             && self.set_standing(call.state.now.at, true)
         {
