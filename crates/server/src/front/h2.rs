@@ -281,8 +281,8 @@ impl Streams {
                     // The line has it.
                     call.client.peer(call.actions);
                 }
-                // Behind CONNECT comes no body.
-                if !ends && request.method != Method::Connect {
+                // The body of a method that is not for what answers here is not waited for.
+                if !ends && call.state.handler.allows(request.method) {
                     self.begin_body(call, stream, &request, head);
                 } else if self.takes_answer(call) {
                     self.answer(call, stream, &request, head);
@@ -298,13 +298,15 @@ impl Streams {
                 self.refuse(call, stream, rejection, head);
             }
             Event::Malformed { code, rejection, head, data, .. } => {
+                call.client.peer(call.actions);
                 call.state.counters.count_reset(code, true);
                 call.client.report_refusal(call.state, call.actions, rejection, false);
                 let task = data.unwrap_or_default();
                 let head = if task.head.is_empty() { head } else { &task.head };
-                let outcome = task.outcome(0, End::Cut(Cut::BadRequest));
+                let outcome = task.outcome(task.left_bytes(), End::Cut(Cut::BadRequest));
                 call.client.book(call.state, Some(head), outcome);
                 self.left(&task);
+                self.since = call.state.now.at;
             }
             Event::TooMany { .. } => {
                 call.state.counters.count_reset(ErrorCode::REFUSED_STREAM, true);
@@ -340,8 +342,7 @@ impl Streams {
         }
         let clock = BodyClock::started(call.state.now.at);
         let reading = Reading { framing: request.framing, clock, received: 0 };
-        let has_answer_body = call.state.handler.allows(request.method)
-            && !matches!(request.method, Method::Head | Method::Options);
+        let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         let part = if matches!(call.state.handler, Handler::Echo) && has_answer_body {
             self.senders += 1;
             let asked = call.state.common.asked(request);
@@ -851,7 +852,8 @@ impl Streams {
     /// A stream had too little of something for too long.
     fn too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(task) = self.connection.data_mut(stream) else { return };
-        if !task.is_reading() {
+        // While an echo waits for a window the time of its body stands.
+        if !task.is_reading() || task.has_more() {
             call.count(ServerCounter::Http2WindowTimeouts);
             return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
         }

@@ -548,3 +548,37 @@ fn the_time_of_a_body_stands_while_output_waits() {
     pair.exchange();
     assert_eq!(pair.events(), format!("{stream}: 408, {stream}: no_error"));
 }
+
+#[test]
+fn a_body_of_a_method_that_is_not_served_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pair = Pair::new(&format!("dir = {:?}", folder.path()));
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 405, {stream}: no_error"));
+    assert_eq!(pair.counters().value(ServerCounter::Bodies), 0);
+}
+
+#[test]
+fn an_echo_whose_client_opens_no_window_is_counted_as_one_of_a_window() {
+    let mut pair = Pair::with_window("echo = true\nwrite_timeout = \"5s\"", 100);
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.says(|client, out| client.send_data(out, stream, &[b'x'; 1000], false));
+    pair.deliver();
+    pair.play.pass(6 * SECOND);
+    assert_eq!(pair.counters().value(ServerCounter::Http2WindowTimeouts), 1);
+    assert_eq!(pair.counters().value(ServerCounter::TimeoutsBody), 0);
+}
+
+#[test]
+fn a_window_that_overflows_is_logged_with_what_was_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let mut pair = Pair::with_window(&format!("reply = 40000\naccess_log = {path:?}"), 100);
+    let stream = pair.asks(Method::Get, "/", true);
+    pair.deliver();
+    pair.play.feed(&window_update(stream as u8, (1 << 31) - 1).repeat(2));
+    drop(pair);
+    let log = std::fs::read_to_string(&path).expect("a log");
+    assert!(log.trim_end().ends_with("\" 200 100"), "{log}");
+}
