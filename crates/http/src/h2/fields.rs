@@ -324,6 +324,7 @@ impl<'s> RequestReader<'s> {
         {
             return wrong(&AUTHORITY);
         }
+        let mut refused = None;
         let target = if name == b"CONNECT" {
             match (scheme, &authority, path) {
                 (None, Some(authority), None)
@@ -337,13 +338,17 @@ impl<'s> RequestReader<'s> {
             let (Some(scheme), Some(path)) = (scheme, path) else {
                 return wrong(&PSEUDO_MISSING);
             };
-            check_scheme(&text[scheme])?;
+            match check_scheme(&text[scheme]) {
+                Err(Verdict::Refused(other)) => refused = Some(other),
+                checked => checked?,
+            }
             check_path(&text[path.clone()], name == b"OPTIONS")?;
             path
         };
         if target.len() > self.lines.limits.target_bytes {
-            return Err(Verdict::Refused(&TARGET_LONG));
+            refused = refused.or(Some(&TARGET_LONG));
         }
+        // What is refused is sound and gets an answer: the line says whether it has a body.
         self.lines.head_at = text.len();
         text.extend_from_within(method);
         text.push(b' ');
@@ -354,7 +359,7 @@ impl<'s> RequestReader<'s> {
             text.extend_from_within(authority);
             text.extend_from_slice(b"\r\n");
         }
-        Ok(())
+        refused.map_or(Ok(()), |refused| Err(Verdict::Refused(refused)))
     }
 
     /// Where the head stands in the text, of one that has a first line, and what came of it. None for an attack.

@@ -582,3 +582,24 @@ fn a_window_that_overflows_is_logged_with_what_was_sent() {
     let log = std::fs::read_to_string(&path).expect("a log");
     assert!(log.trim_end().ends_with("\" 200 100"), "{log}");
 }
+
+#[test]
+fn a_refused_head_request_gets_no_body_and_has_its_line_in_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let mut pair = Pair::new(&format!("reply = 5\naccess_log = {log:?}"));
+    let long = format!("/{}", "a".repeat(20_000));
+    for (scheme, path) in [("ftp", "/"), ("http", &*long)] {
+        let (method, authority, fields) = (Method::Head, "a", &[][..]);
+        let ask = Ask { method, scheme, authority, path, fields };
+        pair.says(|client, out| client.ask(out, &ask, true, ()));
+        pair.exchange();
+    }
+    assert_eq!(pair.events(), "1: 400, 3: 414");
+    assert_eq!((pair.body_of(1), pair.body_of(3)), (&b""[..], &b""[..]));
+    drop(pair);
+    let log = std::fs::read_to_string(&log).expect("a log");
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines[0].ends_with("\"HEAD / HTTP/2.0\" 400 -"), "{log}");
+    assert!(lines[1].contains("\"HEAD /aaaa"), "{log}");
+}
