@@ -8,7 +8,7 @@
 use super::runs::PointRuns;
 use crate::arm::Arm;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{Measurement, Record, ResultRow, Thirds, Turns, Verdict};
+use crate::record::{Measurement, Record, ResultRow, Thirds, Turns, Verdict, WarmUp};
 use crate::stats::{SetChange, change_over_sets, change_within_sets, median};
 use pollux_report::number;
 
@@ -58,8 +58,10 @@ struct Side {
     values: Vec<f64>,
     /// Whether nothing is known of it.
     is_of_user: bool,
-    /// Whether all sets had the same process.
+    /// Whether sets had the same process.
     lives_on: bool,
+    /// Whether all had.
+    is_one_process: bool,
 }
 
 impl Side {
@@ -67,10 +69,22 @@ impl Side {
         let measured: Vec<&Measurement> = runs.measured(arm).collect();
         let turns: Vec<Turns> = measured.iter().filter_map(|measured| measured.turns).collect();
         let values = measured.iter().map(|measured| measured.value).collect();
-        let lives_on = matches!(arm.kind, crate::arm::ArmKind::Running { .. })
-            || turns.iter().any(|turns| turns.is_kept);
+        let is_one_process = matches!(arm.kind, crate::arm::ArmKind::Running { .. });
+        let lives_on = is_one_process || turns.iter().any(|turns| turns.is_kept);
         let is_of_user = arm.kind.is_of_user();
-        (!turns.is_empty()).then_some(Self { turns, values, is_of_user, lives_on })
+        (!turns.is_empty()).then_some(Self { turns, values, is_of_user, lives_on, is_one_process })
+    }
+
+    /// The loads of each process that lived through several sets.
+    fn lives(&self) -> Vec<Vec<WarmUp>> {
+        let mut lives: Vec<Vec<WarmUp>> = Vec::new();
+        for turns in &self.turns {
+            match lives.last_mut() {
+                Some(life) if turns.is_kept || self.is_one_process => life.extend(turns.warm_up),
+                _ => lives.push(turns.warm_up.into_iter().collect()),
+            }
+        }
+        lives
     }
 
     fn thirds(&self) -> impl Iterator<Item = (&Turns, Thirds)> {
@@ -89,12 +103,7 @@ impl Side {
         }
         let unit_ns = point.experiment.cost.unit_ns;
         let mut loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
-        if self.lives_on
-            && let (Some(first), Some(last)) = (loads.first(), loads.last())
-            && let change = (last.last_ns / first.last_ns).ln()
-            && change.is_finite()
-            && change.abs() >= OF_LOADS_MIN
-        {
+        if let Some((change, first, last)) = change_over_loads(&self.lives()) {
             let [from, to] = [first, last].map(|load| load.last_ns / unit_ns);
             return Some(words(whose, change, from, to, point));
         }
@@ -123,6 +132,22 @@ impl Side {
         let to = self.usual(|thirds| thirds.last);
         words(whose, change, to / change.exp(), to, point)
     }
+}
+
+/// What the end of the load before its last set cost beside that before its first one, of processes that lived through
+/// several; none where that is little, or where they do not agree. Of the loads of two processes nothing is learned:
+/// one may have been loaded longer.
+fn change_over_loads(lives: &[Vec<WarmUp>]) -> Option<(f64, WarmUp, WarmUp)> {
+    let of_life = |life: &Vec<WarmUp>| {
+        let (first, last) = (*life.first()?, *life.last()?);
+        let change = (last.last_ns / first.last_ns).ln();
+        (life.len() > 1 && change.is_finite()).then_some((change, first, last))
+    };
+    let mut changes: Vec<(f64, WarmUp, WarmUp)> = lives.iter().filter_map(of_life).collect();
+    changes.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let middle = *changes.get(changes.len() / 2)?;
+    let is_one_way = changes.iter().all(|change| change.0.signum() == middle.0.signum());
+    (is_one_way && middle.0.abs() >= OF_LOADS_MIN).then_some(middle)
 }
 
 /// By how much a cost fell within sets, as its logarithm, where it did so by itself and beside the generator's. That it
@@ -194,6 +219,23 @@ mod tests {
             [(-0.5, -0.6), (-0.4, -0.4), (-0.6, -0.5), (-0.5, -0.5), (-0.3, -0.4), (-0.5, -0.7)];
         let change = fall_within_sets(&sets(&falling)).expect("it falls");
         assert!((-0.6..-0.3).contains(&change), "{change}");
+    }
+
+    fn load(last_ns: f64) -> WarmUp {
+        WarmUp { last_ns, ..WarmUp::default() }
+    }
+
+    #[test]
+    fn loads_are_compared_with_those_of_the_same_process() {
+        // Each process gets dearer; the first was loaded longest.
+        let lives =
+            [vec![load(150e3), load(250e3)], vec![load(40e3), load(220e3)], vec![load(80e3)]];
+        let (change, first, last) = change_over_loads(&lives).expect("they get dearer");
+        assert_eq!((change > 1.0, first.last_ns, last.last_ns), (true, 40e3, 220e3));
+        let starts = [vec![load(238e3)], vec![load(93e3)]];
+        assert_eq!(change_over_loads(&starts), None);
+        let both_ways = [vec![load(20e3), load(60e3)], vec![load(60e3), load(20e3)]];
+        assert_eq!(change_over_loads(&both_ways), None);
     }
 
     #[test]
