@@ -339,10 +339,8 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         ),
         (&["--find-capacity", "--slo", "fast", url], &["p99=5ms"]),
         (
-            &["--json", "/tmp/pollux-one-place", "--html", "/tmp/./pollux-one-place", url],
-            &[
-                "/tmp/./pollux-one-place is the file of another result as well; expected a file for each",
-            ],
+            &["--json", "one-place.out", "--html", "./one-place.out", url],
+            &["./one-place.out is the file of another result as well; expected a file for each"],
         ),
         (&["0@http://127.0.0.1:1/"], &["weight 0"]),
         (&[url, "http://127.0.0.1:2/"], &["different addresses; expected URLs of one server"]),
