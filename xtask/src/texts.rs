@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn every_test_of_the_failure_catalogue_exists() {
         let tree = tree();
-        let page = tree.text(Path::new("docs/failure-catalogue.md"));
+        let page = tree.text(Path::new("docs/io-uring.md"));
         let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
         let rows: Vec<&str> = rows.collect();
         assert_eq!(rows.len(), ITEMS);

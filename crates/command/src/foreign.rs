@@ -1,6 +1,6 @@
 //! Flags of other programs that people try: whose they are, and what takes their place here.
 //!
-//! One table serves the answer to a wrong command line and the page docs/other-tools.md. Flags that mean one
+//! One table serves the answer to a wrong command line and the page docs/reference/other-tools.md. Flags that mean one
 //! thing there and another here (`-q 100`) are looked for before the command line is read, all others when a flag is
 //! not known.
 
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
-        pollux_settings::kept("other-tools.md", "flags", &reference()).expect("that of the table");
+        pollux_settings::kept("reference/other-tools.md", "flags", &reference()).expect("that of the table");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The one table of differences between the backends.
 //!
 //! The suite checks every row both ways: a difference that is not declared here fails, and so
-//! does a declared one that no longer occurs. `docs/poller-differences.md` is made from it.
+//! does a declared one that no longer occurs. `docs/reference/poller-differences.md` is made from it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -83,7 +83,7 @@ pub fn check_names(groups: &[Group]) {
 
 /// Compares the page with the table.
 pub fn check_page() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/poller-differences.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/poller-differences.md");
     if env::var_os(BLESS).is_some() {
         fs::write(&path, page()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }

@@ -3,7 +3,7 @@
 //! `tests/deviations` runs the scripts of each row, and others, on the kernel's epoll and on every
 //! mechanism: what differs must stand here, and what stands here must differ. `tests/plain_names` of
 //! `crates/preload` does the same with the library that takes the plain names.
-//! `docs/epoll-interface.md` is made from the table.
+//! `docs/reference/epoll-interface.md` is made from the table.
 
 use pollux_poller::Mechanism;
 

@@ -39,11 +39,11 @@
 //!
 //! Decisions that shaped it:
 //!
-//! - **An experiment is a folder behind one trait** (`experiments/mod.rs`): axes, arms with the systems
+//! - **An experiment is a file or folder behind one trait** (`experiments/mod.rs`): axes, arms with the systems
 //!   that it brings, needs, metric, words, its section of reports as data, and how an arm is started. Plan,
-//!   runner, judge, report and doctor know none by its name; adding one is a folder and a line in a list.
+//!   runner, judge, report and doctor know none by its name; adding one is a file or folder and a line in a list.
 //! - **The unit of measurement is a fresh process.** Events within a run are not independent samples.
-//! - **Costs are compared in interleaved turns**, all arms alive at the same time; `docs/turns.md`.
+//! - **Costs are compared in interleaved turns**, all arms alive at the same time; `docs/how-we-measure.md`.
 //! - **A block holds every arm once, in random order, and the baseline twice.** The second copy shows
 //!   the noise of the machine; no effect smaller than it is called a difference.
 //! - **Where arms took turns, the second copy is a control**: its interval must hold 1, and no other row
@@ -62,9 +62,9 @@
 //!   `streams`, `pipes` and `herd` measure rates; verdicts, answers, charts and `compare_records` ask it, and
 //!   say "less" of a cost.
 //! - **A server is judged by its CPU time for each request**, because on few CPUs its rate is that of
-//!   the load generator; see `docs/measuring-servers.md`.
+//!   the load generator; see `docs/how-we-measure.md`.
 //! - **Ways of waiting are arms too**: `herd` has no poller to ask, because what it compares is
-//!   one watched descriptor in many processes; see `docs/herd.md`.
+//!   one watched descriptor in many processes; see `docs/findings.md`.
 //! - **Whole systems are arms like any other.** The service pool of `crates/xatmi` stands beside
 //!   bare queues in `herd`, the lab's own and those of a baseline in C, so that what it costs is a ratio
 //!   within the same blocks. Other people's are servers with configurations that the lab writes, C

@@ -2,7 +2,7 @@
 //!
 //! The runner fills it, `report` and `compare` read it, and nothing else is needed to judge a
 //! run again: raw runs, their order, gates, counters, environment, the job itself. It is
-//! written as `result.json` after every block; `docs/result.schema.json` describes it and a
+//! written as `result.json` after every block; `docs/reference/result.schema.json` describes it and a
 //! test holds the two together. Units stand last in field names.
 
 use std::collections::BTreeMap;

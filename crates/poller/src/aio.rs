@@ -8,7 +8,7 @@
 //! a spurious event. The kernel may finish a completion in a worker thread, so a wait with zero
 //! timeout can miss what became ready microseconds before. Cancelling makes the kernel search
 //! its list of armed polls: tens of microseconds where thousands are armed and the oldest are
-//! not deleted first. Differences from epoll: `docs/poller-differences.md`.
+//! not deleted first. Differences from epoll: `docs/reference/poller-differences.md`.
 //!
 //! Files that AIO cannot watch are watched beside it ([`crate::beside`]): of more than one queue of
 //! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,

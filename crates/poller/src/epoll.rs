@@ -1,6 +1,6 @@
 //! `epoll(7)`: level, edge, oneshot and exclusive, each change one system call at once.
 //!
-//! The reference for the other backends: `docs/poller-differences.md` says where they differ
+//! The reference for the other backends: `docs/reference/poller-differences.md` says where they differ
 //! from this file. The kernel is handed number and sequence, so an event of a descriptor that
 //! was closed while a duplicate kept its file alive is recognised as stale.
 

@@ -3,7 +3,7 @@
 //! A [`Poller`] watches file descriptors and says which of them became ready. The mechanisms
 //! behind it (`select`, `poll`, Linux AIO poll, `epoll`, io_uring used as a readiness poller)
 //! are chosen at run time, by name or by capability, and pass one conformance suite. Where the
-//! kernel interfaces differ, the difference is declared with its reason (`docs/poller-differences.md`
+//! kernel interfaces differ, the difference is declared with its reason (`docs/reference/poller-differences.md`
 //! of the repository) and checked by that suite; no backend hides it. [`Caps`] says what an opened
 //! poller can do.
 //!

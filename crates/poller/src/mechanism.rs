@@ -6,7 +6,7 @@
 //! What is opened serves the process that opened it, and refuses a child of `fork(2)`: a child shares the
 //! epoll instance and the eventfd of its parent. Its changes would be the parent's, and a wait would take the
 //! parent's events; AIO and io_uring refuse it in words of their own, select and poll would keep using a copy.
-//! Here all of them refuse alike (`docs/fork.md`).
+//! Here all of them refuse alike (`docs/engine-internals.md`).
 
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -3,7 +3,7 @@
 //! Changes cost no system call beyond the `fstat(2)` of an addition; a wait costs the kernel a
 //! look at every descriptor. The kernel knows numbers and not files: a number that was closed
 //! without delete comes back as POLLNVAL and is dropped, unless it was given out again before.
-//! Differences from epoll: `docs/poller-differences.md`.
+//! Differences from epoll: `docs/reference/poller-differences.md`.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -6,7 +6,7 @@
 //! kernel has three conditions only: a hang-up or an error shows as readable or writable, and
 //! an empty interest is reported nothing. It knows numbers and not files, and answers one closed
 //! number with EBADF for the whole call: what is closed is then found with one `poll(2)`.
-//! Differences from epoll: `docs/poller-differences.md`.
+//! Differences from epoll: `docs/reference/poller-differences.md`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

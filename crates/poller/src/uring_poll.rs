@@ -14,7 +14,7 @@
 //! more file: a ring that nobody closed holds what it polls for some milliseconds after its process was killed.
 //! Exclusive ones are not: an epoll that is polled takes no exclusive wake, so all that wait would be woken.
 //!
-//! `docs/uring-poll.md` has the reasons and the figures. What the kernel holds is bookkept in
+//! `docs/io-uring.md` has the reasons and the figures. What the kernel holds is bookkept in
 //! [`crate::uring_changes`]; keys that no registration answers for are stale.
 
 use std::collections::VecDeque;

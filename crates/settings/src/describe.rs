@@ -198,7 +198,7 @@ pub fn reference<T: Table>() -> String {
     page
 }
 
-/// Whether `file` of docs/ keeps `made` between the lines `<!-- part -->` and `<!-- end of part -->`,
+/// Whether `file` below docs/ keeps `made` between the lines `<!-- part -->` and `<!-- end of part -->`,
 /// around which people write. With `POLLUX_BLESS` in the environment it is written there first. For the
 /// tests that hold pages and tables together.
 ///

@@ -313,7 +313,7 @@ extern int pollux_server_main(int argc, char **argv, int (*init)(int, char **), 
 #ifndef POLLUX_UNAVAILABLE
 #define POLLUX_UNAVAILABLE(why)
 #endif
-#define POLLUX_NO_QUEUES "pollux has no persistent queues: see docs/xatmi-programs.md"
+#define POLLUX_NO_QUEUES "pollux has no persistent queues: see docs/xatmi-programming.md"
 struct pollux_queue_control;
 typedef struct pollux_queue_control TPQCTL POLLUX_UNAVAILABLE(POLLUX_NO_QUEUES);
 POLLUX_REFUSED(POLLUX_NO_QUEUES)
@@ -327,7 +327,7 @@ int tpdequeue(const char *space, const char *name, struct pollux_queue_control *
  * needs #undef tpalloc first, and so does a declaration of another tpalloc. */
 #if defined(__has_attribute) && !defined(tpalloc)
 #if __has_attribute(error)
-POLLUX_REFUSED("pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programs.md")
+POLLUX_REFUSED("pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programming.md")
 const char *pollux_no_view_buffer(void);
 #define POLLUX_IS_TYPE(text, name)                                                                 \
   (__builtin_strcmp(text, "\"" name "\"") == 0 ||                                                  \
@@ -340,7 +340,7 @@ const char *pollux_no_view_buffer(void);
 #define tpalloc(type, subtype, size) tpalloc(POLLUX_BUFFER_TYPE(type), subtype, size)
 #endif
 #endif
-#define POLLUX_NO_VIEW_JSON POLLUX_REFUSED("pollux has no views: see docs/xatmi-programs.md")
+#define POLLUX_NO_VIEW_JSON POLLUX_REFUSED("pollux has no views: see docs/xatmi-programming.md")
 POLLUX_NO_VIEW_JSON int tpviewtojson(char *view, char *name, char *text, int size, long flags);
 POLLUX_NO_VIEW_JSON char *tpjsontoview(char *name, char *text);
 

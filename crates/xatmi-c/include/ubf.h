@@ -169,7 +169,7 @@ extern int Bwrite(UBFH *ubf, FILE *file);
 extern int Bread(UBFH *ubf, FILE *file);
 extern int Bextread(UBFH *ubf, FILE *file);
 
-/* Boolean expressions, as in "NAME %% 'J.*n' && AGE[?] >= 18"; docs/boolean-expressions.md has their
+/* Boolean expressions, as in "NAME %% 'J.*n' && AGE[?] >= 18"; docs/reference/xatmi.md has their
  * grammar. A tree is freed by Btreefree or free(); it may be copied, its first two bytes are its
  * length, the low one first. Bboolev gives 1 or 0; Bfloatev -1 for an error, which Berror tells. */
 extern char *Bboolco(const char *expression); /* NULL for an error */
@@ -203,11 +203,11 @@ extern BFLDID Bmkfldid(int type, BFLDID number); /* BBADFLDID for an error */
  * not. */
 #ifdef __has_attribute
 #if __has_attribute(error)
-#define POLLUX_NO_VIEWS __attribute__((error("pollux has no views: see docs/xatmi-programs.md")))
+#define POLLUX_NO_VIEWS __attribute__((error("pollux has no views: see docs/xatmi-programming.md")))
 #endif
 #if __has_attribute(unavailable)
 #define POLLUX_NO_VIEW \
-  __attribute__((unavailable("pollux has no views: see docs/xatmi-programs.md")))
+  __attribute__((unavailable("pollux has no views: see docs/xatmi-programming.md")))
 #endif
 #endif
 #ifndef POLLUX_NO_VIEW

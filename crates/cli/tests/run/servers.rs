@@ -344,7 +344,7 @@ fn a_server_on_tokio_serves() {
     for mechanism in others() {
         let mut server = serves_on(mechanism, &program, line, |port, _| vec![port.to_string()]);
         // Its waker is an eventfd that is written to, never read, and watched by edge: on poll, which
-        // knows no edges, a thread never sleeps from then on (`docs/epoll-interface.md`).
+        // knows no edges, a thread never sleeps from then on (`docs/reference/epoll-interface.md`).
         if mechanism == Mechanism::Poll {
             server.waits();
         } else {

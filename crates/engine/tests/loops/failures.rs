@@ -1,4 +1,4 @@
-//! What goes wrong in the life of a server (`docs/failure-catalogue.md`), on every driver, and the errors that
+//! What goes wrong in the life of a server (`docs/io-uring.md`), on every driver, and the errors that
 //! report it.
 
 use std::error::Error as _;

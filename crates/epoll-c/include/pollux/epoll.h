@@ -3,7 +3,7 @@
  *
  * Every function is the one of its name without px_, with the same arguments, results and errno; the
  * flags, operations and structures are those of <sys/epoll.h>. Where a mechanism makes a difference,
- * docs/epoll-interface.md says which. Any thread may call them, and several may wait on and change one
+ * docs/reference/epoll-interface.md says which. Any thread may call them, and several may wait on and change one
  * instance; none may be called by a signal handler.
  *
  * -1 with ENOTRECOVERABLE is a fault of the library itself, which one line on standard error reports; the

@@ -2,7 +2,7 @@
 //! that measures it.
 //!
 //! The plan, the runner, the judge, the report, the doctor and the documents ask the questions of
-//! [`Facts`] and [`Experiment`], and know no experiment by its name. One more is a folder with its
+//! [`Facts`] and [`Experiment`], and know no experiment by its name. One more is a file or folder with its
 //! answers, its module and its line in [`ALL`]. No macro makes one of both: rustfmt finds no module in a
 //! macro.
 

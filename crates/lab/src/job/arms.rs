@@ -290,7 +290,7 @@ of it is better.
 NAME=pid:PID@ADDRESS, in http: a server that runs already.
 
 raw-uring:WORDS and raw-epoll:WORDS, in http: a bare server in a form of io_uring or epoll, such as \
-raw-uring:none+single; docs/uring-forms.md has the words.
+raw-uring:none+single; docs/mechanisms.md has the words.
 
 NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the job version, \
 NAME=PATH is that too.";

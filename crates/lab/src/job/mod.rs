@@ -350,13 +350,13 @@ pub(crate) fn of_text(text: &str) -> Job {
 
 #[cfg(test)]
 mod documentation {
-    //! `docs/job-file.md`, made from the table of keys and the experiments.
+    //! `docs/reference/job-file.md`, made from the table of keys and the experiments.
 
     use super::{Builtin, Job, list};
     use crate::axis::Axes;
     use crate::experiments;
 
-    /// What `docs/job-file.md` has below its introduction.
+    /// What `docs/reference/job-file.md` has below its introduction.
     fn documentation_page() -> String {
         let mut page = pollux_settings::reference::<Job>();
         page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
@@ -374,6 +374,6 @@ mod documentation {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_tables() {
         let page = documentation_page();
-        pollux_settings::kept("job-file.md", "settings", &page).expect("the table's page");
+        pollux_settings::kept("reference/job-file.md", "settings", &page).expect("the table's page");
     }
 }

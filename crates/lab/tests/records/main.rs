@@ -1,4 +1,4 @@
-//! Records and what is made of them. `docs/result.schema.json` and the result file say the same thing: what the lab
+//! Records and what is made of them. `docs/reference/result.schema.json` and the result file say the same thing: what the lab
 //! writes is valid, a field more or less is not.
 //!
 //! The sample is a kept run of the first days, with everything put into it that a report has to cope with and that
@@ -29,7 +29,7 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         serves_several backlog answer_s wave_s remarks";
 
 fn schema() -> Value {
-    serde_json::from_str(include_str!("../../../../docs/result.schema.json")).expect("JSON")
+    serde_json::from_str(include_str!("../../../../docs/reference/result.schema.json")).expect("JSON")
 }
 
 fn validator() -> Validator {

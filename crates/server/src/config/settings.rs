@@ -212,7 +212,7 @@ mod tests {
             let text = text(&path);
             found.push((path, text));
         }
-        for path in below("docs", "md") {
+        for path in below("docs", "md").into_iter().chain(below("docs/reference", "md")) {
             for block in text(&path).split("```toml\n").skip(1) {
                 let block = block.split("```").next().expect("a part").to_owned();
                 let is_of_servers =

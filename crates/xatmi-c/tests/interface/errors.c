@@ -1,4 +1,4 @@
-/* Errors of ubf.h, function by function: those that docs/xatmi-errors.md names and no other program has. */
+/* Errors of ubf.h, function by function: those that docs/reference/xatmi.md names and no other program has. */
 #include <atmi.h>
 #include <stdarg.h>
 #include <stdlib.h>

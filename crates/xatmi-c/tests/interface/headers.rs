@@ -1,5 +1,5 @@
 //! The headers compile alone and in any order, without a warning, for each standard of C and C++; and every function of
-//! theirs has its errors in docs/xatmi-errors.md.
+//! theirs has its errors in docs/reference/xatmi.md.
 //!
 //! Each of the errors is produced by a C program of the tests: those of this folder, and those of the pool's command,
 //! which run on a pool. A C program produces an error where it names the function and the error in one statement, or the
@@ -188,8 +188,8 @@ fn a_program_of_endurox_has_the_names_of_its_standard_header() {
 #[test]
 fn what_is_not_here_is_refused_with_a_word() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
-    let views = "pollux has no views: see docs/xatmi-programs.md";
-    let queues = "pollux has no persistent queues: see docs/xatmi-programs.md";
+    let views = "pollux has no views: see docs/xatmi-programming.md";
+    let queues = "pollux has no persistent queues: see docs/xatmi-programming.md";
     for (body, words) in [
         ("return Bvget(0, 0, 0, 0, 0, 0, 0, 0);", views),
         ("return Fvftos32(0, 0, 0) + Fvsinit(0, 0);", views),
@@ -223,7 +223,7 @@ fn compilers() -> impl Iterator<Item = (Toolchain, &'static str)> {
 #[test]
 fn a_view_buffer_is_refused_where_its_type_is_written() {
     const WORDS: &str =
-        "pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programs.md";
+        "pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programming.md";
     for (toolchain, language) in compilers() {
         for name in ["VIEW", "VIEW32", "X_COMMON", "X_C_TYPE"] {
             let spellings =
@@ -342,7 +342,7 @@ fn declared() -> Names {
 
 /// What the page says: functions with their errors.
 fn documented() -> BTreeMap<String, Names> {
-    let page = read(&own("../../docs/xatmi-errors.md"));
+    let page = read(&own("../../docs/reference/xatmi.md"));
     let (tables, without) = page.split_once("## Without an error").expect("the last heading");
     let mut all = BTreeMap::new();
     for row in tables.lines().filter(|line| line.starts_with("| `")) {
@@ -487,7 +487,7 @@ fn every_function_of_the_headers_has_a_test_in_c_for_each_of_its_errors() {
     let mut missing = Vec::new();
     for name in declared.iter().filter(is_shown) {
         if !documented.contains_key(name) {
-            missing.push(format!("{name} is not in docs/xatmi-errors.md"));
+            missing.push(format!("{name} is not in docs/reference/xatmi.md"));
         }
         if !tested.contains_key(name) {
             missing.push(format!("no C program calls {name}"));
@@ -495,7 +495,7 @@ fn every_function_of_the_headers_has_a_test_in_c_for_each_of_its_errors() {
     }
     for (name, errors) in &documented {
         if !declared.contains(name) {
-            missing.push(format!("{name} is in docs/xatmi-errors.md and in no header"));
+            missing.push(format!("{name} is in docs/reference/xatmi.md and in no header"));
         }
         let seen = tested.get(name);
         let unseen = errors.iter().filter(|error| seen.is_none_or(|seen| !seen.contains(*error)));

@@ -1,6 +1,6 @@
 //! The configuration of a pool: `ndrxconfig.xml` as it is.
 //!
-//! The manager and the commands read it. Every element of `docs/pool-manager.md` has its unit
+//! The manager and the commands read it. Every element of `docs/pool.md` has its unit
 //! and its bounds; `<server>` overrides `<defaults>`; `${NAME}` in values is taken from the
 //! environment. Unknown elements are warnings with file and line; mistakes are errors that
 //! say what is expected, all of them at once. Nothing here starts a process.

@@ -2,7 +2,7 @@
 //!
 //! The C interface compiles and evaluates them; subscriptions to events filter by them. Any
 //! text may be compiled: its length, its depth and the size of its patterns are bounded, and so is the
-//! work of an evaluation. Nothing here changes a buffer. `docs/boolean-expressions.md` has the
+//! work of an evaluation. Nothing here changes a buffer. `docs/reference/xatmi.md` has the
 //! grammar and what operators do.
 //!
 //! | file | subject |

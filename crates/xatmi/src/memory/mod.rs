@@ -31,7 +31,7 @@
 //! | `exchange` | the part that all processes write, waking, and whether a moment's look pays before a sleep | |
 //! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
 //!
-//! `docs/worker-wakes.md` and `docs/service-calls.md` say what can go wrong and what was chosen;
+//! `docs/pool-internals.md` says what can go wrong and what was chosen;
 //! `tests/loom_pool.rs` tries all interleavings of the pure parts.
 
 mod exchange;

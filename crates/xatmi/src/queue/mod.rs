@@ -4,7 +4,7 @@
 //! Every part of the crate forms the names of a pool here: its prefix, services, queues, control socket.
 //! Only the manager makes and removes the queues of services. A send never blocks: a
 //! full queue is watched for room instead, because a receiver takes the message of a blocked sender directly
-//! and the kernel wakes no poller for it (`docs/service-calls.md`).
+//! and the kernel wakes no poller for it (`docs/pool-internals.md`).
 //!
 //! Deadlines travel between processes as nanoseconds of the monotonic clock, which all processes of one machine share;
 //! `mq_timedreceive(3)` alone asks for the realtime clock, so a deadline is converted to it just before the wait, and

@@ -2,7 +2,7 @@
 //!
 //! Servers in Rust are built on it, and the C interface registers functions that jump into C.
 //! The pool's manager starts it. It makes and removes no queue, has no thread of its own, and
-//! never waits where a message could be left unserved: `docs/worker-wakes.md`.
+//! never waits where a message could be left unserved: `docs/pool-internals.md`.
 //!
 //! ```no_run
 //! use pollux_xatmi::worker::{Done, Worker};

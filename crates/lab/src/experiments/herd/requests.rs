@@ -4,7 +4,7 @@
 //! opened not to, but for the request on an accepted connection, which is under way already. The callers send
 //! and wait for the answer; so does the measuring process, to end workers that block. Sending never blocks on
 //! a queue that is full: it waits until a message fits and tries again, because a message that a blocked sender
-//! leaves behind wakes no worker (docs/herd.md).
+//! leaves behind wakes no worker (docs/findings.md).
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

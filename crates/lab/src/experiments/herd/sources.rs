@@ -141,7 +141,7 @@ fn queues(callers: usize, blocks: bool) -> Result<Opened, MeasureError> {
     let (requests, waiting) = queue(0, REQUESTS_DEPTH, callers)?;
     let mut opened = Opened { workers: Vec::new(), callers: Vec::new(), address: None };
     // A sender must never block on the queue that all workers wait for: what it leaves there when a
-    // receiver takes a message wakes no worker (docs/herd.md).
+    // receiver takes a message wakes no worker (docs/findings.md).
     opened.callers.push(cloned(&requests)?);
     opened.workers.push(if blocks { waiting } else { requests }.into());
     for caller in 0..callers {

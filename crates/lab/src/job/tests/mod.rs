@@ -123,7 +123,7 @@ fn every_example_of_the_documentation_is_right() {
         }
     }
     assert!(examples > 10, "{examples}");
-    let page = include_str!("../../../../../docs/job-file.md");
+    let page = include_str!("../../../../../docs/reference/job-file.md");
     let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
     assert_eq!(of_text(example.expect("the page has an example")).parts[0].arms.len(), 3);
 }

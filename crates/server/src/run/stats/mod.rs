@@ -479,7 +479,7 @@ mod tests {
             supervised: Supervised::default(),
         };
         let table = table(&metrics(&overview));
-        pollux_settings::kept("metrics.md", "metrics", &table).expect("that of the code");
+        pollux_settings::kept("reference/metrics.md", "metrics", &table).expect("that of the code");
     }
 
     #[test]
