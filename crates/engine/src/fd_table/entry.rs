@@ -297,7 +297,7 @@ impl<F> Entry<F> {
 #[cfg(test)]
 impl State {
     /// How many values the bits have that an update depends on: all but the mark of the update list.
-    pub(super) const PLANNED: u32 = 1 << 14;
+    pub(super) const COMBINATIONS: u32 = 1 << 14;
 
     /// Every combination of what is wanted, known, registered and watched; `None` beyond the watches.
     pub(super) fn nth(number: u32) -> Option<Self> {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn all() -> impl Iterator<Item = (State, bool)> {
-        let states = (0..State::PLANNED).filter_map(State::nth);
+        let states = (0..State::COMBINATIONS).filter_map(State::nth);
         states.flat_map(|state| [(state, false), (state, true)])
     }
 
