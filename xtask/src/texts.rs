@@ -3,7 +3,8 @@
 //!
 //! `docs/glossary.md` has the words that take the place of the phrases. For names, all pages are read, and the
 //! comments of all code: links, and what stands between backticks: a path from the root of the tree, or a file whose
-//! path ends so (`fd_table/entry.rs`); in the code of a crate, one of that crate.
+//! path ends so (`fd_table/entry.rs`); in the code of a crate, one of that crate. A page of docs/ is looked for wherever
+//! it is named, in helps and messages too.
 
 use std::path::Path;
 
@@ -379,6 +380,44 @@ mod tests {
         assert_eq!(links("[a](b.md#c) [d](https://e)").collect::<Vec<_>>(), ["b.md#c"]);
     }
 
+    /// The pages and files of docs/ that a line names, anywhere in it.
+    fn pages_named(line: &str) -> impl Iterator<Item = &str> {
+        line.match_indices("docs/").filter_map(|(at, _)| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+            let rest = line[at..].split(|c| !is_part(c)).next()?.trim_end_matches('.');
+            [".md", ".json", ".png"].iter().any(|ending| rest.ends_with(ending)).then_some(rest)
+        })
+    }
+
+    #[test]
+    fn every_page_that_any_text_names_exists() {
+        let (tree, mut wrong) = (tree(), Vec::new());
+        for file in &tree.files {
+            let is_place = PLACES.iter().any(|place| file.starts_with(place));
+            let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+            if !is_place
+                || !ENDINGS.contains(&ending)
+                || QUOTING.iter().any(|quoting| file == Path::new(quoting))
+            {
+                continue;
+            }
+            for (line, number) in tree.text(file).lines().zip(1..) {
+                let missing = pages_named(line).filter(|page| !tree.has(Path::new(page)));
+                wrong.extend(missing.map(|page| format!("{}:{number}: {page}", file.display())));
+            }
+        }
+        assert!(wrong.is_empty(), "pages that do not exist: {wrong:#?}");
+    }
+
+    #[test]
+    fn a_page_is_found_in_a_message_a_help_and_a_path() {
+        let of = |line| pages_named(line).collect::<Vec<_>>();
+        assert_eq!(of("error(\"no views: see docs/a-b.md\")"), ["docs/a-b.md"]);
+        assert_eq!(of("(docs/reference/a.md). docs/b.json"), ["docs/reference/a.md", "docs/b.json"]);
+        assert_eq!(of("include_str!(\"../../docs/c.md\")"), ["docs/c.md"]);
+        assert_eq!(of("https://docs.rs/regex docs/"), [""; 0]);
+    }
+
     /// What the last column of a row names, as `(file, test)`, and what is wrong with it.
     fn missing_of(root: &Path, row: &str) -> Vec<String> {
         let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
@@ -407,6 +446,7 @@ mod tests {
     fn every_test_of_the_failure_catalogue_exists() {
         let tree = tree();
         let page = tree.text(Path::new("docs/io-uring.md"));
+        let (_, page) = page.split_once("## What goes wrong with io_uring").expect("the catalogue");
         let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
         let rows: Vec<&str> = rows.collect();
         assert_eq!(rows.len(), ITEMS);
