@@ -413,7 +413,10 @@ mod tests {
     fn a_page_is_found_in_a_message_a_help_and_a_path() {
         let of = |line| pages_named(line).collect::<Vec<_>>();
         assert_eq!(of("error(\"no views: see docs/a-b.md\")"), ["docs/a-b.md"]);
-        assert_eq!(of("(docs/reference/a.md). docs/b.json"), ["docs/reference/a.md", "docs/b.json"]);
+        assert_eq!(
+            of("(docs/reference/a.md). docs/b.json"),
+            ["docs/reference/a.md", "docs/b.json"]
+        );
         assert_eq!(of("include_str!(\"../../docs/c.md\")"), ["docs/c.md"]);
         assert_eq!(of("https://docs.rs/regex docs/"), [""; 0]);
     }

@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
-        pollux_settings::kept("reference/other-tools.md", "flags", &reference()).expect("that of the table");
+        pollux_settings::kept("reference/other-tools.md", "flags", &reference())
+            .expect("that of the table");
     }
 
     #[test]

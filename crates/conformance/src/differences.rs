@@ -83,7 +83,8 @@ pub fn check_names(groups: &[Group]) {
 
 /// Compares the page with the table.
 pub fn check_page() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/poller-differences.md");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/poller-differences.md");
     if env::var_os(BLESS).is_some() {
         fs::write(&path, page()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }

@@ -373,6 +373,7 @@ mod tests {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
         let page = pollux_settings::reference::<LoadSettings>();
-        pollux_settings::kept("reference/load-settings.md", "settings", &page).expect("that of the table");
+        pollux_settings::kept("reference/load-settings.md", "settings", &page)
+            .expect("that of the table");
     }
 }

@@ -58,7 +58,8 @@ const HEAD: &str = include_str!("head.md");
 
 /// Compares the file with the table.
 fn check() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/epoll-interface.md");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/epoll-interface.md");
     let mut text = HEAD.to_owned();
     text.push_str("| mechanism | by `pollux run` | epoll(7) | here | why, and what to do |\n");
     text.push_str("|---|---|---|---|---|\n");
@@ -74,7 +75,10 @@ fn check() {
         return;
     }
     let found = std::fs::read_to_string(&path).expect("the page");
-    assert!(found == text, "docs/reference/epoll-interface.md is not the table's: run cargo xtask bless");
+    assert!(
+        found == text,
+        "docs/reference/epoll-interface.md is not the table's: run cargo xtask bless"
+    );
 }
 
 const SAME: &str = "the same";

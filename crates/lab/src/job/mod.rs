@@ -366,7 +366,7 @@ mod documentation {
         }
         page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
         for Builtin { name, about, .. } in list() {
-            page += &format!("| [`{name}`](../jobs/{name}.toml) | {about} |\n");
+            page += &format!("| [`{name}`](../../jobs/{name}.toml) | {about} |\n");
         }
         page
     }
@@ -374,6 +374,7 @@ mod documentation {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_tables() {
         let page = documentation_page();
-        pollux_settings::kept("reference/job-file.md", "settings", &page).expect("the table's page");
+        pollux_settings::kept("reference/job-file.md", "settings", &page)
+            .expect("the table's page");
     }
 }

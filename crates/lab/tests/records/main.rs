@@ -29,7 +29,8 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         serves_several backlog answer_s wave_s remarks";
 
 fn schema() -> Value {
-    serde_json::from_str(include_str!("../../../../docs/reference/result.schema.json")).expect("JSON")
+    serde_json::from_str(include_str!("../../../../docs/reference/result.schema.json"))
+        .expect("JSON")
 }
 
 fn validator() -> Validator {

@@ -719,7 +719,8 @@ mod tests {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
         let page = pollux_settings::reference::<ServeConfig>();
-        pollux_settings::kept("reference/serve-settings.md", "settings", &page).expect("that of the table");
+        pollux_settings::kept("reference/serve-settings.md", "settings", &page)
+            .expect("that of the table");
     }
 
     #[test]

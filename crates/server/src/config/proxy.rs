@@ -403,7 +403,8 @@ mod tests {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
         let page = pollux_settings::reference::<ProxyConfig>();
-        pollux_settings::kept("reference/proxy-settings.md", "settings", &page).expect("that of the table");
+        pollux_settings::kept("reference/proxy-settings.md", "settings", &page)
+            .expect("that of the table");
     }
 
     #[test]

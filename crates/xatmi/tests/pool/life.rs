@@ -232,7 +232,10 @@ fn metrics_are_served_over_http() {
     assert!(helps.len() > 10, "{page}");
     let listed = include_str!("../../../../docs/reference/metrics.md");
     for (name, help) in helps {
-        assert!(listed.contains(&format!("| `{name}` |")), "{name} is not in docs/reference/metrics.md");
+        assert!(
+            listed.contains(&format!("| `{name}` |")),
+            "{name} is not in docs/reference/metrics.md"
+        );
         assert!(!help.ends_with('.'), "{name}: {help}");
         let has_unit = help.to_lowercase().contains("seconds");
         assert_eq!(name.contains("_seconds"), has_unit, "{name}: {help}");
