@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use pollux_http::h2::{
-    Ask, Connection, ErrorCode, Event, Fault, Output, PREFACE, Role, Scratch, Settings,
+    Ask, AskHead, Connection, ErrorCode, Event, Fault, KnownBlock, Output, PREFACE, Role, Scratch,
+    Settings,
 };
 use pollux_http::{Field, Limits, Method};
 
@@ -1025,4 +1026,90 @@ fn an_end_that_is_said_twice_takes_nothing_back_and_a_stream_that_is_gone_is_not
     assert!(server.connection.reset(&mut out, 9, ErrorCode::CANCEL).is_none());
     note_frames(out.bytes(), &mut server.log);
     assert_eq!(server.log, "->GOAWAY 1 no|");
+}
+
+/// Requests by the lines of their heads, and their answers, again and again: each is what it was, whatever the tables of
+/// both ends become, and what does not change takes a byte for each field.
+#[test]
+fn heads_that_come_again_are_what_they_were() {
+    const HEADS: [(&[u8], &str); 2] = [
+        (
+            b"GET /a?b HTTP/1.1\r\nHost: h:1\r\nX-Own: V\r\nConnection: close\r\nTE: gzip\r\n\r\n",
+            "GET /a?b HTTP/2.0\r\nhost: h:1\r\nx-own: V\r\n\r\n",
+        ),
+        (
+            b"HEAD /c HTTP/1.1\r\nX-Own: W\r\nHOST:  h:1 \r\nCookie: a=b\r\n\r\n",
+            "HEAD /c HTTP/2.0\r\nhost: h:1\r\nx-own: W\r\ncookie: a=b\r\n\r\n",
+        ),
+    ];
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+    let mut scratch = Scratch::default();
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut known = [KnownBlock::default(), KnownBlock::default()];
+    let mut room = vec![0; 8192];
+    let mut out = Output::new(&mut room);
+    server.start(&mut out);
+    to_client.extend_from_slice(out.bytes());
+    let mut out = Output::new(&mut room);
+    client.start(&mut out);
+    to_server.extend_from_slice(out.bytes());
+    for round in 0..40 {
+        match round {
+            20 => to_client.extend(settings(&[(1, 0)])),
+            30 => to_client.extend(settings(&[(1, 4096)])),
+            _ => {}
+        }
+        for ((head, expected), known) in HEADS.iter().zip(&mut known) {
+            let mut out = Output::new(&mut room);
+            let before = client.block_bytes().asked;
+            let ask = AskHead { head, scheme: "http", known: Some(known) };
+            let stream = client.ask_head(&mut out, ask, true, ()).expect("there is room");
+            let took = client.block_bytes().asked - before;
+            if (5..20).contains(&round) || round >= 35 {
+                // The cookie is never in a table.
+                assert!(
+                    took <= 5 + if head.starts_with(b"HEAD") { 6 } else { 0 },
+                    "{round} {took}"
+                );
+            }
+            to_server.extend_from_slice(out.bytes());
+            // It changes in between, and comes again.
+            let (status, own) = (200 + round / 7, format!("{}", round / 3 % 2));
+            let answer =
+                format!("HTTP/1.1 {status} x\r\nX-Own: {own}\r\nContent-Length: 0\r\n\r\n");
+            let mut out = Output::new(&mut room);
+            let mut at = 0;
+            while at < to_server.len() {
+                let step =
+                    server.read(&to_server[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+                let step = step.expect("sound");
+                at += step.used;
+                if let Some(Event::Request { stream, head, ends: true, .. }) = step.event {
+                    assert_eq!(str::from_utf8(head), Ok(*expected), "{round}");
+                    server.send_head(&mut out, stream, answer.as_bytes(), true);
+                    assert!(server.take_done(stream).is_some());
+                }
+            }
+            to_server.clear();
+            to_client.extend_from_slice(out.bytes());
+            let mut out = Output::new(&mut room);
+            let (mut at, mut is_answered) = (0, false);
+            while at < to_client.len() {
+                let step =
+                    client.read(&to_client[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+                let step = step.expect("sound");
+                at += step.used;
+                if let Some(Event::Response { response, ends: true, .. }) = step.event {
+                    assert_eq!(response.facts.status.code(), status, "{round}");
+                    assert_eq!(response.fields.first("x-own"), Some(own.as_bytes()), "{round}");
+                    is_answered = true;
+                }
+            }
+            to_client.clear();
+            to_server.extend_from_slice(out.bytes());
+            assert!(is_answered && client.take_done(stream).is_some(), "{round}");
+        }
+    }
+    assert!(client.block_bytes().received > 0);
 }

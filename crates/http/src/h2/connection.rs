@@ -40,7 +40,7 @@ use crate::h2::hpack::encode::Encoder;
 use crate::h2::output::Output;
 use crate::h2::settings::{PeerSettings, Role, Settings};
 use crate::h2::window::{ReceiveWindow, SendWindow, WINDOW_INITIAL};
-use crate::{Framing, Limits, Rejection, RequestKind, Response, ResponseBody};
+use crate::{Framing, Limits, Rejection, RequestKind, Response, ResponseBody, ResponseFacts};
 
 /// Room for output that [`Connection::read`] needs for each frame: what it answers to one fits.
 pub const CONTROL_ROOM_BYTES: usize = 128;
@@ -70,7 +70,7 @@ const KNOWN_HEAD_BYTES_MAX: usize = 512;
 
 const STREAM_MAX: u32 = (1 << 31) - 1;
 
-pub use commands::Ask;
+pub use commands::{Ask, AskHead, KnownBlock};
 
 /// One end of a connection. `T` is what its user keeps with each stream.
 #[derive(Debug)]
@@ -107,6 +107,17 @@ pub struct Connection<T> {
     abuse: Abuse,
     known_request: Option<Box<KnownRequest>>,
     known_answer: Option<Box<KnownAnswer>>,
+    known_response: Option<Box<KnownResponse>>,
+    block_bytes: BlockBytes,
+}
+
+/// Bytes of all field blocks of a connection, without the heads of their frames.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BlockBytes {
+    /// That came.
+    pub received: u64,
+    /// That a client has sent with its requests.
+    pub asked: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +175,17 @@ struct KnownAnswer {
     changes: u64,
 }
 
+/// The answer that a client got last, of a block that changed no table: a server under load says the same again and again.
+#[derive(Debug)]
+struct KnownResponse {
+    block: Vec<u8>,
+    head: Vec<u8>,
+    facts: ResponseFacts,
+    /// What it answered.
+    kind: RequestKind,
+    changes: u64,
+}
+
 impl<T: Default> Connection<T> {
     /// One end of a new connection; [`Connection::start`] says the first words.
     #[must_use]
@@ -196,6 +218,8 @@ impl<T: Default> Connection<T> {
             abuse: Abuse::new(role),
             known_request: None,
             known_answer: None,
+            known_response: None,
+            block_bytes: BlockBytes::default(),
         }
     }
 
@@ -552,6 +576,7 @@ impl<T: Default> Connection<T> {
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
         self.abuse.headers();
+        self.block_bytes.received += block.len() as u64;
         let place = self.place(id);
         if let Some(at) = place {
             return match self.role {
@@ -709,23 +734,12 @@ impl<T: Default> Connection<T> {
         block: &[u8],
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
-        let (mut reader, strings) = ResponseReader::new(around.scratch, around.limits);
-        self.decoder.decode(block, strings, |field| reader.take(field))?;
-        let read = reader.finish().ok_or(TOO_MUCH)?;
-        let stream = &mut self.streams[at];
-        let id = stream.id;
-        let len = match read {
-            Ok(len) => len,
-            Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => {
-                return self.malformed(id, &rejection.of_answer(), 0..0, around).map(Some);
-            }
-        };
-        let parsed = Response::parse(&around.scratch.text[..len], around.limits, stream.kind);
-        let facts = match parsed {
-            Ok(Some(response)) => response.facts,
-            Ok(None) => return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some),
+        let id = self.streams[at].id;
+        let (facts, len) = match self.read_answer(self.streams[at].kind, block, around)? {
+            Ok(read) => read,
             Err(rejection) => return self.malformed(id, &rejection, 0..0, around).map(Some),
         };
+        let stream = &mut self.streams[at];
         let is_interim = facts.status.code() < 200;
         if is_interim && (ends || facts.status.code() == 101) {
             return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some);
@@ -748,6 +762,56 @@ impl<T: Default> Connection<T> {
             }
         }
         Ok(Some(Found::Response { stream: id, facts, len, ends }))
+    }
+
+    /// Reads the head of an answer, or finds that it is the last one again. How long its lines are in the scratch.
+    #[inline]
+    fn read_answer(
+        &mut self,
+        kind: RequestKind,
+        block: &[u8],
+        around: &mut Around<'_, '_>,
+    ) -> Result<Result<(ResponseFacts, usize), Rejection>, Fault> {
+        if let Some(known) = &self.known_response
+            && known.changes == self.decoder.changes()
+            && known.kind == kind
+            && known.block == block
+        {
+            let text = &mut around.scratch.text;
+            text.clear();
+            text.extend_from_slice(&known.head);
+            return Ok(Ok((known.facts, text.len())));
+        }
+        let before = self.decoder.changes();
+        let (mut reader, strings) = ResponseReader::new(around.scratch, around.limits);
+        self.decoder.decode(block, strings, |field| reader.take(field))?;
+        let len = match reader.finish().ok_or(TOO_MUCH)? {
+            Ok(len) => len,
+            Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => {
+                return Ok(Err(rejection.of_answer()));
+            }
+        };
+        let head = &around.scratch.text[..len];
+        let facts = match Response::parse(head, around.limits, kind) {
+            Ok(Some(response)) => response.facts,
+            Ok(None) => return Ok(Err(NO_ANSWER)),
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        if before == self.decoder.changes()
+            && block.len() <= KNOWN_BLOCK_BYTES_MAX
+            && len <= KNOWN_HEAD_BYTES_MAX
+        {
+            let known = self.known_response.get_or_insert_with(|| {
+                let (block, head) = (Vec::new(), Vec::new());
+                Box::new(KnownResponse { block, head, facts, kind, changes: before })
+            });
+            known.block.clear();
+            known.block.extend_from_slice(block);
+            known.head.clear();
+            known.head.extend_from_slice(head);
+            (known.facts, known.kind, known.changes) = (facts, kind, before);
+        }
+        Ok(Ok((facts, len)))
     }
 
     fn on_trailers<'i>(

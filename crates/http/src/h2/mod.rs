@@ -54,7 +54,9 @@ mod output;
 mod settings;
 mod window;
 
-pub use connection::{Ask, CONTROL_ROOM_BYTES, Connection, DATA_BYTES_MAX};
+pub use connection::{
+    Ask, AskHead, BlockBytes, CONTROL_ROOM_BYTES, Connection, DATA_BYTES_MAX, KnownBlock,
+};
 pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};
 pub use fields::Scratch;

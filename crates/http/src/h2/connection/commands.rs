@@ -1,8 +1,8 @@
 //! What the user of a connection has it do: requests, answers, bodies, ends.
 
 use crate::h2::connection::{
-    Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX, KnownAnswer, Phase,
-    STREAM_MAX, Stream,
+    BlockBytes, Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX,
+    KnownAnswer, Phase, STREAM_MAX, Stream,
 };
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
@@ -25,7 +25,124 @@ pub struct Ask<'a> {
     pub fields: &'a [Field<'a>],
 }
 
+/// What a client asks for, as a head of HTTP/1.1: with its request line, Host and empty line.
+#[derive(Debug)]
+pub struct AskHead<'a> {
+    /// All of the head.
+    pub head: &'a [u8],
+    /// `http` or `https`; not sent for CONNECT.
+    pub scheme: &'a str,
+    /// What is known of the same head from before, on the same connection.
+    pub known: Option<&'a mut KnownBlock>,
+}
+
+/// The field block of one head, once it is the same each time that it is sent: copying it costs less than encoding. It
+/// belongs to one connection.
+#[derive(Clone, Default, Debug)]
+pub struct KnownBlock {
+    /// Empty where none is known.
+    block: Vec<u8>,
+    changes: u64,
+}
+
 impl<T> Connection<T> {
+    /// Begins a stream with the request of this head, as [`Connection::ask`] does.
+    ///
+    /// The room has to be `2 * len + 9 * (1 + len / 8192) + 64`, where `len` is that of the head.
+    pub fn ask_head(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: AskHead<'_>,
+        ends: bool,
+        data: T,
+    ) -> Option<u32> {
+        if !self.can_ask() {
+            return None;
+        }
+        let id = if self.last == 0 { 1 } else { self.last + 2 };
+        self.last = id;
+        let kind = match ask.head {
+            [b'H', b'E', b'A', b'D', b' ', ..] => RequestKind::Head,
+            head if head.starts_with(b"CONNECT ") => RequestKind::Connect,
+            _ => RequestKind::Other,
+        };
+        let len = self.write_asked(out, ask, kind, id, ends);
+        self.block_bytes.asked += len as u64;
+        let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), data);
+        (stream.kind, stream.is_own_done) = (kind, ends);
+        self.streams.push(stream);
+        self.abuse.sent();
+        Some(id)
+    }
+
+    /// Writes the block of a request, and says how long it is.
+    #[inline]
+    fn write_asked(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: AskHead<'_>,
+        kind: RequestKind,
+        id: u32,
+        ends: bool,
+    ) -> usize {
+        let AskHead { head, scheme, known } = ask;
+        let before = self.encoder.changes();
+        if let Some(known) = &known
+            && !known.block.is_empty()
+            && known.changes == before
+            && !self.encoder.has_new_size()
+        {
+            let flags = frame::END_HEADERS | if ends { frame::END_STREAM } else { 0 };
+            frame::write(out, frame::HEADERS, flags, id, &known.block);
+            return known.block.len();
+        }
+        let start = out.len();
+        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let encoder = &mut self.encoder;
+        let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+        let mut words = line.split(|&byte| byte == b' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (method, path) = (word(), word());
+        let len = write_block(out, id, ends, frame_bytes, |out| {
+            encoder.begin(out);
+            encoder.field(out, b":method", method);
+            if kind != RequestKind::Connect {
+                encoder.field(out, b":scheme", scheme.as_bytes());
+                encoder.field(out, b":path", path);
+            }
+            encoder.field(out, b":authority", host(head));
+            lines(head, |name, value| {
+                let is_sent =
+                    name != b"host" && (name != b"te" || value.eq_ignore_ascii_case(b"trailers"));
+                if is_sent {
+                    encoder.field(out, name, value);
+                }
+            });
+        });
+        if let Some(known) = known
+            && len <= KNOWN_HEAD_BYTES_MAX
+            && before == self.encoder.changes()
+            && !out.is_short()
+        {
+            known.block.clear();
+            known.block.extend_from_slice(&out.bytes()[start + HEAD_BYTES..]);
+            known.changes = before;
+        }
+        len
+    }
+
+    /// How many streams the peer allows at a time; as many as there are numbers before it has said so.
+    #[must_use]
+    pub fn peer_streams_max(&self) -> u32 {
+        self.peer.streams_max
+    }
+
+    /// Bytes of all field blocks so far.
+    #[must_use]
+    pub fn block_bytes(&self) -> BlockBytes {
+        self.block_bytes
+    }
+
     /// Begins a stream with this request, which `ends` where no body follows, and keeps `data` with it. None when the peer
     /// takes no more of them now, or at all.
     ///
@@ -344,7 +461,7 @@ fn write_goaway(out: &mut Output<'_>, last: u32, code: ErrorCode, words: &str) {
     out.put(words.as_bytes());
 }
 
-/// Writes HEADERS, and CONTINUATION behind where one frame does not take it all.
+/// Writes HEADERS, and CONTINUATION behind where one frame does not take it all. How long the block is.
 #[inline]
 fn write_block(
     out: &mut Output<'_>,
@@ -352,11 +469,12 @@ fn write_block(
     ends: bool,
     frame_bytes: usize,
     encode: impl FnOnce(&mut Output<'_>),
-) {
+) -> usize {
     let start = out.len();
     out.put(&[0; HEAD_BYTES]);
     encode(out);
-    let mut left = (out.len() - start).saturating_sub(HEAD_BYTES);
+    let len = (out.len() - start).saturating_sub(HEAD_BYTES);
+    let mut left = len;
     let mut flags = if ends { frame::END_STREAM } else { 0 };
     let (mut at, mut kind) = (start, frame::HEADERS);
     loop {
@@ -365,15 +483,25 @@ fn write_block(
         flags |= if left == 0 { frame::END_HEADERS } else { 0 };
         out.put_at(at, &frame::head(piece, kind, flags, stream));
         if left == 0 {
-            return;
+            return len;
         }
         at += HEAD_BYTES + piece;
         out.shift(at, HEAD_BYTES);
         if out.is_short() {
-            return;
+            return len;
         }
         (kind, flags) = (frame::CONTINUATION, 0);
     }
+}
+
+/// The value of Host in a head of HTTP/1.1; nothing where there is none.
+fn host(head: &[u8]) -> &[u8] {
+    let mut lines = head.split(|&byte| byte == b'\n').skip(1);
+    let value = lines.find_map(|line| {
+        let (name, value) = line.split_at_checked(b"host:".len())?;
+        name.eq_ignore_ascii_case(b"host:").then_some(value)
+    });
+    value.unwrap_or_default().trim_ascii()
 }
 
 /// Gives each field of a head of HTTP/1.1, with its name in lower case, to `take`, but for those of the connection.
