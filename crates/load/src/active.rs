@@ -10,18 +10,25 @@
 //! call, because the turn may be old by then; so a request costs one read at most. A deadline
 //! that is earlier than needed stays: it is looked up what is due when it fires, which is once in
 //! thousands of requests.
+//!
+//! What speaks HTTP/2 has its requests on streams (`streams`), which is known when the connection is open.
+
+mod streams;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{Rejection, RequestKind, Status};
+use pollux_tls::HTTP_2;
 
+use crate::Protocol;
 use crate::answer::{Answer, Reading};
 use crate::cookies::Cookies;
-use crate::schedule::Supply;
-use crate::shared::{Reopen, Shared, Stage};
+use crate::shared::{Came, Reopen, Shared, Stage};
 use crate::tally::{Cause, Fault, Verdict, shows_tls};
+use streams::Streams;
+pub(crate) use streams::{HEAD_BYTES_MAX, ask_room_bytes};
 
 /// How long a connection that failed waits before it is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(1);
@@ -32,14 +39,22 @@ const RETRY_MAX: Duration = Duration::from_millis(128);
 const BAD_REQUEST: u16 = 400;
 
 /// A request that was sent, or is being sent.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct UnderWay {
     /// From when its latency counts.
-    start_ns: u64,
-    sent_ns: u64,
-    target: u32,
+    pub(crate) start_ns: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) target: u32,
     /// What its answer is read as.
     kind: RequestKind,
+}
+
+/// A request that was sent, and that its server has not looked at: it may be sent again, whatever it asks for (RFC 9113 8.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again {
+    pub(crate) request: UnderWay,
+    /// How often it was refused.
+    pub(crate) refused: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +95,12 @@ pub(crate) struct Active {
     is_reserved: bool,
     /// None where they are not kept.
     cookies: Option<Box<Cookies>>,
+    /// What both ends have agreed on in TLS is HTTP/2.
+    has_agreed_http2: bool,
+    /// Of a socket that speaks HTTP/2.
+    streams: Option<Box<Streams>>,
+    /// Another socket has taken its place; this one ends with its last answer.
+    is_replaced: bool,
 }
 
 impl Active {
@@ -102,6 +123,9 @@ impl Active {
             thinks_until_ns: 0,
             is_reserved: false,
             cookies: keeps_cookies.then(Box::default),
+            has_agreed_http2: false,
+            streams: None,
+            is_replaced: false,
         })
     }
 
@@ -130,9 +154,25 @@ impl Active {
         self.opened_ns = now_ns;
         self.has_answer = false;
         self.has_ended = false;
+        self.has_agreed_http2 = false;
+        self.streams = None;
+    }
+
+    /// What both ends speak in TLS.
+    pub(crate) fn agreed(&mut self, protocol: &[u8]) {
+        self.has_agreed_http2 = protocol == HTTP_2;
     }
 
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let is_http2 = match (shared.terms.http, shared.terms.is_encrypted) {
+            (Protocol::Http1, _) => false,
+            (Protocol::Http2, false) => true,
+            _ => self.has_agreed_http2,
+        };
+        if shared.terms.http == Protocol::Http2 && !is_http2 {
+            self.failed_to_open(shared, &Cause::NoHttp2);
+            return actions.abort();
+        }
         self.state = State::Open;
         shared.was_connected = true;
         shared.connecting -= 1;
@@ -143,6 +183,11 @@ impl Active {
         tally.connect.record(took_ns);
         // An answer may come, or begin, before its request has left.
         actions.read_on();
+        let spoke = &mut shared.interval.spoke;
+        *if is_http2 { &mut spoke.http2 } else { &mut spoke.http1 } += 1;
+        if is_http2 {
+            return self.begin_streams(shared, actions);
+        }
         self.send(shared, actions);
     }
 
@@ -153,6 +198,9 @@ impl Active {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
+        if self.streams.is_some() {
+            return self.on_frames(shared, actions, input);
+        }
         let mut used = 0;
         while used < input.len() {
             let Some(request) = self.under_way.front().copied() else {
@@ -182,7 +230,7 @@ impl Active {
                 self.learn(shared, &request);
             }
             let Some(answer) = answer else {
-                let came_ns = came_ns(shared, &request);
+                let came_ns = shared.came_ns(&request);
                 self.first_byte_ns.get_or_insert(came_ns);
                 if !self.has_answer && self.look_for_tls(shared, came) {
                     return self.give_up(shared, actions, Fault::Malformed, input.len());
@@ -213,6 +261,9 @@ impl Active {
     }
 
     pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.streams.is_some() && self.state == State::Open {
+            return self.on_stream_deadline(shared, actions);
+        }
         match (self.state, self.under_way.front()) {
             (State::Connecting, _) => {
                 self.failed_to_open(shared, &Cause::Timeout);
@@ -239,6 +290,9 @@ impl Active {
     pub(crate) fn send(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if actions.is_output_waiting() {
             return actions.call_again();
+        }
+        if self.streams.is_some() {
+            return self.send_streams(shared, actions);
         }
         if self.state == State::Connecting || !self.send_rest(shared, actions) {
             return;
@@ -273,7 +327,9 @@ impl Active {
             let totals = &mut shared.tally(turn_ns).totals;
             totals.bytes_out = totals.bytes_out.saturating_sub(self.lost_bytes);
         }
-        shared.idle_queue.is_busy(self.slot);
+        if !self.is_replaced {
+            shared.idle_queue.is_busy(self.slot);
+        }
         if self.state == State::Connecting {
             shared.connecting -= 1;
             // The others were counted where they showed.
@@ -285,7 +341,9 @@ impl Active {
             self.count_end(shared, cause);
         }
         shared.unproven -= u32::from(!self.has_answer);
-        if shared.stage == Stage::Ending {
+        // At the end only what was sent already, and to no avail, is worth a connection.
+        let is_over = shared.stage == Stage::Ending && shared.again.is_empty();
+        if is_over || self.is_replaced {
             return;
         }
         let at_ns = self.retry_at(shared.turn_ns);
@@ -315,17 +373,11 @@ impl Active {
         let Some(request) = self.under_way.pop_front() else { return };
         shared.under_way -= 1;
         shared.unproven -= u32::from(!std::mem::replace(&mut self.has_answer, true));
-        let now_ns = came_ns(shared, &request);
+        let now_ns = shared.came_ns(&request);
         let first_ns = self.first_byte_ns.take().unwrap_or(now_ns);
-        let latency_ns = now_ns.saturating_sub(request.start_ns);
-        let first_ns = first_ns.saturating_sub(request.start_ns);
         let verdict = Verdict::of(answer, &shared.terms.expect);
-        (shared.last_outcome_ns, shared.last_answer_ns) = (now_ns, now_ns);
         if !shared.terms.think_time.is_zero() {
             self.thinks_until_ns = now_ns + shared.terms.think_time.as_nanos() as u64;
-        }
-        if request.start_ns < shared.measure_from_ns {
-            shared.waited(request.start_ns, now_ns);
         }
         if let Some(kept) = self.reading.take_kept()
             && request.start_ns >= shared.measure_from_ns
@@ -333,9 +385,7 @@ impl Active {
             let expect = shared.terms.expect;
             shared.firsts.note(now_ns, verdict, &kept, (answer.body_bytes, &expect));
         }
-        shared.came((request.start_ns, request.sent_ns), now_ns, answer);
-        let tally = shared.tally(request.start_ns);
-        tally.answered(answer, verdict, latency_ns, first_ns, request.target);
+        shared.answered(&request, &Came { first_ns, now_ns, verdict }, answer);
     }
 
     /// What follows answers: more requests, a pause, or the end.
@@ -381,14 +431,7 @@ impl Active {
             cookies.compose(shared.requests.bytes(target));
         }
         let len = self.bytes(shared, target).len();
-        if start.had_connection
-            || (shared.idle_queue.idle() > 0 && !matches!(shared.supply, Supply::Closed))
-        {
-            let lag = now_ns.saturating_sub(start.at_ns);
-            if start.at_ns >= shared.measure_from_ns {
-                shared.interval.lag.record(lag);
-            }
-        }
+        shared.note_lag(&start, now_ns);
         let totals = &mut shared.tally(start.at_ns).totals;
         totals.sent += 1;
         shared.under_way += 1;
@@ -503,6 +546,9 @@ impl Active {
 
     /// Books all requests under way as failed.
     fn fail_all(&mut self, shared: &mut Shared, fault: Fault) {
+        if self.streams.is_some() {
+            return self.fail_streams(shared, fault);
+        }
         let mut part_bytes = self.reading.bytes_so_far();
         if !self.under_way.is_empty() {
             shared.last_outcome_ns = shared.turn_ns;
@@ -523,6 +569,7 @@ impl Active {
             CloseCause::SlowReader => self.fail_all(shared, Fault::Timeout),
             // Out at the end of the run: neither the server's fault nor an answer.
             CloseCause::LoopEnded => {
+                self.cut_off_streams(shared);
                 shared.under_way -= self.under_way.len() as u64;
                 self.under_way.drain(..).for_each(|request| shared.cut_off(request.start_ns));
             }
@@ -541,10 +588,4 @@ impl Active {
             shared.tally(self.opened_ns).lifetime.record(lasted_ns);
         }
     }
-}
-
-/// When what is read now came: the turn's clock, unless the request left later in the same turn.
-#[inline]
-fn came_ns(shared: &mut Shared, request: &UnderWay) -> u64 {
-    if shared.turn_ns > request.sent_ns { shared.turn_ns } else { shared.read_clock() }
 }

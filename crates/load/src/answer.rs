@@ -6,17 +6,20 @@
 //! One request and its answer, before there is any load: is this server the one that is meant? The lab asks each server
 //! once. It blocks, and uses no loop.
 
+mod streams;
+
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
 use pollux_http::{BodyReader, HeadCache, Rejection, RequestKind, ResponseBody, ResponseFacts};
-use pollux_tls::{HTTP_1_1, Layer, server_name};
+use pollux_tls::{HTTP_2, Layer, server_name};
 
 use crate::kept_answer::Kept;
 use crate::requests::{ANSWER_LIMITS, Prepared, prepare};
-use crate::{LoadError, Target, Trust};
+use crate::{LoadError, Protocol, Target, Trust};
+use streams::{Http2, Whole};
 
 /// A whole answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +214,7 @@ pub enum RequestError {
     /// The server does not speak TLS, or can't be believed.
     #[error("TLS failed")]
     Tls(#[source] pollux_tls::Error),
-    /// What came is not an answer of HTTP/1; in words.
+    /// What came is not an answer of the HTTP that was asked for; in words.
     #[error("not an HTTP answer: {0}")]
     Malformed(String),
     /// The target can't be asked for.
@@ -226,7 +229,20 @@ pub enum RequestError {
 /// # Errors
 /// [`RequestError`]; any status is an answer.
 pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, RequestError> {
-    let mut client = Client::open(target, trust, patience)?;
+    ask_by(Protocol::Http1, target, trust, patience)
+}
+
+/// The same by this HTTP; [`Protocol::Auto`] is HTTP/1.1 here.
+///
+/// # Errors
+/// [`RequestError`]; any status is an answer.
+pub fn ask_by(
+    http: Protocol,
+    target: &Target,
+    trust: &Trust,
+    patience: Duration,
+) -> Result<Answered, RequestError> {
+    let mut client = Client::open(http, target, trust, patience)?;
     match client.send(1) {
         // A server may refuse a body before it has read it, and close: its answer says why (RFC 9112, 9.3).
         Err(unsent) if unsent.is_cut() => client.answer(patience).map_err(|_| unsent),
@@ -246,7 +262,10 @@ impl RequestError {
 pub struct Client {
     line: Line,
     request: Prepared,
+    head_bytes: usize,
     reading: Reading,
+    /// Where HTTP/2 is spoken.
+    http2: Option<Http2>,
     unread: Vec<u8>,
 }
 
@@ -257,14 +276,24 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects, which may take `patience`; `trust` says which certificates are believed.
+    /// Connects, which may take `patience`; `trust` says which certificates are believed. [`Protocol::Auto`] is HTTP/1.1
+    /// here.
     ///
     /// # Errors
     /// [`RequestError`].
-    pub fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, RequestError> {
+    pub fn open(
+        http: Protocol,
+        target: &Target,
+        trust: &Trust,
+        patience: Duration,
+    ) -> Result<Self, RequestError> {
         let request = prepare(target, false)?;
-        let line = Line::open(target, trust, patience)?;
-        Ok(Self { line, request, reading: Reading::default(), unread: Vec::new() })
+        let http = if http == Protocol::Http2 { http } else { Protocol::Http1 };
+        let line = Line::open(http, target, trust, patience)?;
+        let head_bytes = request.bytes.len() - target.body.len();
+        let http2 = (http == Protocol::Http2).then(|| Http2::new(head_bytes));
+        let (reading, unread) = (Reading::default(), Vec::new());
+        Ok(Self { line, request, head_bytes, reading, http2, unread })
     }
 
     /// Sends so many requests at once.
@@ -272,19 +301,46 @@ impl Client {
     /// # Errors
     /// [`RequestError`].
     pub fn send(&mut self, requests: usize) -> Result<(), RequestError> {
-        self.line.write(&self.request.bytes.repeat(requests))
+        let Some(http2) = &mut self.http2 else {
+            return self.line.write(&self.request.bytes.repeat(requests));
+        };
+        let scheme = if self.line.tls.is_some() { "https" } else { "http" };
+        for _ in 0..requests {
+            http2.ask(&self.request.bytes, self.head_bytes, scheme)?;
+        }
+        self.line.write(&http2.take_output())
+    }
+
+    /// The next answer on a stream.
+    fn answer_of_stream(&mut self) -> Result<Answered, RequestError> {
+        let Self { line, request, http2: Some(http2), unread, .. } = self else {
+            unreachable!("only called where HTTP/2 is spoken");
+        };
+        loop {
+            if let Some(whole) = http2.answer() {
+                let Whole { status, body_bytes } = whole?;
+                let (keep_alive, tls) = (http2.keeps(), line.tls.as_ref().and_then(Layer::suite));
+                return Ok(Answered { status, body_bytes, keep_alive, is_chunked: false, tls });
+            }
+            let len =
+                line.read(unread).map_err(|error| in_a_body(error, http2.body_bytes_so_far()))?;
+            if line.tls.as_ref().is_some_and(|tls| tls.protocol() != Some(HTTP_2)) {
+                let why = "the server does not offer HTTP/2 in TLS (ALPN h2)";
+                return Err(RequestError::Malformed(why.to_owned()));
+            }
+            if len == 0 {
+                return Err(RequestError::Answer(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let used = http2.read(unread, &request.bytes)?;
+            unread.drain(..used);
+            line.write(&http2.take_output())?;
+        }
     }
 
     /// An error of an answer of which a part of the body has come says so.
     fn in_its_body(&self, error: RequestError) -> RequestError {
-        match error {
-            RequestError::Answer(cause) if self.reading.is_in_body() => {
-                let so_far = self.reading.body_bytes_so_far();
-                let what = format!("{so_far} bytes of its body, and then {cause}");
-                RequestError::Answer(io::Error::new(cause.kind(), what))
-            }
-            error => error,
-        }
+        let so_far = self.reading.is_in_body().then(|| self.reading.body_bytes_so_far());
+        in_a_body(error, so_far)
     }
 
     /// Reads the next answer, each part of which may take `patience`. After one that did not come in time it can be
@@ -294,6 +350,9 @@ impl Client {
     /// [`RequestError`]; any status is an answer.
     pub fn answer(&mut self, patience: Duration) -> Result<Answered, RequestError> {
         self.line.wait_at_most(patience)?;
+        if self.http2.is_some() {
+            return self.answer_of_stream();
+        }
         let mut is_chunked = false;
         // What follows an answer may be there already.
         let mut len = self.unread.len();
@@ -302,7 +361,7 @@ impl Client {
                 let read = self.line.read(&mut self.unread);
                 len = read.map_err(|error| self.in_its_body(error))?;
             }
-            let Self { line, request, reading, unread } = self;
+            let Self { line, request, reading, unread, .. } = self;
             let read = match len {
                 0 => reading
                     .end()
@@ -330,6 +389,17 @@ impl Client {
     }
 }
 
+/// The same error; where so much of a body had come it says so.
+fn in_a_body(error: RequestError, so_far: Option<u64>) -> RequestError {
+    match (error, so_far) {
+        (RequestError::Answer(cause), Some(so_far)) => {
+            let what = format!("{so_far} bytes of its body, and then {cause}");
+            RequestError::Answer(io::Error::new(cause.kind(), what))
+        }
+        (error, _) => error,
+    }
+}
+
 /// Whether a head says that its body comes in chunks.
 fn says_chunked(head: &[u8]) -> bool {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
@@ -346,7 +416,12 @@ struct Line {
 }
 
 impl Line {
-    fn open(target: &Target, trust: &Trust, patience: Duration) -> Result<Self, RequestError> {
+    fn open(
+        http: Protocol,
+        target: &Target,
+        trust: &Trust,
+        patience: Duration,
+    ) -> Result<Self, RequestError> {
         let tls = match &target.tls_name {
             None => None,
             Some(name) => {
@@ -356,7 +431,8 @@ impl Line {
                     what: "--cacert",
                     why: error.to_string(),
                 };
-                Some(Layer::client(&trust.config(Some(HTTP_1_1)).map_err(unread)?, &name))
+                let config = trust.config(http.offered().iter().copied()).map_err(unread)?;
+                Some(Layer::client(&config, &name))
             }
         };
         let socket = connect(target, patience).map_err(RequestError::Connect)?;

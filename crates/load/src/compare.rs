@@ -231,6 +231,8 @@ fn same_load(a: &Outcome, b: &Outcome) -> Result<(), CompareError> {
             ("the number of URLs", setting.urls.len().to_string()),
             ("connections", setting.connections.to_string()),
             ("pipelining", setting.pipeline.to_string()),
+            ("the HTTP that was spoken", setting.spoken.clone()),
+            ("streams", setting.streams.to_string()),
             ("requests of a connection", format!("{:?}", setting.requests_per_connection)),
             ("pace", setting.pace.clone()),
             ("threads", setting.threads.to_string()),

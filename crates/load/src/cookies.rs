@@ -52,10 +52,15 @@ impl Cookies {
         for line in head.split(|byte| *byte == b'\n') {
             let Some((name, value)) = line.split_at_checked(NAME.len()) else { continue };
             if name.eq_ignore_ascii_case(NAME) {
-                self.fresh.extend_from_slice(value.trim_ascii());
-                self.fresh.push(b'\n');
+                self.note_value(value);
             }
         }
+    }
+
+    /// Takes the value of one Set-Cookie.
+    pub(crate) fn note_value(&mut self, value: &[u8]) {
+        self.fresh.extend_from_slice(value.trim_ascii());
+        self.fresh.push(b'\n');
     }
 
     /// Whether there is something to learn.

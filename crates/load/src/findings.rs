@@ -7,7 +7,7 @@
 
 use pollux_report::number::{count, counted, plural, time};
 
-use crate::{Errors, Finding, FindingKind, Judged, Outcome, Stall, backlog_grew};
+use crate::{Errors, Finding, FindingKind, Judged, Outcome, Setting, Stall, backlog_grew};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
 const RATE_MISSED_SHARE: f64 = 0.01;
@@ -241,7 +241,10 @@ fn holds_by_little(outcome: &Outcome) -> bool {
 
 /// Requests that can be under way at the same time.
 fn slots(outcome: &Outcome) -> f64 {
-    f64::from(outcome.setting.connections) * f64::from(outcome.setting.pipeline)
+    let Setting { connections, pipeline, streams, .. } = &outcome.setting;
+    let allowed = outcome.http2.as_ref().and_then(|http2| http2.streams_allowed);
+    let streams = allowed.map_or(*streams, |allowed| allowed.min(*streams)).max(1);
+    f64::from(*connections) * f64::from(*pipeline) * f64::from(streams)
 }
 
 /// Redirects are not followed: what was measured is the answer that sends elsewhere.

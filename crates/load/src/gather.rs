@@ -21,7 +21,7 @@ use crate::kept_answer::Firsts;
 use crate::objective::judge;
 use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
-use crate::tally::{Interval, Tally, Times};
+use crate::tally::{Interval, Spoke, Tally, Times};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, InTime, Order, Outcome, Pace, Plan, SHOWN,
     Schedule, Second, SentToAnswer, ServerUse, Setting, Stall, TargetOutcome, findings,
@@ -86,6 +86,7 @@ pub(crate) struct Gatherer {
     late: InTime,
     sent_to_answer: Times,
     first_sent_to_answer: Times,
+    spoke: Spoke,
     /// Of measured requests whose second was handed over with the last one of the warm-up: they belong to the next.
     early: Early,
     /// The server's process, where it was named.
@@ -124,6 +125,7 @@ impl Gatherer {
             late: InTime::default(),
             sent_to_answer: Times::default(),
             first_sent_to_answer: Times::default(),
+            spoke: Spoke::default(),
             early,
             server,
             open,
@@ -182,6 +184,7 @@ impl Gatherer {
         self.late.add(&std::mem::take(&mut counted.late));
         self.sent_to_answer.take(&mut counted.sent_to_answer);
         self.first_sent_to_answer.take(&mut counted.first_sent_to_answer);
+        self.spoke.add(std::mem::take(&mut counted.spoke));
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
         self.longest_ns = self.longest_ns.max(std::mem::take(&mut counted.longest_ns));
@@ -215,7 +218,7 @@ impl Gatherer {
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
         let (in_time, sent_to_answer) = (self.came_in_time(), self.sent_to_answer());
-        let Self { plan, control, all, lag, seconds, .. } = self;
+        let Self { plan, control, all, lag, seconds, spoke, .. } = self;
         let courses: Vec<&Course> = threads.iter().map(|thread| &thread.course).collect();
         let standstills = standstills(&courses);
         let (measured, waited) = measured(&plan, &control, threads, all.totals.due);
@@ -241,7 +244,7 @@ impl Gatherer {
             was_ended_early: control.was_ended_early(),
             in_time: Some(in_time),
             sent_to_answer: Some(sent_to_answer),
-            setting: setting(&plan, measured),
+            setting: setting(&plan, measured, spoke),
             totals: all.totals,
             statuses: all.statuses.sorted(),
             errors: all.errors,
@@ -259,6 +262,7 @@ impl Gatherer {
             first_byte,
             connect: all.connect,
             lifetime: all.lifetime,
+            http2: (spoke.http2 > 0).then(|| all.http2.named(&spoke)),
             seconds: asked_in(&plan, seconds.into_values().map(|(second, _)| second).collect()),
             crowd: crowd(threads),
             generator: generator(&plan, threads, in_time.answered, lag, stalls(&courses)),
@@ -356,7 +360,7 @@ fn measured(
     (Duration::from_nanos(until_ns.saturating_sub(from_ns)), Duration::from_nanos(waited_ns))
 }
 
-fn setting(plan: &Plan, measured: Duration) -> Setting {
+fn setting(plan: &Plan, measured: Duration, spoke: Spoke) -> Setting {
     let (pace, asked_per_s) = match &plan.pace {
         Pace::Closed => ("closed".to_owned(), None),
         Pace::Open { stages, .. } => (rate_in_words(stages), asked_per_s(plan, measured)),
@@ -375,6 +379,10 @@ fn setting(plan: &Plan, measured: Duration) -> Setting {
         threads: plan.threads,
         connections: plan.connections,
         pipeline: plan.pipeline,
+        http: plan.http.name().to_owned(),
+        spoken: spoke.in_words().to_owned(),
+        streams: plan.streams,
+        windows: (spoke.http2 > 0).then_some((plan.stream_window, plan.connection_window)),
         think_s: plan.think_time.as_secs_f64(),
         requests_per_connection: plan.requests_per_connection.map(u32::from),
         pace,

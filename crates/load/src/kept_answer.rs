@@ -126,7 +126,12 @@ impl Wanted {
     pub(crate) fn is_suspect(self, head: &[u8]) -> bool {
         // `HTTP/1.1 200`: the head was read, so its status stands there.
         let digits = head.get(9..12).unwrap_or_default();
-        let status = digits.iter().fold(0, |all, digit| all * 10 + u16::from(digit & 15));
+        self.is_suspect_status(digits.iter().fold(0, |all, digit| all * 10 + u16::from(digit & 15)))
+    }
+
+    /// The same of an answer with this status.
+    #[inline]
+    pub(crate) fn is_suspect_status(self, status: u16) -> bool {
         let is_length_wanted = self.expect.body_bytes.is_some();
         match Verdict::of_status(status, self.expect.status) {
             Verdict::Wrong(_) => self.wrong,

@@ -20,12 +20,13 @@
 //! | module | one job |
 //! |---|---|
 //! | `plan`, `error` | what is asked for, as plain data, and its check; every refusal names its flag |
+//! | `protocol` | which HTTP is spoken, and what a plan may not have beside HTTP/2 |
 //! | `reach` | which address of a name is asked |
 //! | `run`, `control` | threads, and the few words that they agree on |
 //! | `worker` | one thread between turns of its loop: crowd, connects |
 //! | `turns` | a load in turns, for the lab; two servers measured beside each other |
 //! | `schedule` | when requests begin: `--rate`, a closed form, and how many are left |
-//! | `session`, `active`, `crowd` | what one connection does, through TLS or not |
+//! | `session`, `active`, `crowd` | what one connection does, through TLS or not; `active/streams` by HTTP/2 |
 //! | `shared` | what the sessions of a thread share, with the queue of idle connections; sources |
 //! | `requests`, `answer` | bytes out, prepared once and shared by all threads; answers in, by the parser of `pollux-http` |
 //! | `kept_answer` | statuses, and the start of the first answer that was not right |
@@ -77,6 +78,7 @@ pub mod merge;
 mod objective;
 mod outcome;
 mod plan;
+mod protocol;
 mod reach;
 pub mod render;
 mod requests;
@@ -90,7 +92,7 @@ mod tally;
 mod turns;
 mod worker;
 
-pub use answer::{Answered, Client, RequestError, ask};
+pub use answer::{Answered, Client, RequestError, ask, ask_by};
 pub use answer_start::AnswerStart;
 pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;
@@ -100,11 +102,14 @@ pub use error::LoadError;
 pub use findings::findings;
 pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
-    CrowdOutcome, Errors, Finding, FindingKind, Generator, InTime, Judged, Outcome, Second,
+    CrowdOutcome, Errors, Finding, FindingKind, Generator, Http2, InTime, Judged, Outcome, Second,
     SentToAnswer, ServerUse, Setting, TargetOutcome, Totals,
 };
-pub use plan::{Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target};
+pub use plan::{
+    Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target, WINDOW_BYTES,
+};
 pub use pollux_tls::{Keys, Trust};
+pub use protocol::{CONNECTION_WINDOW, Protocol, STREAM_WINDOW, STREAMS_MAX};
 pub use render::StoredError;
 pub use requests::{Order, RequestList};
 pub use run::{Load, Progress, Running};

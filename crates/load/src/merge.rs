@@ -84,6 +84,8 @@ fn same_load(number: usize, first: &Outcome, other: &Outcome) -> Result<(), Merg
             ("URLs", setting.urls.join(" ")),
             ("the list of requests", setting.listed.clone().unwrap_or_else(|| "none".to_owned())),
             ("pipelining", setting.pipeline.to_string()),
+            ("the HTTP that was spoken", setting.spoken.clone()),
+            ("streams", setting.streams.to_string()),
             ("time to think", format!("{} s", setting.think_s)),
             ("requests of a connection", format!("{:?}", setting.requests_per_connection)),
             ("warm-up", format!("{} s", setting.warm_up_s)),
@@ -159,6 +161,11 @@ impl Outcome {
         setting.connections += more.connections;
         setting.asked_per_s = setting.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
         self.totals.add(&other.totals);
+        match (&mut self.http2, &other.http2) {
+            (Some(mine), Some(more)) => mine.add(more),
+            (None, Some(more)) => self.http2 = Some(more.clone()),
+            (_, None) => {}
+        }
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }

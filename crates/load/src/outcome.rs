@@ -9,6 +9,7 @@ use pollux_report::number::count;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::tally::least;
 use crate::{AnswerStart, Distribution, Silence, Stall};
 
 /// One of a few names. By itself serde would borrow the text that it reads.
@@ -52,6 +53,9 @@ pub struct Outcome {
     pub connect: Distribution,
     /// From connect to close, for connections that had an answer and were closed in the run.
     pub lifetime: Distribution,
+    /// What HTTP/2 did; `None` where it was not spoken.
+    #[serde(default)]
+    pub http2: Option<Http2>,
     /// What went wrong, by kind.
     pub errors: Errors,
     /// What went wrong with requests of the warm-up; in no other count. Of an open loop `unsent` has those that had not
@@ -207,8 +211,20 @@ pub struct Setting {
     pub threads: u32,
     /// Active connections.
     pub connections: u32,
-    /// Requests under way on one connection.
+    /// Requests under way on one connection of HTTP/1.1.
     pub pipeline: u32,
+    /// Which HTTP was asked for, as `--http` has it.
+    #[serde(default = "http1")]
+    pub http: String,
+    /// Which was spoken: `1.1`, `2` or, with several servers behind one address, `1.1 and 2`; empty without a connection.
+    #[serde(default = "http1")]
+    pub spoken: String,
+    /// Streams under way on one connection of HTTP/2.
+    #[serde(default = "one")]
+    pub streams: u32,
+    /// Windows of a stream and of a connection, in bytes; `None` where HTTP/2 was not spoken.
+    #[serde(default)]
+    pub windows: Option<(u32, u32)>,
     /// Pause of a client between an answer and its next request.
     #[serde(default)]
     pub think_s: f64,
@@ -222,6 +238,58 @@ pub struct Setting {
     pub warm_up_s: f64,
     /// The quantiles that tables show, 0 to 1, rising.
     pub quantiles: Vec<f64>,
+}
+
+/// What results of before were: without other protocols.
+fn http1() -> String {
+    "1.1".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What HTTP/2 did in the measured time.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Http2 {
+    /// Connections opened that spoke it.
+    pub connections: u64,
+    /// Connections of the whole run whose server allows fewer streams than were asked for.
+    pub connections_limited: u64,
+    /// The least that one of these allows.
+    pub streams_allowed: Option<u32>,
+    /// Requests sent again: they stood above the last stream of a GOAWAY, or were refused (`refused_stream`), so that the
+    /// server had not looked at them. Latency counts from their first start.
+    pub resent: u64,
+    /// GOAWAYs of the server, by the name of their code.
+    pub goaways: BTreeMap<String, u64>,
+    /// Streams that the server has reset, by the name of their code.
+    pub resets: BTreeMap<String, u64>,
+    /// Bytes of field blocks received.
+    pub header_bytes_in: u64,
+    /// And sent.
+    pub header_bytes_out: u64,
+    /// Times that a request's body waited for a window of the server.
+    pub window_stalls: u64,
+}
+
+impl Http2 {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.connections_limited += other.connections_limited;
+        self.streams_allowed = least(self.streams_allowed, other.streams_allowed);
+        self.resent += other.resent;
+        for (mine, others) in
+            [(&mut self.goaways, &other.goaways), (&mut self.resets, &other.resets)]
+        {
+            for (code, count) in others {
+                *mine.entry(code.clone()).or_default() += count;
+            }
+        }
+        self.header_bytes_in += other.header_bytes_in;
+        self.header_bytes_out += other.header_bytes_out;
+        self.window_stalls += other.window_stalls;
+    }
 }
 
 /// Requests, answers and bytes.
@@ -279,7 +347,7 @@ pub struct Errors {
     pub reset: u64,
     /// The server ended the connection before the answer was complete.
     pub short: u64,
-    /// What came can't be read as an answer of HTTP/1.
+    /// What came can't be read as an answer.
     pub malformed: u64,
     /// The status is not the expected one.
     pub status: u64,
@@ -287,6 +355,15 @@ pub struct Errors {
     pub mismatch: u64,
     /// The TLS session failed.
     pub tls: u64,
+    /// The server reset the stream; `http2.resets` has the codes.
+    #[serde(default)]
+    pub stream_reset: u64,
+    /// The server refused the stream (`refused_stream`) again and again.
+    #[serde(default)]
+    pub stream_refused: u64,
+    /// The server gave up the connection with an error (GOAWAY) before the answer was complete.
+    #[serde(default)]
+    pub goaway: u64,
     /// Requests that were due and never sent, because no connection was free until the end.
     pub unsent: u64,
 }
@@ -320,17 +397,20 @@ impl Errors {
             ("took longer than allowed", self.timeout),
             ("reset by the server", self.reset),
             ("ended before the answer was complete", self.short),
-            ("could not be read as HTTP/1", self.malformed),
+            ("could not be read as HTTP", self.malformed),
             ("had another status than expected", self.status),
             ("had a body of another length than expected", self.mismatch),
             ("failed in TLS", self.tls),
+            ("were reset by the server, each its stream alone", self.stream_reset),
+            ("were refused by the server again and again", self.stream_refused),
+            ("ended with their connection, by a GOAWAY with an error", self.goaway),
             ("due but never sent", self.unsent),
         ];
         named.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// Each kind, by the name of its field.
-    pub(crate) fn kinds(&self) -> [(&'static str, u64); 9] {
+    pub(crate) fn kinds(&self) -> [(&'static str, u64); 12] {
         [
             ("connect", self.connect),
             ("timeout", self.timeout),
@@ -340,6 +420,9 @@ impl Errors {
             ("status", self.status),
             ("mismatch", self.mismatch),
             ("tls", self.tls),
+            ("stream_reset", self.stream_reset),
+            ("stream_refused", self.stream_refused),
+            ("goaway", self.goaway),
             ("unsent", self.unsent),
         ]
     }

@@ -17,7 +17,7 @@ use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
 use crate::reach::with_port;
-use crate::{LoadError, Objective, Order, RequestList};
+use crate::{LoadError, Objective, Order, Protocol, RequestList, protocol};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -47,8 +47,16 @@ pub struct Plan {
     /// Connections that were opened and have had no answer yet, at most, on each thread: a server may not have accepted
     /// them, and what does not fit into its backlog is tried again by the kernel after a second only.
     pub unproven_max: Option<NonZeroU32>,
-    /// Requests that may be under way on one connection at the same time; 1 means without pipelining.
+    /// Requests that may be under way on one connection of HTTP/1.1 at the same time; 1 means without pipelining.
     pub pipeline: u32,
+    /// Which HTTP is spoken.
+    pub http: Protocol,
+    /// Requests that may be under way on one connection of HTTP/2 at the same time, each on a stream.
+    pub streams: u32,
+    /// Bytes of an answer's body that a server may send on a stream of HTTP/2 before they were read.
+    pub stream_window: u32,
+    /// The same of all streams of a connection together.
+    pub connection_window: u32,
     /// Time between a response and the next request of a connection (closed loop only).
     pub think_time: Duration,
     /// A connect that takes longer has failed.
@@ -103,6 +111,10 @@ impl Plan {
             requests_per_connection: None,
             unproven_max: None,
             pipeline: 1,
+            http: Protocol::Http1,
+            streams: 1,
+            stream_window: WINDOW_BYTES,
+            connection_window: WINDOW_BYTES,
             think_time: Duration::ZERO,
             connect_timeout: LIMIT,
             request_timeout: LIMIT,
@@ -119,6 +131,11 @@ impl Plan {
             server_pid: None,
             seed: 0,
         }
+    }
+
+    /// Whether HTTP/2 may be spoken.
+    pub(crate) fn may_be_http2(&self) -> bool {
+        self.http.may_be_http2(self.targets.first().is_some_and(|first| first.tls_name.is_some()))
     }
 
     /// Whether a connection carries one request only.
@@ -215,6 +232,8 @@ impl Default for Crowd {
     }
 }
 
+/// Windows of HTTP/2 that never hold up a server: what comes is read at once, so they cost no memory.
+pub const WINDOW_BYTES: u32 = 1 << 30;
 /// Requests under way on one connection at most.
 pub const PIPELINE_MAX: u32 = 1024;
 /// Threads at most: far more than machines that have a use for them have CPUs.
@@ -230,6 +249,7 @@ const DESCRIPTORS_PER_THREAD: u64 = 8;
 /// [`LoadError::Plan`].
 pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
     targets(plan)?;
+    protocol::check(plan)?;
     numbers(plan)?;
     cpus(plan)?;
     pace(plan)?;
@@ -237,7 +257,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
     fits_descriptors(plan)
 }
 
-fn refuse<T>(what: &'static str, why: impl Into<String>) -> Result<T, LoadError> {
+pub(crate) fn refuse<T>(what: &'static str, why: impl Into<String>) -> Result<T, LoadError> {
     Err(LoadError::Plan { what, why: why.into() })
 }
 
@@ -388,7 +408,9 @@ fn is_ours(source: &IpAddr) -> Result<(), LoadError> {
 
 fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let crowd = [plan.crowd.dead, plan.crowd.silent, plan.crowd.slow];
-    let connections = crowd.map(u64::from).iter().sum::<u64>() + u64::from(plan.connections);
+    // A connection whose server ends it (GOAWAY) stays until its last answer, beside the one that takes its place.
+    let active = u64::from(plan.connections) * if plan.may_be_http2() { 2 } else { 1 };
+    let connections = crowd.map(u64::from).iter().sum::<u64>() + active;
     let over = DESCRIPTORS_OVER + DESCRIPTORS_PER_THREAD * u64::from(plan.threads);
     let (needed, limit) = (connections + over, descriptors::Limit::here());
     if needed <= limit.soft {

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use pollux_http::{Field, Framing, HeadCache, Limits, Method, RequestHead, RequestKind};
 
-use crate::{LoadError, Plan, Target};
+use crate::active::HEAD_BYTES_MAX;
+use crate::{LoadError, Plan, Target, protocol};
 
 /// Requests in a list at most.
 const LIST_REQUESTS_MAX: usize = 1_000_000;
@@ -37,6 +38,11 @@ pub struct RequestList {
     /// Made when the list is whole.
     chooser: OnceLock<Chooser>,
     has_cookie: bool,
+    has_bodies: bool,
+    /// The longest head.
+    head_bytes_max: usize,
+    /// The first thing that HTTP/2 has not, in words.
+    not_http2: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +65,9 @@ impl RequestList {
             weights: Vec::new(),
             chooser: OnceLock::new(),
             has_cookie: false,
+            has_bodies: false,
+            head_bytes_max: 0,
+            not_http2: None,
         }
     }
 
@@ -72,6 +81,7 @@ impl RequestList {
         if self.entries.len() >= LIST_REQUESTS_MAX {
             return Err(full(format!("more than {LIST_REQUESTS_MAX} requests; leave some out")));
         }
+        let begin = self.bytes.len();
         let kind = write_request(target, self.closes, &mut self.bytes)?;
         if self.bytes.len() > LIST_BYTES_MAX {
             let why = format!("longer than {} MiB in all, heads included", LIST_BYTES_MAX >> 20);
@@ -83,6 +93,12 @@ impl RequestList {
         }
         self.chooser.take();
         self.has_cookie |= target.has_field("cookie");
+        self.has_bodies |= !target.body.is_empty();
+        let head_bytes = self.bytes.len() - begin - target.body.len();
+        self.head_bytes_max = self.head_bytes_max.max(head_bytes);
+        if self.not_http2.is_none() {
+            self.not_http2 = protocol::has_not(target);
+        }
         let end = u32::try_from(self.bytes.len()).expect("LIST_BYTES_MAX is less");
         self.entries.push(Entry { end, kind });
         Ok(())
@@ -109,6 +125,11 @@ impl RequestList {
     /// Whether one of them has a Cookie field.
     pub(crate) fn has_cookie(&self) -> bool {
         self.has_cookie
+    }
+
+    /// What one of them has that HTTP/2 has not, in words.
+    pub(crate) fn has_not_http2(&self) -> Option<&str> {
+        self.not_http2.as_deref()
     }
 
     /// The bytes of one of them.
@@ -219,6 +240,8 @@ pub(crate) const ANSWER_LIMITS: Limits = Limits {
     trailer_bytes: 64 * 1024,
 };
 
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
 /// Heads that a thread remembers: a kilobyte each, so few enough for the caches of a CPU. URLs that
 /// are given one by one are seldom more.
 const CACHES_MAX: usize = 16;
@@ -328,6 +351,13 @@ impl Requests {
                 (Arc::new(list), Order::Random)
             }
         };
+        if plan.may_be_http2() && list.head_bytes_max > HEAD_BYTES_MAX {
+            let why = format!(
+                "a head of {} bytes; HTTP/2 is asked with up to {HEAD_BYTES_MAX}",
+                list.head_bytes_max
+            );
+            return Err(LoadError::Plan { what: "--header", why });
+        }
         // Those of one thread are not sent in step with those of another.
         let next = (u64::from(thread) * list.len() as u64 / u64::from(plan.threads.max(1))) as u32;
         let is_long = order == Order::Random && list.memory_bytes() > LONG_BYTES;
@@ -372,6 +402,28 @@ impl Requests {
     #[inline]
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         self.list.kind(number)
+    }
+
+    /// How long the head of these bytes of a request is.
+    #[inline]
+    pub(crate) fn head_len(&self, bytes: &[u8]) -> usize {
+        match self.list.has_bodies {
+            false => bytes.len(),
+            true => {
+                let end = bytes.windows(END_OF_HEAD.len()).position(|part| part == END_OF_HEAD);
+                end.map_or(bytes.len(), |at| at + END_OF_HEAD.len())
+            }
+        }
+    }
+
+    /// The longest head.
+    pub(crate) fn head_bytes_max(&self) -> usize {
+        self.list.head_bytes_max
+    }
+
+    /// How many different requests there are.
+    pub(crate) fn count(&self) -> usize {
+        self.list.len()
     }
 
     /// The head of an answer that came before to a request, or to another one of a long list.

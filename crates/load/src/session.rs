@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use pollux_engine::{Actions, CloseCause, Now, Session};
 use pollux_tls::{
-    ClientConfig, Encrypted, Error, HTTP_1_1, PlaintextSession, ServerName, server_name,
-    without_resumption,
+    ClientConfig, Encrypted, Error, PlaintextSession, ServerName, server_name, without_resumption,
 };
 
 use crate::active::Active;
@@ -221,6 +220,13 @@ impl PlaintextSession for Client {
         &mut shared.plain_room
     }
 
+    fn agreed(&mut self, _: &mut Shared, protocol: &[u8]) {
+        match self {
+            Self::Active(active) => active.agreed(protocol),
+            Self::Crowd(_) => {}
+        }
+    }
+
     #[cold]
     fn tls_failed(&mut self, shared: &mut Shared, _: &Actions<'_>, error: Option<&Error>) {
         match self {
@@ -250,7 +256,7 @@ impl Tls {
         let Some(name) = &target.tls_name else { return Ok(None) };
         let name =
             server_name(name).map_err(|why| LoadError::Url { url: target.url.clone(), why })?;
-        let config = plan.trust.config(Some(HTTP_1_1));
+        let config = plan.trust.config(plan.http.offered().iter().copied());
         let config =
             config.map_err(|error| LoadError::Plan { what: "--cacert", why: error.to_string() })?;
         let config = match &plan.identity {

@@ -8,16 +8,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
+use pollux_http::h2;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::active::Active;
+use crate::active::{Active, Again, HEAD_BYTES_MAX, UnderWay, ask_room_bytes};
 use crate::answer::Answer;
 use crate::crowd::CrowdTally;
 use crate::kept_answer::Firsts;
+use crate::requests::ANSWER_LIMITS;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Start, Supply};
-use crate::tally::{Blame, Cause, Interval, Tally};
-use crate::{Expect, Plan};
+use crate::tally::{Blame, Cause, Interval, Tally, Verdict};
+use crate::{Expect, Plan, Protocol};
 
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
 /// rates that no machine reaches, only the number is worked out.
@@ -45,6 +47,12 @@ pub(crate) struct Terms {
     pub(crate) request_timeout: Duration,
     pub(crate) drip: Duration,
     pub(crate) expect: Expect,
+    pub(crate) http: Protocol,
+    pub(crate) is_encrypted: bool,
+    /// Requests under way on one connection of HTTP/2.
+    pub(crate) streams: u32,
+    /// What this end announces to a server of HTTP/2.
+    pub(crate) settings: h2::Settings,
 }
 
 impl Terms {
@@ -57,6 +65,17 @@ impl Terms {
             request_timeout: plan.request_timeout,
             drip: plan.crowd.drip,
             expect: plan.expect,
+            http: plan.http,
+            is_encrypted: plan.targets[0].tls_name.is_some(),
+            streams: plan.streams,
+            settings: h2::Settings {
+                // Of its own: a client takes no streams of its peer, and remembers as many that it has reset.
+                streams_max: plan.streams,
+                stream_window: plan.stream_window,
+                connection_window: plan.connection_window,
+                head_bytes: ANSWER_LIMITS.head_bytes as u32,
+                ..h2::Settings::DEFAULT
+            },
         }
     }
 }
@@ -80,6 +99,14 @@ pub(crate) struct Reopen {
     pub(crate) at_ns: u64,
 }
 
+/// When an answer came, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) first_ns: u64,
+    pub(crate) now_ns: u64,
+    pub(crate) verdict: Verdict,
+}
+
 /// What the sessions of one thread share.
 pub(crate) struct Shared {
     pub(crate) terms: Terms,
@@ -98,6 +125,12 @@ pub(crate) struct Shared {
     pub(crate) idle_queue: IdleQueue,
     /// For the worker: connections to be opened again.
     pub(crate) reopen: Vec<Reopen>,
+    /// Requests under way that no server has looked at, for the next connection with a free stream; never more than were under way.
+    pub(crate) again: VecDeque<Again>,
+    /// Room for the heads that HTTP/2 packs.
+    pub(crate) scratch: h2::Scratch,
+    /// Room for output that the largest request of HTTP/2 takes, without its body.
+    pub(crate) ask_room_bytes: usize,
     /// Requests under way.
     pub(crate) under_way: u64,
     /// Active connections that are open.
@@ -145,8 +178,13 @@ impl Shared {
         connections: u32,
     ) -> Self {
         let targets = requests.targets();
+        let head_bytes = match plan.keeps_cookies {
+            true => HEAD_BYTES_MAX,
+            false => requests.head_bytes_max(),
+        };
         Self {
             terms: Terms::of(plan),
+            ask_room_bytes: ask_room_bytes(head_bytes),
             requests,
             stage: Stage::SettingUp,
             // Without a warm-up the first connects count too.
@@ -158,6 +196,8 @@ impl Shared {
             interval: Box::new(Interval::new(targets)),
             idle_queue: IdleQueue::new(connections),
             reopen: Vec::new(),
+            again: VecDeque::new(),
+            scratch: h2::Scratch::default(),
             under_way: 0,
             open: 0,
             connecting: 0,
@@ -270,6 +310,14 @@ impl Shared {
         self.waited(start_ns, now_ns);
     }
 
+    /// Books the requests that were to be sent again when the run ends.
+    pub(crate) fn cut_off_again(&mut self) {
+        while let Some(again) = self.again.pop_front() {
+            self.under_way -= 1;
+            self.cut_off(again.request.start_ns);
+        }
+    }
+
     /// Whether a request waits for its answer, or for the connection that it takes. After the end of the
     /// time only requests count that were sent since the last answer: a server that answered all that it
     /// serves sends nothing more, and earlier requests are never served.
@@ -292,6 +340,9 @@ impl Shared {
     /// Takes a request for a connection that is about to be opened, where requests are a number: whether one
     /// was taken; `None` when no request would follow.
     pub(crate) fn reserve(&mut self, now_ns: u64) -> Option<bool> {
+        if !self.again.is_empty() {
+            return Some(false);
+        }
         if now_ns < self.measure_from_ns { Some(false) } else { self.budget.reserve() }
     }
 
@@ -388,11 +439,50 @@ impl Shared {
     /// request has failed.
     #[cold]
     pub(crate) fn speaks_tls(&mut self) -> bool {
-        self.is_misunderstood |= self.blame.is_plain();
-        if self.is_misunderstood && self.first_failure.is_none() {
-            self.first_failure = Some(self.blame.words(&Cause::SpeaksTls));
+        if self.blame.is_plain() {
+            self.speaks_other(&Cause::SpeaksTls);
         }
         self.is_misunderstood
+    }
+
+    /// The server speaks something else, which is then the first failure.
+    #[cold]
+    pub(crate) fn speaks_other(&mut self, cause: &Cause<'_>) {
+        self.is_misunderstood = true;
+        if self.first_failure.is_none() {
+            self.first_failure = Some(self.blame.words(cause));
+        }
+    }
+
+    /// Books an answer to a request that began at `start_ns`.
+    #[inline]
+    pub(crate) fn answered(&mut self, request: &UnderWay, came: &Came, answer: &Answer) {
+        let Came { first_ns, now_ns, verdict } = *came;
+        let latency_ns = now_ns.saturating_sub(request.start_ns);
+        let first_ns = first_ns.saturating_sub(request.start_ns);
+        (self.last_outcome_ns, self.last_answer_ns) = (now_ns, now_ns);
+        if request.start_ns < self.measure_from_ns {
+            self.waited(request.start_ns, now_ns);
+        }
+        self.came((request.start_ns, request.sent_ns), now_ns, answer);
+        let tally = self.tally(request.start_ns);
+        tally.answered(answer, verdict, latency_ns, first_ns, request.target);
+    }
+
+    /// When what is read now came: the turn's clock, unless the request left later in the same turn.
+    #[inline]
+    pub(crate) fn came_ns(&mut self, request: &UnderWay) -> u64 {
+        if self.turn_ns > request.sent_ns { self.turn_ns } else { self.read_clock() }
+    }
+
+    /// Notes how much later than meant a request leaves that had a connection.
+    #[inline]
+    pub(crate) fn note_lag(&mut self, start: &Start, now_ns: u64) {
+        let had_connection = start.had_connection
+            || (self.idle_queue.idle() > 0 && !matches!(self.supply, Supply::Closed));
+        if had_connection && start.at_ns >= self.measure_from_ns {
+            self.interval.lag.record(now_ns.saturating_sub(start.at_ns));
+        }
     }
 
     /// Whether every request has begun that is to begin.

@@ -8,13 +8,14 @@ use std::io;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
+use pollux_http::h2::ErrorCode;
 use pollux_sys::descriptors;
-use pollux_tls::Remedies;
+use pollux_tls::{AlertDescription, Error, Remedies};
 use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::kept_answer::Statuses;
-use crate::{Distribution, Errors, Expect, InTime, Plan, Totals};
+use crate::{Distribution, Errors, Expect, Http2, InTime, Plan, Protocol, Totals};
 
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,12 @@ pub(crate) enum Fault {
     Status,
     Mismatch,
     Tls,
+    /// The server gave up the stream.
+    StreamReset,
+    /// It refused the stream again and again.
+    StreamRefused,
+    /// It gave up the connection, and said why.
+    GoAway,
 }
 
 /// What an answer is to its request.
@@ -104,6 +111,9 @@ impl Errors {
             Fault::Status => self.status += 1,
             Fault::Mismatch => self.mismatch += 1,
             Fault::Tls => self.tls += 1,
+            Fault::StreamReset => self.stream_reset += 1,
+            Fault::StreamRefused => self.stream_refused += 1,
+            Fault::GoAway => self.goaway += 1,
         }
     }
 
@@ -119,6 +129,9 @@ impl Errors {
         self.status += other.status;
         self.mismatch += other.mismatch;
         self.tls += other.tls;
+        self.stream_reset += other.stream_reset;
+        self.stream_refused += other.stream_refused;
+        self.goaway += other.goaway;
         self.unsent += other.unsent;
     }
 }
@@ -168,11 +181,62 @@ impl Totals {
     }
 }
 
+/// What HTTP/2 did, without names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Http2Tally {
+    /// Connections that spoke it.
+    pub(crate) connections: u64,
+    /// Requests that were sent again, because the server had not looked at them.
+    pub(crate) resent: u64,
+    /// What the server has said, by the place of its code.
+    pub(crate) goaways: [u64; ErrorCode::NAMED],
+    pub(crate) resets: [u64; ErrorCode::NAMED],
+    /// Field blocks without the heads of their frames.
+    pub(crate) header_bytes_in: u64,
+    pub(crate) header_bytes_out: u64,
+    /// Times that a body had to wait for a window of the server.
+    pub(crate) window_stalls: u64,
+}
+
+impl Http2Tally {
+    fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.resent += other.resent;
+        let codes = [(&mut self.goaways, other.goaways), (&mut self.resets, other.resets)];
+        for (mine, others) in codes {
+            mine.iter_mut().zip(others).for_each(|(mine, more)| *mine += more);
+        }
+        self.header_bytes_in += other.header_bytes_in;
+        self.header_bytes_out += other.header_bytes_out;
+        self.window_stalls += other.window_stalls;
+    }
+
+    /// The same with its names.
+    pub(crate) fn named(&self, spoke: &Spoke) -> Http2 {
+        let by_code = |counts: &[u64; ErrorCode::NAMED]| {
+            let named = counts.iter().zip(0..).filter(|(count, _)| **count > 0);
+            named.map(|(count, code)| (ErrorCode::of(code).name().to_owned(), *count)).collect()
+        };
+        Http2 {
+            connections: self.connections,
+            connections_limited: spoke.limited,
+            streams_allowed: spoke.streams_allowed,
+            resent: self.resent,
+            goaways: by_code(&self.goaways),
+            resets: by_code(&self.resets),
+            header_bytes_in: self.header_bytes_in,
+            header_bytes_out: self.header_bytes_out,
+            window_stalls: self.window_stalls,
+        }
+    }
+}
+
 /// What is counted of requests that begin in one part of the run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) totals: Totals,
     pub(crate) errors: Errors,
+    pub(crate) http2: Http2Tally,
     pub(crate) statuses: Statuses,
     /// Latency of answers that came in one piece: their first byte is as late as their last.
     pub(crate) at_once: Distribution,
@@ -259,6 +323,7 @@ impl Tally {
     pub(crate) fn take(&mut self, other: &mut Self) {
         self.totals.add(&std::mem::take(&mut other.totals));
         self.errors.add(&std::mem::take(&mut other.errors));
+        self.http2.add(&std::mem::take(&mut other.http2));
         self.statuses.take(&mut other.statuses);
         for (mine, others) in [
             (&mut self.at_once, &mut other.at_once),
@@ -280,6 +345,7 @@ impl Tally {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         (self.totals, self.errors) = (Totals::default(), Errors::default());
+        self.http2 = Http2Tally::default();
         self.statuses.clear();
         for times in [
             &mut self.at_once,
@@ -339,6 +405,11 @@ impl Times {
     }
 }
 
+/// The smaller of both, where there are two.
+pub(crate) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
+}
+
 /// What one thread counted in about a second.
 #[derive(Debug)]
 pub(crate) struct Interval {
@@ -362,6 +433,43 @@ pub(crate) struct Interval {
     pub(crate) first_sent_to_answer: Times,
     /// Of the measured requests that were never sent, how many were due in each interval.
     pub(crate) unsent_in: BTreeMap<u32, u64>,
+    /// Active connections that came about, by what they speak.
+    pub(crate) spoke: Spoke,
+}
+
+/// How many connections spoke what, in the whole run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Spoke {
+    pub(crate) http1: u64,
+    pub(crate) http2: u64,
+    /// Connections whose server allows fewer streams than were asked for, and the least that one allows.
+    limited: u64,
+    streams_allowed: Option<u32>,
+}
+
+impl Spoke {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.http1 += other.http1;
+        self.http2 += other.http2;
+        self.limited += other.limited;
+        self.streams_allowed = least(self.streams_allowed, other.streams_allowed);
+    }
+
+    /// Notes that a server allows so few streams.
+    pub(crate) fn note_limit(&mut self, allowed: u32) {
+        self.limited += 1;
+        self.streams_allowed = least(self.streams_allowed, Some(allowed));
+    }
+
+    /// What was spoken, as versions of HTTP; nothing without a connection.
+    pub(crate) fn in_words(self) -> &'static str {
+        match (self.http1, self.http2) {
+            (0, 0) => "",
+            (_, 0) => "1.1",
+            (0, _) => "2",
+            _ => "1.1 and 2",
+        }
+    }
 }
 
 impl Interval {
@@ -378,6 +486,7 @@ impl Interval {
             sent_to_answer: Times::default(),
             first_sent_to_answer: Times::default(),
             unsent_in: BTreeMap::new(),
+            spoke: Spoke::default(),
         }
     }
 }
@@ -401,11 +510,21 @@ pub(crate) enum Cause<'a> {
     /// The socket broke before it could be used.
     Broken,
     /// The handshake failed.
-    Handshake(&'a pollux_tls::Error),
+    Handshake(&'a Error),
     /// The server ended the connection in the handshake.
     Ended,
     /// The server speaks TLS, and the URL does not.
     SpeaksTls,
+    /// It answers HTTP/2 by HTTP/1.
+    SpeaksHttp1,
+    /// It does not offer HTTP/2 in TLS.
+    NoHttp2,
+}
+
+/// Whether what came on a connection of HTTP/2 is an answer of HTTP/1.
+#[cold]
+pub(crate) fn shows_http1(answer: &[u8]) -> bool {
+    answer.starts_with(b"HTTP/1.")
 }
 
 /// An alert, which servers answer plain bytes with: the type of the record, and the version that all share.
@@ -431,6 +550,7 @@ pub(crate) struct Blame {
     in_vain: Vec<ListenAddress>,
     /// The name that its certificate is to have, where it is to have one.
     tls_name: Option<String>,
+    http: Protocol,
     connect_timeout: Duration,
 }
 
@@ -441,6 +561,7 @@ impl Blame {
             peer: target.address.clone(),
             in_vain: target.in_vain.clone(),
             tls_name: target.tls_name.clone(),
+            http: plan.http,
             connect_timeout: plan.connect_timeout,
         }
     }
@@ -455,7 +576,8 @@ impl Blame {
         match cause {
             Cause::System(error) => Fault::of_connect(error),
             Cause::Timeout => Fault::Timeout,
-            Cause::Handshake(_) | Cause::Ended | Cause::SpeaksTls => Fault::Tls,
+            Cause::Handshake(_) | Cause::Ended | Cause::SpeaksTls | Cause::NoHttp2 => Fault::Tls,
+            Cause::SpeaksHttp1 => Fault::Malformed,
             Cause::Broken if self.tls_name.is_some() => Fault::Tls,
             Cause::Broken | Cause::Full => Fault::Connect,
         }
@@ -487,8 +609,22 @@ impl Blame {
             (Cause::SpeaksTls, _) => {
                 format!("the server at {} speaks TLS; use https://", self.peer)
             }
+            (Cause::SpeaksHttp1, _) => format!(
+                "the server at {} answers HTTP/2 by HTTP/1; use --http 1.1, or a server that speaks HTTP/2 in clear \
+                 text (prior knowledge)",
+                self.peer
+            ),
+            (Cause::NoHttp2, name) => self.no_http2(name.as_deref().unwrap_or_default()),
             (Cause::Handshake(error), name) => {
-                self.tls(name.as_deref().unwrap_or_default(), &REMEDIES.why(error))
+                let name = name.as_deref().unwrap_or_default();
+                match error {
+                    Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+                        if self.http == Protocol::Http2 =>
+                    {
+                        self.no_http2(name)
+                    }
+                    error => self.tls(name, &REMEDIES.why(error)),
+                }
             }
         }
     }
@@ -510,6 +646,13 @@ impl Blame {
             false => format!(" (nor to {}, which the name has too)", others.join(", ")),
         };
         format!("can't connect to {}{others}: {why}", self.peer)
+    }
+
+    fn no_http2(&self, name: &str) -> String {
+        self.tls(
+            name,
+            "the server does not offer HTTP/2 (ALPN h2); use --http auto for what it offers, or --http 1.1",
+        )
     }
 
     fn tls(&self, name: &str, why: &str) -> String {

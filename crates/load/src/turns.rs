@@ -150,8 +150,10 @@ impl Turns {
         let mut now_ns = began_ns;
         while now_ns < give_up_ns {
             let is_open = now_ns < end_ns && !worker.shared().is_spent();
-            if is_open {
+            let is_sent_again = !worker.shared().again.is_empty();
+            if is_open || is_sent_again {
                 worker.open_again(now_ns);
+                worker.give_again();
             } else if worker.shared().under_way == 0 && worker.shared().connecting == 0 {
                 break;
             }

@@ -128,8 +128,9 @@ impl Worker {
         let coarse_timers = slack.err().map(|errno| io::Error::from(errno).to_string());
         let connections = share(plan.connections.into(), thread, plan.threads) as u32;
         let crowd: u64 = Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
-        let limits =
-            Limits { connections_max: connections + crowd as u32 + 1, ..Limits::default() };
+        // One that its server ends may have answers to come while another takes its place.
+        let active = connections * if plan.may_be_http2() { 2 } else { 1 };
+        let limits = Limits { connections_max: active + crowd as u32 + 1, ..Limits::default() };
         let shared = Shared::new(&plan, requests, supply, budget, connections);
         let event_loop = EventLoop::open(plan.driver, shared, limits);
         let event_loop = event_loop.map_err(LoadError::Loop)?;
@@ -199,6 +200,7 @@ impl Worker {
                 return self.turn_and_look(Duration::ZERO);
             }
             self.open_again(now_ns);
+            self.give_again();
             let wait = self.wait(now_ns, is_open_loop);
             self.turn_and_look(wait)?;
             // What a turn has left to do is done by the next one, so that does not count as spinning yet.
@@ -247,6 +249,18 @@ impl Worker {
         }
     }
 
+    /// Wakes a connection with room for each request that has to be sent again.
+    pub(crate) fn give_again(&mut self) {
+        let shared = self.event_loop.shared_mut();
+        for _ in 0..shared.again.len() {
+            let Some(id) = shared.idle_queue.pop() else { break };
+            self.woken.push(id);
+        }
+        for id in self.woken.drain(..) {
+            self.event_loop.wake(id);
+        }
+    }
+
     /// Opens what sessions and time have left to be opened again.
     pub(crate) fn open_again(&mut self, now_ns: u64) {
         while self.may_open() {
@@ -268,7 +282,7 @@ impl Worker {
         let unproven_max = self.plan.unproven_max.map_or(u32::MAX, u32::from);
         let shared = self.shared();
         let is_below = shared.connecting < CONNECTING_MAX && shared.unproven < unproven_max;
-        is_below && shared.budget.allows_opening()
+        is_below && (shared.budget.allows_opening() || !shared.again.is_empty())
     }
 
     pub(crate) fn open_active(&mut self, mut active: Box<Active>) {
@@ -502,6 +516,10 @@ impl Worker {
             if now_ns >= self.boundary_ns {
                 self.hand_over(now_ns);
             }
+            if !self.shared().again.is_empty() {
+                self.open_again(now_ns);
+                self.give_again();
+            }
             let left = Duration::from_nanos(
                 self.at_least_silence(ended_ns, give_up_ns).saturating_sub(now_ns),
             );
@@ -520,6 +538,7 @@ impl Worker {
         // What is out now is booked as that, before the last is handed over.
         let open = self.shared().open;
         self.event_loop.close_all(CloseCause::LoopEnded);
+        self.shared().cut_off_again();
         self.send_last(now_ns, open);
         Ok(self.outcome(used, measured_ns, (ended_ns, now_ns), set_up))
     }

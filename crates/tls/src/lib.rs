@@ -22,7 +22,7 @@ pub use encrypted::{Encrypted, HoldsTls, Opening, PlaintextSession, SharedTls, T
 pub use keys::{Certificate, Keys, Pem, TlsError};
 pub use layer::Layer;
 pub use rustls::pki_types::ServerName;
-pub use rustls::{ClientConfig, Error, ServerConfig};
+pub use rustls::{AlertDescription, ClientConfig, Error, ServerConfig};
 pub use trust::{Remedies, Trust, server_name, without_resumption};
 
 /// The name of HTTP/1.1 in ALPN (RFC 7301 6).

@@ -41,11 +41,14 @@ pub enum Trust {
 
 impl Trust {
     /// What all connections with this trust have in common: TLS 1.2 and 1.3, and by ALPN the
-    /// protocol of this name, if it has one.
+    /// protocols of these names, the best first; nothing for one that has no name.
     ///
     /// # Errors
     /// A file of certificates can't be used, or this system trusts no authority.
-    pub fn config(&self, protocol: Option<&[u8]>) -> Result<Arc<ClientConfig>, TlsError> {
+    pub fn config<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n [u8]>,
+    ) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match self {
             Self::Public => {
@@ -69,7 +72,7 @@ impl Trust {
             .expect("the provider has what TLS needs");
         let custom = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = custom.with_no_client_auth();
-        config.alpn_protocols = protocols(protocol);
+        config.alpn_protocols = protocols(names);
         Ok(Arc::new(config))
     }
 }

@@ -5,17 +5,24 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{Address, CpuList, Driver};
-use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
-use pollux_settings::{Flags, Keys, Kind, duration, many, one_of, parsed, path, table, whole};
+use pollux_load::{
+    Arrival, CONNECTION_WINDOW, Objective, Order, PIPELINE_MAX, Protocol, STREAM_WINDOW,
+    STREAMS_MAX, Stage, THREADS_MAX, parse_rate,
+};
+use pollux_settings::{
+    Flags, Keys, Kind, bytes, duration, many, one_of, parsed, path, table, whole,
+};
 
 use super::list::has_pattern;
 use super::plan::times;
 use super::values::{self, Weighted};
 use crate::process_number::pid_kind;
+use pollux_load::render::plural;
 
 /// Default length of a run.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);
@@ -113,8 +120,18 @@ table! { keys, key;
             .optional(&whole(1..=u32::MAX.into()).map(NonZeroU32::new)).flatten(),
         /// Open a new connection for each request
         no_keepalive: bool = key.switch(),
-        /// Requests in flight on one connection at the same time
+        /// Requests in flight on one connection of HTTP/1.1 at the same time
         pub(crate) pipeline: u32 = key.default("1").one(&whole(1..=PIPELINE_MAX.into())),
+        /// Which HTTP is spoken
+        pub(crate) http: Protocol = key.default("1.1").one(&http()),
+        /// Requests in flight on one connection of HTTP/2 at the same time, each on a stream. A server that
+        /// allows fewer gets fewer
+        pub(crate) streams: u32 = key.default("1").one(&whole(1..=STREAMS_MAX.into())),
+        /// Bytes of an answer's body that a server may send on a stream of HTTP/2 before they are read; the
+        /// default never holds one up
+        pub(crate) window: u32 = key.default("1GiB").one(&window(STREAM_WINDOW)),
+        /// The same for all streams of a connection together
+        pub(crate) connection_window: u32 = key.default("1GiB").one(&window(CONNECTION_WINDOW)),
         /// Seed of everything random: Poisson arrivals, the choice among URLs
         pub(crate) seed: u64 = key.default("1").one(&whole(0..=u64::MAX)),
 
@@ -258,6 +275,22 @@ impl LoadSettings {
             let why = "in all, fewer than this; expected at most as many";
             keys.note("pipeline", format!("a connection has {requests} {why}"));
         }
+        if let Some(requests) = self.requests_per_connection().map(NonZeroU32::get)
+            && requests < self.streams
+        {
+            let requests = plural(requests.into(), "request");
+            let why = format!("a connection has {requests} in all; expected at most as many");
+            keys.note("streams", why);
+        }
+        if self.http == Protocol::Http1 {
+            for name in ["window", "connection_window"]
+                .into_iter()
+                .filter(|name| keys.has(name))
+                .collect::<Vec<_>>()
+            {
+                keys.note(name, "HTTP/1.1 has no windows; expected --http 2 or auto as well");
+            }
+        }
         self.without_idle_stages(keys);
         if !self.urls.is_empty() && !keys.is_wrong("urls") {
             self.fit_to_urls(keys);
@@ -349,6 +382,19 @@ fn order() -> Kind<Order> {
     let orders =
         [("in-turn", in_turn, Order::InTurn), ("random", "at random, by weight", Order::Random)];
     one_of("order", orders).called("ORDER")
+}
+
+fn http() -> Kind<Protocol> {
+    let known = "in clear text from the first byte on (prior knowledge); in TLS where the server offers it (ALPN h2)";
+    let auto = "in TLS what the server prefers of both (ALPN); in clear text HTTP/1.1";
+    let versions = [(Protocol::Http1, ""), (Protocol::Http2, known), (Protocol::Auto, auto)];
+    one_of("version of HTTP", versions.map(|(version, about)| (version.name(), about, version)))
+        .called("VERSION")
+        .or_number()
+}
+
+fn window(bounds: RangeInclusive<u32>) -> Kind<u32> {
+    bytes((*bounds.start()).into()..=(*bounds.end()).into())
 }
 
 fn arrival() -> Kind<Arrival> {

@@ -424,6 +424,7 @@ fn useless(settings: &LoadSettings) -> Option<&'static str> {
         ("--warm-up", settings.warm_up.is_some()),
         ("--think", !settings.think.is_zero()),
         ("--pipeline", settings.pipeline > 1),
+        ("--streams", settings.streams > 1),
         ("--threads", settings.threads > 1),
         ("--slo", !settings.objectives.is_empty()),
         ("--percentiles", !settings.quantiles.is_empty()),

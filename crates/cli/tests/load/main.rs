@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `early` | answers that begin or come before their request has left: echoed and refused bodies |
 //! | `endings` | exit codes, signals, findings that cannot be missed, the reasons of a failure, wrong input |
+//! | `http2` | streams, counts as the server has them, servers that are stopped and read their settings anew, TLS, bodies |
 //! | `lists` | requests, weights, crowds, sockets and bodies arrive at the server as asked, from files and patterns |
 //! | `sessions` | cookies, certificates of clients, other addresses than the URL's |
 //! | `results` | every form of a result can be read, by Prometheus too; compared and added up; the search for the capacity |
@@ -16,6 +17,7 @@
 mod early;
 mod endings;
 mod figures;
+mod http2;
 mod lists;
 mod results;
 mod sessions;

@@ -2,6 +2,7 @@
 //!
 //! The sentences of a result: the answer, what set its limit, what went wrong by name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_report::number::{self, NA, or_na};
@@ -61,6 +62,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("errors", errors(outcome)),
         ("waited", waited(outcome)),
         ("traffic", traffic(outcome)),
+        ("HTTP/2", http2(outcome)),
         (
             "connections",
             format!("{} opened during the measurement", number::count(totals.connects)),
@@ -461,6 +463,9 @@ pub(super) fn setting(outcome: &Outcome) -> String {
         setting.driver.clone(),
         format!("{} loop", pace(outcome)),
     ];
+    if setting.spoken != "1.1" {
+        parts.push(spoken(outcome));
+    }
     if setting.pipeline > 1 {
         parts.push(format!(
             "{} in a pipeline",
@@ -478,6 +483,52 @@ pub(super) fn setting(outcome: &Outcome) -> String {
         parts.push(format!("{} warm-up before", number::duration(setting.warm_up_s)));
     }
     parts.join(", ")
+}
+
+/// Which HTTP, by how many streams of how many that were asked for.
+fn spoken(outcome: &Outcome) -> String {
+    let setting = &outcome.setting;
+    let spoken = if setting.spoken.is_empty() { &setting.http } else { &setting.spoken };
+    let of_all = number::plural(u64::from(setting.streams), "stream");
+    let allowed = outcome.http2.as_ref().and_then(|http2| http2.streams_allowed);
+    match allowed {
+        Some(allowed) => format!(
+            "HTTP/{spoken}, {} on a connection, as the server allows ({} asked for)",
+            number::plural(u64::from(allowed), "stream"),
+            setting.streams
+        ),
+        None => format!("HTTP/{spoken}, {of_all} on a connection"),
+    }
+}
+
+/// What HTTP/2 did, as far as that is out of the ordinary, and what its heads took; empty where it was not spoken.
+fn http2(outcome: &Outcome) -> String {
+    let Some(http2) = &outcome.http2 else { return String::new() };
+    let by_code = |what: &str, counts: &BTreeMap<String, u64>| {
+        let each = counts.iter().map(|(code, count)| format!("{} {code}", number::count(*count)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        (!each.is_empty()).then(|| format!("{what}: {each}"))
+    };
+    let each = |bytes: u64, of: u64| (of > 0).then(|| number::bytes(bytes as f64 / of as f64));
+    let [out, back] = [
+        each(http2.header_bytes_out, outcome.totals.sent),
+        each(http2.header_bytes_in, outcome.within().answered),
+    ];
+    let mut parts = vec![format!(
+        "heads of {} out and {} in for each request",
+        or_na(out, |bytes| bytes),
+        or_na(back, |bytes| bytes)
+    )];
+    parts.extend(by_code("GOAWAY", &http2.goaways));
+    parts.extend(by_code("RST_STREAM", &http2.resets));
+    let counted = [
+        (http2.resent, "request", "sent again that the server had not looked at"),
+        (http2.window_stalls, "time", "that a body waited for a window of the server"),
+    ];
+    for (count, what, words) in counted.into_iter().filter(|(count, ..)| *count > 0) {
+        parts.push(format!("{} {words}", number::plural(count, what)));
+    }
+    parts.join("; ")
 }
 
 fn pace(outcome: &Outcome) -> String {

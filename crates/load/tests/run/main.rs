@@ -4,6 +4,7 @@ mod connections;
 mod dying;
 mod encrypted;
 mod loops;
+mod streams;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -395,7 +395,7 @@ fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {
     let names = group.servers.iter().map(|server| name_of(&server.address));
     Ok(Some(ServerSecrets {
         http: trust.config(Some(HTTP_1_1))?,
-        bytes: trust.config(None)?,
+        bytes: trust.config([])?,
         names: names.collect::<Result<_, _>>()?,
     }))
 }

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Client, RequestError, Turns};
+use pollux_load::{Client, Protocol, RequestError, Turns};
 use pollux_processes::backlog_at;
 use rustix::fs::{FlockOperation, flock};
 
@@ -71,7 +71,7 @@ pub(crate) fn look(
         ..Look::default()
     };
     let target = server.asked.target.clone();
-    let open = || Client::open(&target, &load.trust(), ANSWER_PATIENCE);
+    let open = || Client::open(Protocol::Http1, &target, &load.trust(), ANSWER_PATIENCE);
     answers(&mut look, &mut server, &open)?;
     let answer = Duration::from_secs_f64(look.answer_s.unwrap_or(0.0));
     let keeps = look.keeps_connections == Some(true);

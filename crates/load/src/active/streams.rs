@@ -1,0 +1,671 @@
+//! An active connection of HTTP/2: requests out on streams, answers in, each with its times.
+//!
+//! ```text
+//!  supply, again ─► ask: HEADERS ─► bodies in turn, as windows allow ─► answer: booked, its slot is free
+//!                    ▲                                                      │
+//!                    └── again ◄── refused, or above the last of a GOAWAY ◄─┤
+//!                                                                           └─► reset, timeout, malformed: failed
+//! ```
+//!
+//! | what a server does | what becomes of it |
+//! |---|---|
+//! | answers a stream | an answer, as of HTTP/1.1 |
+//! | `refused_stream` | the request is sent again, at most eight times, with its first start: then it has failed |
+//! | another RST_STREAM | that request has failed; the others continue |
+//! | GOAWAY | streams up to the last continue; the others are sent again, and another socket takes the place of this one at once |
+//! | ends the connection between streams | another socket takes its place; nothing has failed |
+//! | an answer takes too long | its stream is cancelled; a connection on which nothing came meanwhile is given up |
+//! | allows fewer streams than were asked for | so many are used |
+//!
+//! Nothing here holds up a server: windows are large, and all that comes is read at once, also while output waits.
+
+use std::collections::VecDeque;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::h2::{
+    AskHead, BlockBytes, CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, KnownBlock, Output,
+    Role, Scratch,
+};
+use pollux_http::{Rejection, Response, Status};
+
+use super::{Active, Again, State, UnderWay};
+use crate::answer::Answer;
+use crate::kept_answer::Kept;
+use crate::requests::ANSWER_LIMITS;
+use crate::shared::{Came, Reopen, Shared, Stage};
+use crate::tally::{Cause, Fault, Verdict, shows_http1};
+
+/// Blocks of requests that a connection knows; more of them are packed each time.
+const KNOWN_MAX: usize = 16;
+
+/// How often a request that was refused is sent again.
+const REFUSED_MAX: u8 = 8;
+
+/// The smallest frame of a body that is worth its head, where more is to follow.
+const PIECE_BYTES_MIN: usize = 1024;
+
+/// Room that is left when bodies are sent: for the head of a frame, and answers to what comes next.
+const SPARE_BYTES: usize = 2 * CONTROL_ROOM_BYTES;
+
+/// What HTTP/2 is on one socket.
+#[derive(Debug)]
+pub(super) struct Streams {
+    connection: Connection<Asked>,
+    /// By the number of the request.
+    known: Box<[KnownBlock]>,
+    /// Streams with more of a body to send, in turn.
+    senders: VecDeque<u32>,
+    /// With what the server has given up the connection.
+    gone: Option<ErrorCode>,
+    /// Whether the server allows fewer streams than there should be, which is counted.
+    is_limited: bool,
+    /// Since when the server allows none at all.
+    starved_ns: Option<u64>,
+    /// When a request was sent last.
+    sent_ns: u64,
+    /// When something came last.
+    received_ns: u64,
+    /// What was counted of these.
+    blocks: BlockBytes,
+}
+
+/// A request on a stream.
+#[derive(Default, Debug)]
+struct Asked {
+    request: UnderWay,
+    /// How often it was refused.
+    refused: u8,
+    /// Its answer was whole before it had left itself.
+    is_answered: bool,
+    /// Its body waits for a window.
+    is_stalled: bool,
+    /// Of its answer; 0 before there is one.
+    status: u16,
+    /// Where the rest of its body begins.
+    rest_at: u32,
+    first_ns: u64,
+    body_bytes: u64,
+    wire_bytes: u64,
+    /// The start of its answer, where that is of interest.
+    kept: Option<Box<Kept>>,
+}
+
+impl Active {
+    /// The connection is there: says the first words, and asks.
+    pub(super) fn begin_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let known = match shared.requests.count() {
+            count @ ..=KNOWN_MAX => count,
+            _ => 0,
+        };
+        let mut connection = Connection::new(Role::Client, shared.terms.settings);
+        let mut out = Output::new(actions.spare());
+        connection.start(&mut out);
+        let len = out.len();
+        actions.advance(len);
+        self.streams = Some(Box::new(Streams {
+            connection,
+            known: vec![KnownBlock::default(); known].into(),
+            senders: VecDeque::new(),
+            gone: None,
+            is_limited: false,
+            starved_ns: None,
+            sent_ns: 0,
+            received_ns: 0,
+            blocks: BlockBytes::default(),
+        }));
+        let tally = shared.tally(self.opened_ns);
+        tally.http2.connections += 1;
+        tally.totals.bytes_out += len as u64;
+        self.send(shared, actions);
+    }
+
+    /// Sends what may be sent now; no output waits.
+    pub(super) fn send_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.state != State::Open {
+            return;
+        }
+        let sent_before = actions.len();
+        self.send_bodies(shared, actions);
+        if self.streams.as_ref().is_some_and(|streams| streams.connection.is_used_up()) {
+            self.replace(shared);
+        }
+        if self.can_ask(shared) {
+            let now_ns = shared.read_clock();
+            while self.can_ask(shared) && self.ask(shared, actions, now_ns) {}
+            self.send_bodies(shared, actions);
+        }
+        self.count_output(shared, actions.len() - sent_before);
+        if !self.is_replaced {
+            match self.can_ask(shared) {
+                true => shared.idle_queue.is_idle(self.slot, actions.id()),
+                false => shared.idle_queue.is_busy(self.slot),
+            }
+        }
+        let Some(streams) = &mut self.streams else { return };
+        let is_starved = self.left > 0 && streams.connection.peer_streams_max() == 0;
+        let starved_ns = streams.starved_ns.unwrap_or(shared.turn_ns);
+        streams.starved_ns = is_starved.then_some(starved_ns);
+        if is_starved || !streams.connection.is_empty() {
+            // An earlier one stays, and what is due is looked up then.
+            let due = actions.now().at + shared.terms.request_timeout;
+            actions.set_deadline(actions.deadline().min(due));
+        }
+    }
+
+    #[inline]
+    fn can_ask(&self, shared: &Shared) -> bool {
+        let Some(streams) = &self.streams else { return false };
+        self.left > 0
+            && !self.is_replaced
+            && streams.connection.len() < shared.terms.streams as usize
+            && streams.connection.can_ask()
+    }
+
+    /// Sends the next request, if there is one and it fits; returns whether another may follow.
+    #[inline]
+    fn ask(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, now_ns: u64) -> bool {
+        if actions.room() < shared.ask_room_bytes {
+            actions.call_again();
+            return false;
+        }
+        let (request, refused) = match shared.again.pop_front() {
+            Some(again) => {
+                shared.tally(now_ns).http2.resent += 1;
+                (UnderWay { sent_ns: now_ns, ..again.request }, again.refused)
+            }
+            None => {
+                let Some(start) = shared.start(now_ns, &mut self.is_reserved) else { return false };
+                let target = shared.requests.choose();
+                shared.note_lag(&start, now_ns);
+                shared.tally(start.at_ns).totals.sent += 1;
+                shared.under_way += 1;
+                let kind = shared.requests.kind(target);
+                (UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target, kind }, 0)
+            }
+        };
+        self.left -= 1;
+        shared.sends(now_ns);
+        let bytes = shared.requests.bytes(request.target);
+        let head_len = shared.requests.head_len(bytes);
+        let (mut head, ends) = (&bytes[..head_len], head_len == bytes.len());
+        let (mut is_own, mut is_too_long) = (false, false);
+        if let Some(cookies) = &mut self.cookies
+            && cookies.compose(bytes)
+            && let Some(composed) = cookies.composed()
+        {
+            let composed = &composed[..composed.len() - (bytes.len() - head_len)];
+            is_too_long = composed.len() > HEAD_BYTES_MAX;
+            is_own = !is_too_long;
+            head = if is_own { composed } else { head };
+        }
+        let Some(streams) = &mut self.streams else { return false };
+        let Streams { connection, known, senders, sent_ns, .. } = &mut **streams;
+        *sent_ns = now_ns;
+        let known = if is_own { None } else { known.get_mut(request.target as usize) };
+        let scheme = if shared.terms.is_encrypted { "https" } else { "http" };
+        let rest_at = head_len as u32;
+        let asked = Asked { request, refused, rest_at, ..Asked::default() };
+        let mut out = Output::new(actions.spare());
+        let id = connection.ask_head(&mut out, AskHead { head, scheme, known }, ends, asked);
+        let len = out.len();
+        actions.advance(len);
+        senders.extend(id.filter(|_| !ends));
+        if is_too_long {
+            shared.tally(request.start_ns).totals.cookies_refused += 1;
+        }
+        true
+    }
+
+    /// Sends more of the bodies, a frame of each in turn.
+    fn send_bodies(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let Some(streams) = &mut self.streams else { return };
+        let Streams { connection, senders, .. } = &mut **streams;
+        let (mut in_vain, mut stalls) = (0, 0);
+        while in_vain < senders.len() {
+            let room = actions.room().saturating_sub(SPARE_BYTES);
+            if room < PIECE_BYTES_MIN {
+                actions.call_again();
+                break;
+            }
+            let Some(stream) = senders.pop_front() else { break };
+            let window = connection.data_room(stream);
+            let Some(asked) = connection.data_mut(stream) else { continue };
+            let rest = &shared.requests.bytes(asked.request.target)[asked.rest_at as usize..];
+            let piece = &rest[..rest.len().min(window).min(room)];
+            if piece.is_empty() {
+                stalls += u64::from(!std::mem::replace(&mut asked.is_stalled, true));
+                senders.push_back(stream);
+                in_vain += 1;
+                continue;
+            }
+            asked.rest_at += piece.len() as u32;
+            asked.is_stalled = false;
+            let ends = piece.len() == rest.len();
+            let mut out = Output::new(actions.spare());
+            connection.send_data(&mut out, stream, piece, ends);
+            let len = out.len();
+            actions.advance(len);
+            in_vain = 0;
+            if ends {
+                // One that was answered before has its slot only until now.
+                let _done = connection.take_done(stream);
+            } else {
+                senders.push_back(stream);
+            }
+        }
+        let turn_ns = shared.turn_ns;
+        shared.tally(turn_ns).http2.window_stalls += stalls;
+    }
+
+    /// Counts what was sent in this call.
+    fn count_output(&mut self, shared: &mut Shared, bytes: usize) {
+        let Some(streams) = &mut self.streams else { return };
+        let now = streams.connection.block_bytes();
+        let before = std::mem::replace(&mut streams.blocks, now);
+        let turn_ns = shared.turn_ns;
+        let tally = shared.tally(turn_ns);
+        tally.totals.bytes_out += bytes as u64;
+        tally.http2.header_bytes_in += now.received - before.received;
+        tally.http2.header_bytes_out += now.asked - before.asked;
+    }
+
+    pub(super) fn on_frames(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let sent_before = actions.len();
+        let mut scratch = std::mem::take(&mut shared.scratch);
+        let used = self.read_frames(shared, actions, &mut scratch, input);
+        shared.scratch = scratch;
+        self.count_output(shared, actions.len() - sent_before);
+        if !actions.is_ending() {
+            self.follow_streams(shared, actions);
+        }
+        used
+    }
+
+    fn read_frames(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        scratch: &mut Scratch,
+        input: &[u8],
+    ) -> usize {
+        let now_ms = shared.turn_ns / 1_000_000;
+        let Some(streams) = &mut self.streams else { return input.len() };
+        streams.received_ns = shared.turn_ns;
+        // Where a request left later in the same turn its answer may be here already.
+        let is_later = shared.turn_ns <= streams.sent_ns;
+        let came_ns = if is_later { shared.read_clock() } else { shared.turn_ns };
+        let mut used = 0;
+        while used < input.len() {
+            let Some(streams) = &mut self.streams else { break };
+            let mut out = Output::new(actions.spare());
+            let read =
+                streams.connection.read(&input[used..], scratch, &mut out, &ANSWER_LIMITS, now_ms);
+            if let Err(fault) = &read {
+                streams.connection.fail(&mut out, fault);
+            }
+            let len = out.len();
+            actions.advance(len);
+            let step = match read {
+                Ok(step) => step,
+                Err(fault) => {
+                    let why = Rejection::new(Status::BAD_GATEWAY, fault.reason, fault.rfc);
+                    self.give_up_streams(shared, &input[used..], &why);
+                    close(actions);
+                    return input.len();
+                }
+            };
+            used += step.used;
+            let Some(event) = step.event else { break };
+            if matches!(event, Event::NoRoom) {
+                actions.call_again();
+                break;
+            }
+            self.on_event(shared, actions, event, (step.used as u64, came_ns));
+        }
+        used
+    }
+
+    #[inline]
+    fn on_event(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        event: Event<'_, Asked>,
+        (used, came_ns): (u64, u64),
+    ) {
+        let turn_ns = shared.turn_ns;
+        let Some(streams) = &mut self.streams else { return };
+        match event {
+            Event::Response { stream, response, ends } => {
+                let Some(asked) = streams.connection.data_mut(stream) else { return };
+                asked.wire_bytes += used;
+                if response.facts.is_interim() {
+                    return;
+                }
+                asked.status = response.facts.status.code();
+                asked.first_ns = came_ns;
+                if shared.firsts.wanted(shared.terms.expect).is_suspect_status(asked.status) {
+                    asked.kept = Some(Box::new(kept_of(&response)));
+                }
+                let request = asked.request;
+                if let Some(cookies) = &mut self.cookies {
+                    response.fields.all("set-cookie").for_each(|value| cookies.note_value(value));
+                    if cookies.is_fresh() {
+                        self.learn(shared, &request);
+                    }
+                }
+                if ends {
+                    self.stream_answered(shared, stream, came_ns);
+                }
+            }
+            Event::Data { stream, data, ends } => {
+                let Some(asked) = streams.connection.data_mut(stream) else { return };
+                asked.wire_bytes += used;
+                asked.body_bytes += data.len() as u64;
+                if let Some(kept) = &mut asked.kept {
+                    kept.body(data);
+                }
+                if ends {
+                    return self.stream_answered(shared, stream, came_ns);
+                }
+                let mut out = Output::new(actions.spare());
+                streams.connection.release(&mut out, stream, data.len());
+                let len = out.len();
+                actions.advance(len);
+            }
+            Event::Trailers { stream, .. } => {
+                if let Some(asked) = streams.connection.data_mut(stream) {
+                    asked.wire_bytes += used;
+                }
+                self.stream_answered(shared, stream, came_ns);
+            }
+            Event::Reset { code, data, .. } => {
+                shared.tally(turn_ns).http2.resets[code.index()] += 1;
+                let is_unseen = code == ErrorCode::REFUSED_STREAM && data.status == 0;
+                match is_unseen && data.refused < REFUSED_MAX {
+                    true => ask_again(shared, &data, data.refused + 1),
+                    false if is_unseen => failed(shared, &data, Fault::StreamRefused),
+                    false => failed(shared, &data, Fault::StreamReset),
+                }
+            }
+            Event::Malformed { rejection, head, data: Some(asked), .. } => {
+                if asked.request.start_ns >= shared.measure_from_ns && !asked.is_answered {
+                    shared.firsts.note_unreadable(turn_ns, (head, true), &rejection);
+                }
+                failed(shared, &asked, Fault::Malformed);
+            }
+            Event::GoneAway { last, code } => self.goes_away(shared, actions, last, code),
+            Event::WindowOpened => self.note_limit(shared),
+            Event::Malformed { .. } | Event::PingAnswered { .. } | Event::NoRoom => {}
+            Event::Request { .. } | Event::Refused { .. } | Event::TooMany { .. } => {
+                unreachable!("a server asks nothing")
+            }
+        }
+    }
+
+    /// Books the answer of a stream, which is whole.
+    #[inline]
+    fn stream_answered(&mut self, shared: &mut Shared, stream: u32, now_ns: u64) {
+        let Some(streams) = &mut self.streams else { return };
+        let asked = match streams.connection.take_done(stream) {
+            Some(asked) => asked,
+            None => {
+                // The rest of its request follows.
+                let Some(asked) = streams.connection.data_mut(stream) else { return };
+                asked.is_answered = true;
+                Asked { kept: asked.kept.take(), ..*asked }
+            }
+        };
+        shared.under_way -= 1;
+        shared.unproven -= u32::from(!std::mem::replace(&mut self.has_answer, true));
+        if !shared.terms.think_time.is_zero() {
+            self.thinks_until_ns = now_ns + shared.terms.think_time.as_nanos() as u64;
+        }
+        let Asked { request, status, first_ns, body_bytes, wire_bytes, .. } = asked;
+        let answer = Answer { status, keep_alive: true, body_bytes, wire_bytes };
+        let verdict = Verdict::of(&answer, &shared.terms.expect);
+        if let Some(kept) = &asked.kept
+            && request.start_ns >= shared.measure_from_ns
+        {
+            let expect = shared.terms.expect;
+            shared.firsts.note(now_ns, verdict, kept, (body_bytes, &expect));
+        }
+        shared.answered(&request, &Came { first_ns, now_ns, verdict }, &answer);
+    }
+
+    /// What follows answers: more requests, a pause, or the end.
+    fn follow_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.streams.as_ref().is_some_and(|streams| streams.connection.is_empty()) {
+            if self.left == 0 || self.is_replaced {
+                self.count_life(shared);
+                return close(actions);
+            }
+            if self.thinks_until_ns > shared.turn_ns {
+                self.state = State::Thinking;
+                return actions.set_deadline(Moment::from_nanos(self.thinks_until_ns));
+            }
+        }
+        self.send(shared, actions);
+    }
+
+    /// The server takes no stream above `last`: what stands there is sent again, elsewhere.
+    #[cold]
+    fn goes_away(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        last: u32,
+        code: ErrorCode,
+    ) {
+        let turn_ns = shared.turn_ns;
+        shared.tally(turn_ns).http2.goaways[code.index()] += 1;
+        let Some(streams) = &mut self.streams else { return };
+        // The last one says why.
+        streams.gone = Some(code);
+        let above = streams.connection.streams().map(|(stream, _)| stream);
+        let above: Vec<u32> = above.filter(|stream| *stream > last).collect();
+        for stream in above {
+            let mut out = Output::new(actions.spare());
+            if out.room() < CONTROL_ROOM_BYTES {
+                // Never of so few bytes: there is room for a thousand of them.
+                break;
+            }
+            let asked = streams.connection.reset(&mut out, stream, ErrorCode::CANCEL);
+            let len = out.len();
+            actions.advance(len);
+            if let Some(asked) = asked {
+                ask_again(shared, &asked, asked.refused);
+            }
+        }
+        self.replace(shared);
+    }
+
+    /// Has another socket take the place of this one, which ends with its last answer.
+    #[cold]
+    fn replace(&mut self, shared: &mut Shared) {
+        if std::mem::replace(&mut self.is_replaced, true) {
+            return;
+        }
+        shared.idle_queue.is_busy(self.slot);
+        // At once, but for a server that gives up each connection before it answers anything.
+        let at_ns = self.retry_at(shared.turn_ns);
+        if shared.stage == Stage::Ending && shared.again.is_empty() {
+            return;
+        }
+        let mut active = Self::new(self.slot, shared.terms.pipeline, false);
+        active.cookies = self.cookies.take();
+        active.is_reserved = std::mem::take(&mut self.is_reserved);
+        active.failures = self.failures;
+        active.thinks_until_ns = self.thinks_until_ns;
+        shared.reopen.push(Reopen { active, at_ns });
+    }
+
+    /// Counts, once, that the server allows fewer streams than were asked for.
+    #[cold]
+    fn note_limit(&mut self, shared: &mut Shared) {
+        let Some(streams) = &mut self.streams else { return };
+        let allowed = streams.connection.peer_streams_max();
+        if allowed < shared.terms.streams && !std::mem::replace(&mut streams.is_limited, true) {
+            shared.interval.spoke.note_limit(allowed);
+        }
+    }
+
+    pub(super) fn on_stream_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let (now, timeout) = (actions.now().at, shared.terms.request_timeout);
+        let sent_before = actions.len();
+        while let Some(streams) = &mut self.streams {
+            let first = streams.connection.streams().next();
+            let first = first.map(|(stream, asked)| (stream, asked.request.sent_ns));
+            let Some((stream, sent_ns)) = first else { break };
+            let due = Moment::from_nanos(sent_ns) + timeout;
+            if due > now {
+                actions.set_deadline(due);
+                break;
+            }
+            let was_alive = streams.received_ns >= sent_ns;
+            if !was_alive || actions.room() < CONTROL_ROOM_BYTES {
+                self.fail_streams(shared, Fault::Timeout);
+                return actions.abort();
+            }
+            let mut out = Output::new(actions.spare());
+            let asked = streams.connection.reset(&mut out, stream, ErrorCode::CANCEL);
+            let len = out.len();
+            actions.advance(len);
+            if let Some(asked) = asked {
+                failed(shared, &asked, Fault::Timeout);
+            }
+        }
+        self.count_output(shared, actions.len() - sent_before);
+        if self.is_starved_too_long(shared, actions) {
+            return;
+        }
+        self.follow_streams(shared, actions);
+    }
+
+    /// Gives up a connection whose server allows no stream, with the requests that it is there for.
+    fn is_starved_too_long(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
+        let since = self.streams.as_ref().and_then(|streams| streams.starved_ns);
+        let Some(since) = since.map(Moment::from_nanos) else { return false };
+        if since + shared.terms.request_timeout > actions.now().at {
+            return false;
+        }
+        let now_ns = shared.turn_ns;
+        // Those that were refused before this was known, or else the next one.
+        let refused = shared.again.len().min(shared.terms.streams as usize);
+        for again in shared.again.drain(..refused).collect::<Vec<_>>() {
+            failed(shared, &Asked { request: again.request, ..Asked::default() }, Fault::Timeout);
+        }
+        if refused == 0
+            && let Some(start) = shared.start(now_ns, &mut self.is_reserved)
+        {
+            shared.last_outcome_ns = now_ns;
+            shared.waited(start.at_ns, now_ns);
+            shared.tally(start.at_ns).failed(Fault::Timeout, None);
+        }
+        actions.abort();
+        true
+    }
+
+    /// Books that the peer can't be understood.
+    #[cold]
+    fn give_up_streams(&mut self, shared: &mut Shared, input: &[u8], why: &Rejection) {
+        let Some(streams) = &mut self.streams else { return };
+        if !streams.connection.has_begun() {
+            match shows_http1(input) {
+                true => shared.speaks_other(&Cause::SpeaksHttp1),
+                false => {
+                    self.look_for_tls(shared, input);
+                }
+            }
+        }
+        let is_of_run = shared.stage == Stage::Running && shared.turn_ns >= shared.measure_from_ns;
+        if is_of_run {
+            shared.firsts.note_unreadable(shared.turn_ns, (input, true), why);
+        }
+        let has_none = self.streams.as_ref().is_none_or(|streams| streams.connection.is_empty());
+        if has_none && shared.stage == Stage::Running {
+            let now_ns = shared.turn_ns;
+            shared.tally(now_ns).failed(Fault::Malformed, None);
+        }
+        self.fail_streams(shared, Fault::Malformed);
+    }
+
+    /// Books all requests under way as failed.
+    pub(super) fn fail_streams(&mut self, shared: &mut Shared, fault: Fault) {
+        let Some(streams) = &mut self.streams else { return };
+        let is_explained = streams.gone.is_some_and(|code| code != ErrorCode::NO_ERROR);
+        let fault = match fault {
+            Fault::Short | Fault::Reset if is_explained => Fault::GoAway,
+            fault => fault,
+        };
+        streams.senders.clear();
+        for (_, asked) in streams.connection.take_all() {
+            failed(shared, &asked, fault);
+        }
+    }
+
+    /// Books what is out when the run ends.
+    pub(super) fn cut_off_streams(&mut self, shared: &mut Shared) {
+        let Some(streams) = &mut self.streams else { return };
+        for (_, asked) in streams.connection.take_all() {
+            if !asked.is_answered {
+                shared.under_way -= 1;
+                shared.cut_off(asked.request.start_ns);
+            }
+        }
+    }
+}
+
+/// The longest head of a request: packed in the worst way it fits into one call.
+pub(crate) const HEAD_BYTES_MAX: usize = 24 * 1024;
+
+/// The room that a request takes whose head has so many bytes, as `Connection::ask_head` wants it.
+pub(crate) const fn ask_room_bytes(head_bytes: usize) -> usize {
+    2 * head_bytes + 9 * (1 + head_bytes / 8192) + 64
+}
+
+const _: () = assert!(ask_room_bytes(HEAD_BYTES_MAX) + SPARE_BYTES < Actions::ROOM_MIN);
+
+/// Ends a connection; what its peer does not read can't leave.
+fn close(actions: &mut Actions<'_>) {
+    if actions.is_output_waiting() { actions.abort() } else { actions.close() }
+}
+
+/// Keeps a request that its server has not looked at; it is under way as before.
+fn ask_again(shared: &mut Shared, asked: &Asked, refused: u8) {
+    if !asked.is_answered {
+        shared.again.push_back(Again { request: asked.request, refused });
+    }
+}
+
+/// Books a request that has failed.
+#[cold]
+fn failed(shared: &mut Shared, asked: &Asked, fault: Fault) {
+    if asked.is_answered {
+        return;
+    }
+    let now_ns = shared.turn_ns;
+    shared.under_way -= 1;
+    shared.last_outcome_ns = now_ns;
+    shared.waited(asked.request.start_ns, now_ns);
+    let tally = shared.tally(asked.request.start_ns);
+    tally.totals.bytes_in += asked.wire_bytes;
+    tally.failed(fault, Some(asked.request.target));
+}
+
+/// The start of an answer, as one of HTTP/1.1 has it.
+#[cold]
+fn kept_of(response: &Response<'_>) -> Kept {
+    let mut head = format!("HTTP/2 {}\r\n", response.facts.status.code()).into_bytes();
+    for field in response.fields {
+        for part in [field.name.as_bytes(), b": ", field.value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    Kept::of(&head)
+}
