@@ -38,7 +38,10 @@ use crate::h2::frame::{self, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
 use crate::h2::hpack::decode::Decoder;
 use crate::h2::hpack::encode::Encoder;
 use crate::h2::output::Output;
+use crate::h2::priority::Priority;
+use crate::h2::schedule::Turns;
 use crate::h2::settings::{PeerSettings, Role, Settings};
+use crate::h2::streams::{Stream, Streams};
 use crate::h2::window::{ReceiveWindow, SendWindow, WINDOW_INITIAL};
 use crate::{Framing, Limits, Rejection, RequestKind, Response, ResponseBody, ResponseFacts};
 
@@ -87,8 +90,15 @@ pub struct Connection<T> {
     pings: u32,
     decoder: Decoder,
     encoder: Encoder,
-    /// In order of their numbers.
-    streams: Vec<Stream<T>>,
+    streams: Streams<T>,
+    /// Those that have something to send.
+    turns: Turns,
+    /// Streams that came to wait for a window, as far as they were not asked for.
+    stalls: u32,
+    /// Something waits for the window of the connection, which was counted.
+    is_stalled: bool,
+    /// What the heads of open streams take, of those that are large.
+    large_heads_bytes: usize,
     /// The last stream that a client has begun: the peer of a server, or this end.
     last: u32,
     /// Both ends of the last numbers that a client has left out.
@@ -127,26 +137,6 @@ enum Phase {
     /// The first frame has to be SETTINGS.
     Settings,
     Frames,
-}
-
-#[derive(Debug)]
-struct Stream<T> {
-    id: u32,
-    send_window: SendWindow,
-    receive_window: ReceiveWindow,
-    /// The peer has ended its side.
-    is_peer_done: bool,
-    is_own_done: bool,
-    /// A server has sent the head of its answer, a client has got it.
-    is_answered: bool,
-    /// What a client has asked.
-    kind: RequestKind,
-    /// What the body has to be long; none where that was not said.
-    length: Option<u64>,
-    received: u64,
-    /// Bytes of the head of its request.
-    head_bytes: usize,
-    data: T,
 }
 
 /// A field block of which a part has come.
@@ -204,7 +194,11 @@ impl<T: Default> Connection<T> {
             pings: 0,
             decoder: Decoder::default(),
             encoder: Encoder::default(),
-            streams: Vec::new(),
+            streams: Streams::default(),
+            turns: Turns::default(),
+            stalls: 0,
+            is_stalled: false,
+            large_heads_bytes: 0,
             last: 0,
             left_out: (0, 0),
             requests: 0,
@@ -399,8 +393,11 @@ impl<T: Default> Connection<T> {
         self.encoder.resize(self.peer.table_bytes);
         let by = i64::from(self.peer.window) - i64::from(before.window);
         if by != 0 {
-            for stream in &mut self.streams {
+            for (at, stream) in self.streams.iter_mut() {
                 stream.send_window.change(by)?;
+                if stream.send_window.room() > 0 {
+                    self.turns.unblock(at, stream.priority);
+                }
             }
         }
         frame::write(around.out, frame::SETTINGS, frame::ACK, 0, &[]);
@@ -412,7 +409,7 @@ impl<T: Default> Connection<T> {
             return self.abuse.control(1, now_ms);
         }
         let excess = WINDOW_INITIAL.unsigned_abs().saturating_sub(self.settings.stream_window);
-        for stream in &mut self.streams {
+        for (_, stream) in self.streams.iter_mut() {
             stream.receive_window.narrow(excess);
         }
         Ok(())
@@ -433,6 +430,7 @@ impl<T: Default> Connection<T> {
         }
         if head.stream == 0 {
             self.send_window.widen(by)?;
+            self.is_stalled &= self.send_window.room() == 0;
             return Ok(Some(Found::Plain(Event::WindowOpened)));
         }
         match self.place(head.stream) {
@@ -440,7 +438,12 @@ impl<T: Default> Connection<T> {
                 let code = ErrorCode::FLOW_CONTROL_ERROR;
                 return self.broken(head.stream, code, &WINDOW, 0..0, around).map(Some);
             }
-            Some(_) => {}
+            Some(at) => {
+                let stream = &self.streams[at];
+                if stream.send_window.room() > 0 {
+                    self.turns.unblock(at, stream.priority);
+                }
+            }
             None if self.is_idle(head.stream) => return Err(IDLE),
             None => return Ok(None),
         }
@@ -458,7 +461,7 @@ impl<T: Default> Connection<T> {
             return if self.is_idle(stream) { Err(IDLE) } else { Ok(None) };
         };
         let code = ErrorCode::of(frame::number(payload));
-        let Stream { data, is_answered, .. } = self.streams.remove(at);
+        let Stream { data, is_answered, .. } = self.remove(at);
         if self.role == Role::Server && !is_answered {
             self.abuse.reset(now_ms)?;
         }
@@ -645,7 +648,8 @@ impl<T: Default> Connection<T> {
             return self.malformed(id, rejection, head, around).map(Some);
         }
         let head_bytes = head.len();
-        if head_bytes > HEAD_BYTES_SMALL && !self.takes_large_head(head_bytes) {
+        // Those of all open streams count, whatever their user has kept of them.
+        if large(head_bytes) > 0 && self.large_heads_bytes + head_bytes > LARGE_HEADS_BYTES_MAX {
             self.abuse.control(1, around.now_ms)?;
             self.write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
             return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
@@ -666,16 +670,9 @@ impl<T: Default> Connection<T> {
         };
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), T::default());
         (stream.length, stream.is_peer_done, stream.head_bytes) = (length, ends, head_bytes);
+        self.large_heads_bytes += large(head_bytes);
         self.streams.push(stream);
         Ok(Some(found))
-    }
-
-    /// Whether so many bytes more of heads may be kept. Those of all open streams count, whatever their user has kept of them.
-    #[cold]
-    fn takes_large_head(&self, bytes: usize) -> bool {
-        let heads = self.streams.iter().map(|stream| stream.head_bytes);
-        let kept: usize = heads.filter(|bytes| *bytes > HEAD_BYTES_SMALL).sum();
-        kept + bytes <= LARGE_HEADS_BYTES_MAX
     }
 
     /// Reads the head of a request, or finds that it is the last one again.
@@ -868,7 +865,7 @@ impl<T: Default> Connection<T> {
     ) -> Result<Found<'i, T>, Fault> {
         self.abuse.reset(around.now_ms)?;
         self.write_reset(around.out, id, code);
-        let data = self.place(id).map(|at| self.streams.remove(at).data);
+        let data = self.place(id).map(|at| self.remove(at).data);
         Ok(Found::Malformed { stream: id, code, rejection: *rejection, head, data })
     }
 }
@@ -876,13 +873,15 @@ impl<T: Default> Connection<T> {
 impl<T> Connection<T> {
     #[inline]
     fn place(&self, id: u32) -> Option<usize> {
-        match self.streams.last() {
-            Some(last) if last.id == id => Some(self.streams.len() - 1),
-            Some(last) if last.id > id => {
-                self.streams.binary_search_by_key(&id, |stream| stream.id).ok()
-            }
-            _ => None,
-        }
+        self.streams.place(id)
+    }
+
+    #[inline]
+    fn remove(&mut self, at: usize) -> Stream<T> {
+        self.turns.forget(at);
+        let stream = self.streams.remove(at);
+        self.large_heads_bytes -= large(stream.head_bytes);
+        stream
     }
 
     /// Whether this stream was never begun.
@@ -915,22 +914,9 @@ impl<T> Connection<T> {
     }
 }
 
-impl<T> Stream<T> {
-    fn new(id: u32, send_window: i32, receive_window: ReceiveWindow, data: T) -> Self {
-        Self {
-            id,
-            send_window: SendWindow::new(send_window),
-            receive_window,
-            is_peer_done: false,
-            is_own_done: false,
-            is_answered: false,
-            kind: RequestKind::Other,
-            length: None,
-            received: 0,
-            head_bytes: 0,
-            data,
-        }
-    }
+/// What a head counts among the large ones.
+fn large(head_bytes: usize) -> usize {
+    if head_bytes > HEAD_BYTES_SMALL { head_bytes } else { 0 }
 }
 
 /// What came of the head of a request.

@@ -8,6 +8,8 @@
 //! | `connection` | the order of frames, states of streams, commands |
 //! | `event` | what a connection says to its user |
 //! | `frame` | heads of frames, their checks |
+//! | `streams` | what is open |
+//! | `schedule`, `priority` | whose turn it is to send; what a client says of that |
 //! | `settings` | what both ends allow |
 //! | `window` | arithmetic of flow windows |
 //! | `hpack` | field blocks, both ways |
@@ -51,7 +53,10 @@ mod fields;
 mod frame;
 mod hpack;
 mod output;
+mod priority;
+mod schedule;
 mod settings;
+mod streams;
 mod window;
 
 pub use connection::{
@@ -62,4 +67,5 @@ pub use event::{Event, Step};
 pub use fields::Scratch;
 pub use frame::PREFACE;
 pub use output::Output;
+pub use schedule::Sending;
 pub use settings::{Role, Settings};

@@ -25,11 +25,13 @@
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::h2::{
-    CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch, Settings,
+    CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch, Sending,
+    Settings,
 };
 use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
 use rustix::io::Errno;
@@ -60,6 +62,9 @@ const CONTROL_BYTES_MAX: usize = 64 * 17;
 /// Bytes of bodies that the streams of a connection may keep while their windows are closed: with more, requests wait.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
+/// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
@@ -72,12 +77,21 @@ pub(super) struct Streams {
     connection: Connection<Task>,
     /// So many a client may have, which share the rate that a client has to read at.
     streams_max: u32,
-    /// Whose turn to send was last.
-    turn: u32,
-    /// Streams that have more to send.
+    /// Streams whose answers are under way.
     senders: usize,
-    /// Requests that wait until output of before has left, or less is kept.
+    /// When those are looked at whose windows may have been closed for too long: never after one of them is due.
+    look_at: Moment,
+    /// Streams whose bodies are still to come.
+    readers: usize,
+    /// The same for those, in their time.
+    look_at_readers: Moment,
+    /// Their time stands while output waits: how long it did, and since when it does.
+    stood: Duration,
+    stands: Option<Moment>,
+    /// Requests that wait until output of before has left, or less is kept: how many, and which, among some that are
+    /// no more.
     asked: usize,
+    asked_order: VecDeque<u32>,
     /// Bytes of bodies that are kept until windows take them.
     kept_bytes: usize,
     /// Bytes of control frames that went behind waiting output.
@@ -114,8 +128,6 @@ struct Task {
     kept_bytes: usize,
     /// When its answer began, and when something was sent last.
     pace: BodyClock,
-    /// It waits for its client to open a window.
-    is_stalled: bool,
 }
 
 #[derive(Default, Debug)]
@@ -190,9 +202,14 @@ impl Streams {
         Self {
             connection: Connection::new(Role::Server, settings),
             streams_max: settings.streams_max.max(1),
-            turn: 0,
             senders: 0,
+            look_at: Moment::NEVER,
+            readers: 0,
+            look_at_readers: Moment::NEVER,
+            stood: Duration::ZERO,
+            stands: None,
             asked: 0,
+            asked_order: VecDeque::new(),
             kept_bytes: 0,
             control_bytes: 0,
             ending: Ending::Open,
@@ -340,11 +357,14 @@ impl Streams {
             call.count(ServerCounter::Continues);
             call.send(|out| self.connection.send_head(out, stream, CONTINUE, false));
         }
-        let clock = BodyClock::started(call.state.now.at);
+        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        let clock = BodyClock::started(body_now);
+        self.readers += 1;
+        self.look_at_readers = self.look_at_readers.min(body_now + call.state.limits.body_timeout);
         let reading = Reading { framing: request.framing, clock, received: 0 };
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         let part = if matches!(call.state.handler, Handler::Echo) && has_answer_body {
-            self.senders += 1;
+            self.begin_sending(call);
             let asked = call.state.common.asked(request);
             let (waiting, has_begun, is_whole) = (Vec::new(), false, false);
             Part::Echo(Box::new(Echo { reading, asked, waiting, has_begun, is_whole }))
@@ -352,12 +372,13 @@ impl Streams {
             Part::Reading(Box::new(reading))
         };
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.head, task.part, task.pace) = (head.into(), part, clock);
+        (task.head, task.part, task.pace) = (head.into(), part, BodyClock::started(now));
     }
 
     /// More of a body, or its end.
     fn on_data(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
-        let (now, body_bytes_max) = (call.state.now.at, call.state.head_limits.body_bytes);
+        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        let body_bytes_max = call.state.head_limits.body_bytes;
         let len = data.len() as u64;
         let Some(task) = self.connection.data_mut(stream) else { return };
         let reading = match &mut task.part {
@@ -366,21 +387,29 @@ impl Streams {
             Part::New | Part::Asked(_) | Part::Rest(_) => return,
         };
         reading.received += len;
-        reading.clock.on_bytes(now);
+        reading.clock.on_bytes(body_now);
         let (is_too_long, framing) = (reading.received > body_bytes_max, reading.framing);
         call.state.counters.add(ServerCounter::BodyBytes, len);
         if is_too_long {
             return self.refuse_body(call, stream);
         }
+        self.readers -= usize::from(ends);
         if let Part::Echo(echo) = &mut task.part {
+            if echo.waiting.is_empty() {
+                // It did not wait for its window before.
+                task.pace.on_bytes(now);
+            }
             echo.waiting.extend_from_slice(data);
             echo.is_whole = ends;
-            return;
+            echo.reading.clock.set_standing(!echo.waiting.is_empty(), body_now);
+            let sending = echo.sending();
+            return self.connection.set_sending(stream, sending);
         }
         if !ends {
             call.send(|out| self.connection.release(out, stream, data.len()));
             return;
         }
+        task.part = Part::New;
         let head = std::mem::take(&mut task.head);
         match Request::of_stream(&head, framing, false) {
             Some(request) if self.takes_answer(call) => self.answer(call, stream, &request, &head),
@@ -427,19 +456,22 @@ impl Streams {
     fn ask_later(&mut self, call: &mut Call<'_, '_>, stream: u32, head: &[u8], asked: Asked) {
         let Some(task) = self.connection.data_mut(stream) else { return };
         (task.head, task.part) = (head.into(), Part::Asked(asked));
+        if self.asked == 0 {
+            self.asked_order.clear();
+        }
         self.asked += 1;
+        self.asked_order.push_back(stream);
         call.actions.call_again();
     }
 
     /// Answers requests that had to wait, as far as there is room.
     fn answer_asked(&mut self, call: &mut Call<'_, '_>) {
         while self.asked > 0 && self.takes_answer(call) {
-            let is_asked = |(_, task): &(u32, &Task)| matches!(task.part, Part::Asked(_));
-            let Some(stream) = self.connection.streams().find(is_asked).map(|(stream, _)| stream)
-            else {
-                return;
-            };
-            let Some(task) = self.connection.data_mut(stream) else { return };
+            let Some(stream) = self.asked_order.pop_front() else { return };
+            let Some(task) = self.connection.data_mut(stream) else { continue };
+            if !matches!(task.part, Part::Asked(_)) {
+                continue;
+            }
             let Task { head, part: Part::Asked(asked), .. } = std::mem::take(task) else {
                 return;
             };
@@ -535,16 +567,22 @@ impl Streams {
             }
             _ => (Unsent::once(body.to_vec()), body.len()),
         };
-        self.senders += 1;
+        self.begin_sending(call);
         self.kept_bytes += kept_bytes;
+        self.connection.set_sending(stream, Sending::Data);
         let now = call.state.now.at;
         let has_log = call.state.log.is_some();
         let Some(task) = self.connection.data_mut(stream) else { return };
         task.head = if has_log { head.into() } else { Box::default() };
         task.part = Part::Rest(unsent);
         (task.status, task.body_bytes, task.refusal) = (Some(status), body_bytes, refusal);
-        (task.pace, task.is_stalled, task.kept_bytes) =
-            (BodyClock::started(now), false, kept_bytes);
+        (task.pace, task.kept_bytes) = (BodyClock::started(now), kept_bytes);
+    }
+
+    /// There is one more answer under way.
+    fn begin_sending(&mut self, call: &Call<'_, '_>) {
+        self.senders += 1;
+        self.look_at = self.look_at.min(call.state.now.at + call.state.limits.write_timeout);
     }
 
     /// The answer is through. What still comes of its request is not wanted (RFC 9113 8.1).
@@ -568,40 +606,23 @@ impl Streams {
             // What ended for want of a window, or of more to echo, has not asked for it: by then either may have come.
             return call.actions.call_again();
         }
-        while let Some(stream) = self.next_sender() {
+        while let Some(stream) = self.connection.next_sender() {
             let room = call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES);
             let Some(task) = self.connection.data_mut(stream) else { return };
             if room < task.piece_room_min() {
                 return call.actions.call_again();
             }
-            self.turn = stream;
             match std::mem::take(&mut task.part) {
                 Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
                 Part::Echo(echo) => self.send_echo(call, stream, echo),
-                other => task.part = other,
-            }
-        }
-        self.note_stalls(call);
-    }
-
-    /// The stream whose turn it is, of those that have something to send that a window takes.
-    fn next_sender(&self) -> Option<u32> {
-        let can_send = |&(stream, task): &(u32, &Task)| match &task.part {
-            Part::Rest(_) => self.connection.data_room(stream) > 0,
-            Part::Echo(echo) if echo.waiting.is_empty() => echo.is_whole,
-            Part::Echo(_) => self.connection.data_room(stream) > 0,
-            _ => false,
-        };
-        let mut first = None;
-        for (stream, task) in self.connection.streams() {
-            if can_send(&(stream, task)) {
-                if stream > self.turn {
-                    return Some(stream);
+                other => {
+                    task.part = other;
+                    self.connection.set_sending(stream, Sending::Nothing);
                 }
-                first = first.or(Some(stream));
             }
         }
-        first
+        let stalls = self.connection.take_stalls();
+        call.state.counters.add(ServerCounter::Http2WindowStalls, stalls.into());
     }
 
     fn send_rest(&mut self, call: &mut Call<'_, '_>, stream: u32, mut unsent: Unsent, room: usize) {
@@ -615,7 +636,6 @@ impl Streams {
         let now = call.state.now.at;
         let Some(task) = self.connection.data_mut(stream) else { return };
         task.pace.on_bytes(now);
-        task.is_stalled = false;
         if let Err(errno) = sent {
             task.part = Part::Rest(unsent);
             call.state.report_cut(errno);
@@ -651,11 +671,16 @@ impl Streams {
             self.connection.release(out, stream, piece);
         });
         echo.waiting.drain(..piece);
-        let now = call.state.now.at;
-        echo.reading.clock.set_standing(!echo.waiting.is_empty(), now);
+        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        echo.reading.clock.set_standing(!echo.waiting.is_empty(), body_now);
+        if !is_last {
+            // Its time may have stood when it was looked at last.
+            self.look_at_readers = self.look_at_readers.min(body_now + LOOK_AGAIN);
+            self.connection.set_sending(stream, echo.sending());
+        }
         let Some(task) = self.connection.data_mut(stream) else { return };
         task.pace.on_bytes(now);
-        (task.status, task.is_stalled) = (Some(Status::OK), false);
+        task.status = Some(Status::OK);
         task.body_bytes = echo.reading.received;
         if !is_last {
             task.part = Part::Echo(echo);
@@ -665,21 +690,6 @@ impl Streams {
         let task = std::mem::take(task);
         call.client.book(call.state, Some(&task.head), task.outcome(0, End::Whole));
         self.end_stream(call, stream);
-    }
-
-    /// Counts streams that wait for their client from now on.
-    fn note_stalls(&mut self, call: &mut Call<'_, '_>) {
-        if self.senders == 0 {
-            return;
-        }
-        let is_new = |(_, task): &(u32, &Task)| task.has_more() && !task.is_stalled;
-        loop {
-            let found = self.connection.streams().find(is_new).map(|(stream, _)| stream);
-            let Some(stream) = found else { return };
-            let Some(task) = self.connection.data_mut(stream) else { return };
-            task.is_stalled = true;
-            call.count(ServerCounter::Http2WindowStalls);
-        }
     }
 
     /// Gives up a stream that has begun.
@@ -707,6 +717,7 @@ impl Streams {
     /// A stream is no more that had this.
     fn left(&mut self, task: &Task) {
         self.kept_bytes -= task.kept_bytes;
+        self.readers -= usize::from(task.is_reading());
         match task.part {
             Part::Rest(_) | Part::Echo(_) => self.senders -= 1,
             Part::Asked(_) => self.asked -= 1,
@@ -727,7 +738,8 @@ impl Streams {
     }
 
     fn drop_all(&mut self, state: &mut LoopState, client: &Client, cut: Cut) {
-        (self.senders, self.asked, self.kept_bytes) = (0, 0, 0);
+        (self.senders, self.readers, self.asked, self.kept_bytes) = (0, 0, 0, 0);
+        self.asked_order.clear();
         for (_, task) in self.connection.take_all() {
             client.book(state, Some(&task.head), task.outcome(task.left_bytes(), End::Cut(cut)));
         }
@@ -745,7 +757,7 @@ impl Streams {
         self.control_bytes = 0;
         actions.read_on();
         let mut call = Call { state, actions, client };
-        self.set_standing(call.state.now.at, false);
+        self.continue_bodies(call.state.now.at);
         self.answer_asked(&mut call);
         self.send_rests(&mut call);
         self.settle(&mut call);
@@ -833,12 +845,8 @@ impl Streams {
             call.send(|out| self.connection.fail(out, &fault));
             return self.fail(&mut call, &fault);
         }
-        let late = self.connection.streams();
-        let late = late.filter_map(|(stream, task)| {
-            (self.deadline_of(call.state, stream, task) <= now).then_some(stream)
-        });
-        for stream in late.collect::<Vec<_>>() {
-            self.too_late(&mut call, stream);
+        if self.next_look() <= now {
+            self.look(&mut call);
         }
         let is_idle = self.connection.is_empty() && self.ending == Ending::Open;
         if is_idle && self.since + call.state.limits.idle_timeout <= now {
@@ -868,58 +876,87 @@ impl Streams {
         });
     }
 
-    /// By when something has to happen to a stream.
-    fn deadline_of(&self, state: &LoopState, stream: u32, task: &Task) -> Moment {
-        let limits = &state.limits;
-        let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
-        let of_body = |reading: &Reading| {
-            reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
+    /// When streams are looked at next.
+    fn next_look(&self) -> Moment {
+        let of_readers = match self.stands {
+            None if self.readers > 0 => self.look_at_readers + self.stood,
+            _ => Moment::NEVER,
         };
-        let of_window = || {
-            if !task.has_more() || self.connection.data_room(stream) > 0 {
-                return Moment::NEVER;
+        if self.senders > 0 { self.look_at.min(of_readers) } else { of_readers }
+    }
+
+    /// Looks which streams had too little of something for too long, and when that may be so next.
+    fn look(&mut self, call: &mut Call<'_, '_>) {
+        let (now, state) = (call.state.now.at, &*call.state);
+        let body_now = self.body_time(now);
+        let (mut late, mut next, mut next_of_readers) = (Vec::new(), Moment::NEVER, Moment::NEVER);
+        for (stream, task) in self.connection.streams() {
+            let of_body = self.body_deadline(state, task);
+            let of_window = self.window_deadline(state, stream, task);
+            if of_window <= now || (of_body <= body_now && self.stands.is_none()) {
+                late.push(stream);
+                continue;
             }
-            let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(self.streams_max.into());
-            // An echo comes as slowly as its body, which has a rate of its own.
-            if rate_min_bytes == 0 || matches!(task.part, Part::Echo(_)) {
-                return task.pace.last_byte() + limits.write_timeout;
-            }
-            let time = BodyTime { timeout: limits.write_timeout, rate_min_bytes };
-            task.pace.deadline(task.body_bytes.saturating_sub(task.left_bytes()), time)
-        };
-        match &task.part {
-            Part::Reading(reading) => of_body(reading),
-            Part::Echo(echo) if echo.is_whole => of_window(),
-            Part::Echo(echo) => of_body(&echo.reading).min(of_window()),
-            Part::Rest(_) => of_window(),
-            Part::New | Part::Asked(_) => Moment::NEVER,
+            next_of_readers = next_of_readers.min(of_body);
+            let timeout = state.limits.write_timeout;
+            next = next.min(match of_window {
+                Moment::NEVER if task.has_more() => {
+                    (task.pace.last_byte() + timeout).max(now + LOOK_AGAIN)
+                }
+                Moment::NEVER if task.is_sending() => now + timeout,
+                of_window => of_window,
+            });
+        }
+        (self.look_at, self.look_at_readers) = (next, next_of_readers);
+        for stream in late {
+            self.too_late(call, stream);
         }
     }
 
-    /// Stops the clocks of bodies, or lets them run; says whether there are some.
-    fn set_standing(&mut self, now: Moment, is_standing: bool) -> bool {
-        let of_bodies = self.connection.streams().filter(|(_, task)| task.is_reading());
-        let streams = of_bodies.map(|(stream, _)| stream).collect::<Vec<_>>();
-        for stream in &streams {
-            let part = self.connection.data_mut(*stream).map(|task| &mut task.part);
-            match part {
-                Some(Part::Reading(reading)) => reading.clock.set_standing(is_standing, now),
-                Some(Part::Echo(echo)) => {
-                    let is_standing = is_standing || !echo.waiting.is_empty();
-                    echo.reading.clock.set_standing(is_standing, now);
-                }
-                _ => {}
-            }
+    /// By when more has to come of the body of a request, in the time of bodies.
+    fn body_deadline(&self, state: &LoopState, task: &Task) -> Moment {
+        let limits = &state.limits;
+        let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+        let reading = match &task.part {
+            Part::Reading(reading) => &**reading,
+            Part::Echo(echo) if !echo.is_whole => &echo.reading,
+            _ => return Moment::NEVER,
+        };
+        reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
+    }
+
+    /// By when a stream has to have been able to send something.
+    fn window_deadline(&self, state: &LoopState, stream: u32, task: &Task) -> Moment {
+        let limits = &state.limits;
+        if !task.has_more() || self.connection.data_room(stream) > 0 {
+            return Moment::NEVER;
         }
-        !streams.is_empty()
+        let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(self.streams_max.into());
+        // An echo comes as slowly as its body, which has a rate of its own.
+        if rate_min_bytes == 0 || matches!(task.part, Part::Echo(_)) {
+            return task.pace.last_byte() + limits.write_timeout;
+        }
+        let time = BodyTime { timeout: limits.write_timeout, rate_min_bytes };
+        task.pace.deadline(task.body_bytes.saturating_sub(task.left_bytes()), time)
+    }
+
+    /// The time of bodies, which stands while output waits: what comes beside output may come slowly for that.
+    fn body_time(&self, now: Moment) -> Moment {
+        let now = self.stands.unwrap_or(now);
+        Moment::from_nanos(now.as_nanos().saturating_sub(self.stood.as_nanos() as u64))
+    }
+
+    /// The time of bodies continues, once all output has left.
+    fn continue_bodies(&mut self, now: Moment) {
+        if let Some(since) = self.stands.take() {
+            self.stood += now - since;
+        }
     }
 
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
-        // A body beside output may come slowly for that: its time continues once all has left.
-        if (call.actions.is_output_waiting() || !call.actions.is_empty())
-            && self.set_standing(call.state.now.at, true)
-        {
+        if self.readers > 0 && (call.actions.is_output_waiting() || !call.actions.is_empty()) {
+            self.stands.get_or_insert(call.state.now.at);
             call.actions.call_again();
         }
         let (state, actions) = (&*call.state, &mut *call.actions);
@@ -945,9 +982,7 @@ impl Streams {
                 _ => deadline = self.since + state.limits.idle_timeout,
             }
         } else {
-            for (stream, task) in self.connection.streams() {
-                deadline = deadline.min(self.deadline_of(state, stream, task));
-            }
+            deadline = self.next_look();
         }
         if is_in_block {
             deadline = deadline.min(self.since + state.limits.header_timeout);
@@ -972,6 +1007,11 @@ impl Task {
             Part::Echo(echo) => echo.waiting.len() as u64,
             _ => 0,
         }
+    }
+
+    /// Whether its answer is under way, though there may be nothing of it now.
+    fn is_sending(&self) -> bool {
+        matches!(self.part, Part::Rest(_) | Part::Echo(_))
     }
 
     /// Whether its answer has begun, and something of it waits.
@@ -1003,6 +1043,17 @@ impl Task {
     fn outcome(&self, left_bytes: u64, end: End) -> Outcome {
         let body_bytes = self.body_bytes.saturating_sub(left_bytes);
         Outcome { status: self.status, body_bytes, end }
+    }
+}
+
+impl Echo {
+    /// What of it can be sent now.
+    fn sending(&self) -> Sending {
+        match self.waiting.is_empty() {
+            false => Sending::Data,
+            true if self.is_whole => Sending::End,
+            true => Sending::Nothing,
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use crate::h2::connection::{
     BlockBytes, Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX,
-    KnownAnswer, Phase, STREAM_MAX, Stream,
+    KnownAnswer, Phase, STREAM_MAX,
 };
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
 use crate::h2::output::Output;
+use crate::h2::schedule::{Sending, Turns};
 use crate::h2::settings::Role;
+use crate::h2::streams::Stream;
 use crate::{Field, Method, RequestKind};
 
 /// What a client asks for.
@@ -317,6 +319,7 @@ impl<T> Connection<T> {
         own.send_window.take(len);
         self.send_window.take(len);
         self.abuse.sent_data(len, own.send_window.room().min(self.send_window.room()));
+        self.turns.sent(at);
         Ok(())
     }
 
@@ -330,6 +333,45 @@ impl<T> Connection<T> {
             Ok::<(), std::convert::Infallible>(())
         });
         sent.expect("copying does not fail");
+    }
+
+    /// Says what a stream has to send from now on: [`Connection::next_sender`] tells whose turn it is.
+    pub fn set_sending(&mut self, stream: u32, sending: Sending) {
+        let Some(at) = self.place(stream) else { return };
+        self.turns.set(at, stream, self.streams[at].priority, sending);
+    }
+
+    /// The stream whose turn it is, of those that have something to send which their windows take: the most urgent first, equal
+    /// ones by turns (RFC 9218 10). It stays the same until some of it was sent, or it has nothing more.
+    pub fn next_sender(&mut self) -> Option<u32> {
+        let is_window_open = self.send_window.room() > 0;
+        while let Some(at) = self.turns.first(is_window_open) {
+            let stream = &self.streams[at];
+            if stream.send_window.room() > 0 || self.turns.is_at_end(at) {
+                return Some(stream.id);
+            }
+            self.turns.block(at);
+            self.stalls += 1;
+        }
+        if self.turns.has_data() && !std::mem::replace(&mut self.is_stalled, true) {
+            self.stalls += 1;
+        }
+        None
+    }
+
+    /// Whether a stream has to wait with its data for a more urgent one.
+    #[must_use]
+    #[inline]
+    pub fn is_behind(&self, stream: u32) -> bool {
+        !self.turns.is_empty()
+            && self.place(stream).is_some_and(|at| self.turns.is_behind(self.streams[at].priority))
+    }
+
+    /// How often something came to wait for a window since this was asked last: each stream for its own, and all for that of
+    /// the connection.
+    #[inline]
+    pub fn take_stalls(&mut self) -> u32 {
+        std::mem::take(&mut self.stalls)
     }
 
     /// So much of a body is done with: the peer may send as much again.
@@ -348,7 +390,7 @@ impl<T> Connection<T> {
     pub fn reset(&mut self, out: &mut Output<'_>, stream: u32, code: ErrorCode) -> Option<T> {
         let at = self.place(stream)?;
         self.write_reset(out, stream, code);
-        Some(self.streams.remove(at).data)
+        Some(self.remove(at).data)
     }
 
     /// What was kept with a stream that both ends have ended, which is no more.
@@ -356,7 +398,7 @@ impl<T> Connection<T> {
     pub fn take_done(&mut self, stream: u32) -> Option<T> {
         let at = self.place(stream)?;
         let is_done = self.streams[at].is_peer_done && self.streams[at].is_own_done;
-        is_done.then(|| self.streams.remove(at).data)
+        is_done.then(|| self.remove(at).data)
     }
 
     /// Whether this end has ended its side of a stream.
@@ -386,7 +428,8 @@ impl<T> Connection<T> {
 
     /// Takes all streams, when the connection is over.
     pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
-        std::mem::take(&mut self.streams).into_iter().map(|stream| (stream.id, stream.data))
+        (self.turns, self.large_heads_bytes) = (Turns::default(), 0);
+        self.streams.take_all().map(|stream| (stream.id, stream.data))
     }
 
     /// How many streams are open in any way.
