@@ -64,6 +64,8 @@ named_counters! {
         Http2Connections = "http2_connections",
         /// Streams that were refused, as their connection had as many as it may have
         Http2StreamsRefused = "http2_streams_refused",
+        /// Times that a large file waited until its connection had fewer of them open
+        Http2FilesWaited = "http2_files_waited",
         /// Times that an answer had to wait for its client to open a window
         Http2WindowStalls = "http2_window_stalls",
         /// Streams whose clients opened no window in time

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `Reading`: its request has a body, which is dropped | it is whole: answered |
 //! | `Asked`: its request is whole or refused, and output of before waits, or too much is kept | that has left: answered |
+//! | `File`: its answer is a large file, and so many of them are open as may be | one of them is through: answered |
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
 //!
@@ -62,6 +63,10 @@ const CONTROL_BYTES_MAX: usize = 64 * 17;
 /// Bytes of bodies that the streams of a connection may keep while their windows are closed: with more, requests wait.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
+/// Large files that the streams of a connection may have open: each is a descriptor for as long as its client takes, which
+/// opens windows as it likes. A page has fewer at a time, and a process shares its descriptors among all connections.
+const FILES_MAX: usize = 16;
+
 /// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -92,6 +97,11 @@ pub(super) struct Streams {
     /// no more.
     asked: usize,
     asked_order: VecDeque<u32>,
+    /// Files that are open.
+    files: usize,
+    /// Requests for one that wait until fewer are open, in the same way.
+    file_waiters: usize,
+    file_order: VecDeque<u32>,
     /// Bytes of bodies that are kept until windows take them.
     kept_bytes: usize,
     /// Bytes of control frames that went behind waiting output.
@@ -136,6 +146,7 @@ enum Part {
     New,
     Reading(Box<Reading>),
     Asked(Asked),
+    File(Framing),
     Rest(Unsent),
     Echo(Box<Echo>),
 }
@@ -210,6 +221,9 @@ impl Streams {
             stands: None,
             asked: 0,
             asked_order: VecDeque::new(),
+            files: 0,
+            file_waiters: 0,
+            file_order: VecDeque::new(),
             kept_bytes: 0,
             control_bytes: 0,
             ending: Ending::Open,
@@ -384,7 +398,7 @@ impl Streams {
         let reading = match &mut task.part {
             Part::Reading(reading) => &mut **reading,
             Part::Echo(echo) => &mut echo.reading,
-            Part::New | Part::Asked(_) | Part::Rest(_) => return,
+            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) => return,
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);
@@ -487,6 +501,39 @@ impl Streams {
         }
     }
 
+    /// Keeps a request for a file until fewer are open.
+    #[cold]
+    fn wait_for_file(
+        &mut self,
+        call: &Call<'_, '_>,
+        stream: u32,
+        head: &[u8],
+        framing: Framing,
+    ) {
+        call.count(ServerCounter::Http2FilesWaited);
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        (task.head, task.part) = (head.into(), Part::File(framing));
+        if self.file_waiters == 0 {
+            self.file_order.clear();
+        }
+        self.file_waiters += 1;
+        self.file_order.push_back(stream);
+    }
+
+    /// Answers requests for files that had to wait, as far as there is room.
+    fn answer_file_waiters(&mut self, call: &mut Call<'_, '_>) {
+        while self.file_waiters > 0 && self.files < FILES_MAX && self.takes_answer(call) {
+            let Some(stream) = self.file_order.pop_front() else { return };
+            let Some(task) = self.connection.data_mut(stream) else { continue };
+            let Part::File(framing) = task.part else { continue };
+            let head = std::mem::take(task).head;
+            self.file_waiters -= 1;
+            if let Some(request) = Request::of_stream(&head, framing, false) {
+                self.answer(call, stream, &request, &head);
+            }
+        }
+    }
+
     #[inline]
     fn answer(&mut self, call: &mut Call<'_, '_>, stream: u32, request: &Request<'_>, head: &[u8]) {
         let began = call.state.is_timing.then(Instant::now);
@@ -495,16 +542,20 @@ impl Streams {
             is_head: request.method == Method::Head,
             asked: call.state.common.asked(request),
         };
-        self.answer_by(call, stream, head, |state, upper| {
+        let has_begun = self.answer_by(call, stream, head, |state, upper| {
             respond(state, upper, request, context).expect("backends are asked by HTTP/1")
         });
+        if !has_begun {
+            self.wait_for_file(call, stream, head, request.framing);
+        }
         if let Some(began) = began {
             let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             call.state.counters.times().record(nanoseconds);
         }
     }
 
-    /// Has an answer made as one of HTTP/1.1, and sends what it can of it.
+    /// Has an answer made as one of HTTP/1.1, and sends what it can of it. False where it is a file, and no more of them may
+    /// be open: then there is no answer yet.
     #[inline]
     fn answer_by(
         &mut self,
@@ -512,7 +563,7 @@ impl Streams {
         stream: u32,
         head: &[u8],
         make: impl FnOnce(&mut LoopState, &mut Actions<'_>) -> Answered,
-    ) {
+    ) -> bool {
         let mut room = std::mem::take(&mut call.state.streams.room);
         room.resize(Actions::ROOM_MIN, 0);
         // What a body is made of is read when a window takes it.
@@ -521,8 +572,13 @@ impl Streams {
         call.state.handler.read_all(read_all);
         // An end is that of the stream.
         let _ending = call.actions.hold_ending();
-        self.begin_answer(call, stream, head, answered, &room[..len]);
+        let is_file = matches!(&answered.left, Left::Unsent(unsent) if unsent.is_file());
+        let begins = !is_file || self.files < FILES_MAX;
+        if begins {
+            self.begin_answer(call, stream, head, answered, &room[..len]);
+        }
         call.state.streams.room = room;
+        begins
     }
 
     #[inline]
@@ -568,6 +624,7 @@ impl Streams {
             _ => (Unsent::once(body.to_vec()), body.len()),
         };
         self.begin_sending(call);
+        self.files += usize::from(unsent.is_file());
         self.kept_bytes += kept_bytes;
         self.connection.set_sending(stream, Sending::Data);
         let now = call.state.now.at;
@@ -648,6 +705,7 @@ impl Streams {
         }
         let task = std::mem::take(task);
         self.senders -= 1;
+        self.files -= usize::from(unsent.is_file());
         self.kept_bytes -= task.kept_bytes;
         let end = task.refusal.map_or(End::Whole, End::Refused);
         call.client.book(call.state, Some(&task.head), task.outcome(0, end));
@@ -718,9 +776,14 @@ impl Streams {
     fn left(&mut self, task: &Task) {
         self.kept_bytes -= task.kept_bytes;
         self.readers -= usize::from(task.is_reading());
-        match task.part {
-            Part::Rest(_) | Part::Echo(_) => self.senders -= 1,
+        match &task.part {
+            Part::Rest(unsent) => {
+                self.senders -= 1;
+                self.files -= usize::from(unsent.is_file());
+            }
+            Part::Echo(_) => self.senders -= 1,
             Part::Asked(_) => self.asked -= 1,
+            Part::File(_) => self.file_waiters -= 1,
             Part::New | Part::Reading(_) => {}
         }
     }
@@ -738,8 +801,8 @@ impl Streams {
     }
 
     fn drop_all(&mut self, state: &mut LoopState, client: &Client, cut: Cut) {
-        (self.senders, self.readers, self.asked, self.kept_bytes) = (0, 0, 0, 0);
-        self.asked_order.clear();
+        (self.senders, self.readers, self.kept_bytes) = (0, 0, 0);
+        (self.asked, self.files, self.file_waiters) = (0, 0, 0);
         for (_, task) in self.connection.take_all() {
             client.book(state, Some(&task.head), task.outcome(task.left_bytes(), End::Cut(cut)));
         }
@@ -758,6 +821,7 @@ impl Streams {
         actions.read_on();
         let mut call = Call { state, actions, client };
         self.continue_bodies(call.state.now.at);
+        self.answer_file_waiters(&mut call);
         self.answer_asked(&mut call);
         self.send_rests(&mut call);
         self.settle(&mut call);
@@ -960,7 +1024,8 @@ impl Streams {
             call.actions.call_again();
         }
         let (state, actions) = (&*call.state, &mut *call.actions);
-        if self.asked > 0 && self.kept_bytes < KEPT_BYTES_MAX {
+        let may_file = self.file_waiters > 0 && self.files < FILES_MAX;
+        if (self.asked > 0 || may_file) && self.kept_bytes < KEPT_BYTES_MAX {
             actions.call_again();
         }
         if self.ending == Ending::Over || actions.is_ending() || !self.connection.has_begun() {

@@ -265,6 +265,11 @@ impl Unsent {
         Self::File(range)
     }
 
+    /// Whether it keeps a file open.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
     /// What was not sent yet.
     pub(crate) fn left_bytes(&self) -> u64 {
         match self {

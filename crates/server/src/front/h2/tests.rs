@@ -603,3 +603,42 @@ fn a_refused_head_request_gets_no_body_and_has_its_line_in_the_log() {
     assert!(lines[0].ends_with("\"HEAD / HTTP/2.0\" 400 -"), "{log}");
     assert!(lines[1].contains("\"HEAD /aaaa"), "{log}");
 }
+
+#[test]
+fn stalled_downloads_keep_few_descriptors_and_small_files_pass_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("large"), vec![b'x'; 200_000]).expect("written");
+    std::fs::write(folder.path().join("small"), "small").expect("written");
+    let open = || {
+        let large = folder.path().join("large");
+        let links = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+        links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to == large)).count()
+    };
+    let mut pair = Pair::with_window(&format!("dir = {:?}", folder.path()), 1000);
+    let large: Vec<u32> = (0..90).map(|_| pair.asks(Method::Get, "/large", true)).collect();
+    let small = pair.asks(Method::Get, "/small", true);
+    pair.deliver();
+    let output = pair.play.take_output();
+    assert_eq!(frames(&output).iter().filter(|(kind, ..)| *kind == 1).count(), 17);
+    assert!(output.ends_with(b"small"), "{small} is answered");
+    assert_eq!(open(), 16);
+    assert_eq!(pair.counters().value(ServerCounter::Http2FilesWaited), 74);
+    // One that is given up, and one that is through, make room for two.
+    pair.play.feed(&[0, 0, 4, 3, 0, 0, 0, 0, large[0] as u8, 0, 0, 0, 8]);
+    pair.play.feed(&window_update(large[1] as u8, 200_000));
+    assert_eq!(open(), 16);
+    for stream in &large {
+        pair.play.feed(&window_update(*stream as u8, 200_000));
+    }
+    let mut bytes = 0;
+    loop {
+        let output = pair.play.take_output();
+        if output.is_empty() {
+            break;
+        }
+        let data = frames(&output).into_iter().filter(|(kind, ..)| *kind == 0);
+        bytes += data.map(|(.., payload)| payload.len()).sum::<usize>();
+    }
+    assert_eq!(bytes, 89 * 200_000 - 16 * 1000);
+    assert_eq!(open(), 0);
+}
