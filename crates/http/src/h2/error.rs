@@ -108,10 +108,10 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The end of a field block did not come in time.
+    /// The end of a frame or field block did not come in time.
     pub const LATE: Self = Self::new(
         ErrorCode::ENHANCE_YOUR_CALM,
-        "the end of a field block did not come in time",
+        "the end of a frame or field block did not come in time",
         "RFC 9113 10.5",
     );
 

@@ -31,6 +31,12 @@ pub(crate) const WITH_PRIORITY: u8 = 0x20;
 /// What a client begins with (RFC 9113 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Whether what comes is DATA, as far as the head of its frame says so.
+#[must_use]
+pub fn is_data(part: &[u8]) -> bool {
+    FrameHead::read(part).is_some_and(|head| head.kind == DATA)
+}
+
 /// The head of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHead {

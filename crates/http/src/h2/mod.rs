@@ -65,7 +65,7 @@ pub use connection::{
 pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};
 pub use fields::Scratch;
-pub use frame::PREFACE;
+pub use frame::{PREFACE, is_data};
 pub use output::Output;
 pub use schedule::Sending;
 pub use settings::{Role, Settings};

@@ -20,7 +20,7 @@
 //!
 //! | deadline | what happens |
 //! |---|---|
-//! | header timeout, from the accept, or from the start of a field block | closed |
+//! | header timeout, from the accept, or from the start of a frame or field block that has not come whole; not for DATA | closed |
 //! | body timeout and rate of a stream (`body_clock`), while no output waits | 408, or RST_STREAM once its answer has begun |
 //! | write timeout of a stream whose window is closed, and its share of the least rate | RST_STREAM |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::h2::{
     CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch, Sending,
-    Settings,
+    Settings, is_data,
 };
 use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
 use rustix::io::Errno;
@@ -107,9 +107,10 @@ pub(super) struct Streams {
     /// Bytes of control frames that went behind waiting output.
     control_bytes: usize,
     ending: Ending,
-    /// Since when there is no stream, or a field block is under way.
+    /// Since when there is no stream.
     since: Moment,
-    is_in_block: bool,
+    /// Since when a part of a frame or field block has come.
+    part_since: Option<Moment>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,7 +229,7 @@ impl Streams {
             control_bytes: 0,
             ending: Ending::Open,
             since: state.now.at,
-            is_in_block: false,
+            part_since: None,
         }
     }
 
@@ -284,7 +285,13 @@ impl Streams {
                 }
                 Ok(step) => {
                     used += step.used;
-                    let Some(event) = step.event else { break };
+                    if step.used > 0 && !self.connection.is_in_block() {
+                        self.part_since = None;
+                    }
+                    let Some(event) = step.event else {
+                        self.note_part(call, &input[used..]);
+                        break;
+                    };
                     if matches!(event, Event::NoRoom) {
                         call.actions.call_again();
                         break;
@@ -302,6 +309,16 @@ impl Streams {
             }
         }
         used
+    }
+
+    /// Notes since when what comes next is under way. DATA has the time of its body.
+    fn note_part(&mut self, call: &Call<'_, '_>, rest: &[u8]) {
+        let is_part = self.connection.is_in_block() || (!rest.is_empty() && !is_data(rest));
+        if is_part {
+            self.part_since.get_or_insert(call.state.now.at);
+        } else {
+            self.part_since = None;
+        }
     }
 
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>) {
@@ -903,7 +920,7 @@ impl Streams {
         {
             self.say_end(&mut call);
         }
-        if self.is_in_block && self.since + call.state.limits.header_timeout <= now {
+        if self.part_since.is_some_and(|since| since + call.state.limits.header_timeout <= now) {
             call.count(ServerCounter::TimeoutsHeader);
             let fault = Fault::LATE;
             call.send(|out| self.connection.fail(out, &fault));
@@ -912,7 +929,9 @@ impl Streams {
         if self.next_look() <= now {
             self.look(&mut call);
         }
-        let is_idle = self.connection.is_empty() && self.ending == Ending::Open;
+        let is_idle = self.connection.is_empty()
+            && self.ending == Ending::Open
+            && self.part_since.is_none();
         if is_idle && self.since + call.state.limits.idle_timeout <= now {
             call.count(ServerCounter::TimeoutsIdle);
             self.say_end(&mut call);
@@ -1034,23 +1053,18 @@ impl Streams {
         if self.connection.is_used_up() && self.ending == Ending::Open {
             return self.announce_end(call);
         }
-        let is_in_block = self.connection.is_in_block();
-        if is_in_block && !self.is_in_block {
-            self.since = state.now.at;
-        }
-        self.is_in_block = is_in_block;
         let mut deadline = Moment::NEVER;
         if self.connection.is_empty() {
             match self.ending {
                 Ending::Said => return actions.linger(),
-                _ if is_in_block => {}
+                _ if self.part_since.is_some() => {}
                 _ => deadline = self.since + state.limits.idle_timeout,
             }
         } else {
             deadline = self.next_look();
         }
-        if is_in_block {
-            deadline = deadline.min(self.since + state.limits.header_timeout);
+        if let Some(since) = self.part_since {
+            deadline = deadline.min(since + state.limits.header_timeout);
         }
         if let Ending::Announced(at) = self.ending {
             deadline = deadline.min(at);

@@ -639,6 +639,64 @@ fn stalled_downloads_keep_few_descriptors_and_small_files_pass_them() {
         let data = frames(&output).into_iter().filter(|(kind, ..)| *kind == 0);
         bytes += data.map(|(.., payload)| payload.len()).sum::<usize>();
     }
-    assert_eq!(bytes, 89 * 200_000 - 16 * 1000);
+    assert_eq!(bytes, 89 * 200_000 - 15 * 1000);
     assert_eq!(open(), 0);
+}
+
+#[test]
+fn a_frame_or_field_block_that_trickles_ends_the_connection_in_time() {
+    // GET / of the authority a, in HEADERS alone, and with its last byte in CONTINUATION.
+    let block = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    let whole = [&[0, 0, 6, 1, 5, 0, 0, 0, 3][..], &block].concat();
+    let (most, last) = block.split_at(5);
+    let head = [&[0, 0, 5, 1, 1, 0, 0, 0, 3][..], most].concat();
+    let parted = [&head[..], &[0, 0, 1, 9, 4, 0, 0, 0, 3], last].concat();
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], b"are you?"].concat();
+    for (frames, pause_s, is_in_time) in [
+        (&whole, 1, false),
+        (&parted, 1, false),
+        (&ping, 1, false),
+        // Seven bytes a second: at most four seconds.
+        (&whole, 0, true),
+    ] {
+        let mut pair = Pair::new("reply = 40000\nheader_timeout = \"5s\"");
+        // Another stream is under way all the time, and has the connection not be idle.
+        let other = pair.asks(Method::Post, "/", false);
+        pair.exchange();
+        for (at, byte) in frames.iter().enumerate() {
+            if pair.play.closed().is_some() {
+                break;
+            }
+            pair.play.feed(&[*byte]);
+            if pause_s > 0 || at % 7 == 6 {
+                pair.play.pass(SECOND);
+            }
+        }
+        assert_eq!(pair.play.closed().is_none(), is_in_time, "{frames:?}");
+        let counted = pair.counters().value(ServerCounter::TimeoutsHeader);
+        assert_eq!(counted, u64::from(!is_in_time), "{other}");
+    }
+}
+
+#[test]
+fn frames_that_are_cut_at_every_read_are_each_in_time_and_data_has_that_of_its_body() {
+    let mut pair = Pair::new("reply = 1\nheader_timeout = \"3s\"\nbody_timeout = \"9s\"");
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.exchange();
+    // Whole frames come each two seconds, and half of the next one with them.
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], b"are you?"].concat();
+    pair.play.feed(&ping[..9]);
+    for _ in 0..3 {
+        pair.play.pass(2 * SECOND);
+        pair.play.feed(&[&ping[9..], &ping[..9]].concat());
+    }
+    pair.play.feed(&ping[9..]);
+    assert_eq!(pair.play.closed(), None);
+    let data = [&[0, 0, 2, 0, 1, 0, 0, 0, stream as u8][..], b"ab"].concat();
+    pair.play.feed(&data[..10]);
+    pair.play.pass(2 * SECOND);
+    pair.play.feed(&data[10..]);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 200"));
+    assert_eq!(pair.play.closed(), None);
 }
