@@ -229,7 +229,7 @@ impl Turns {
 
     /// Gives its memory back where nothing waits.
     pub(crate) fn release_memory(&mut self) {
-        if self.is_empty() {
+        if self.links.iter().all(|link| link.at == Where::Nowhere) {
             self.links = Vec::new();
         }
     }

@@ -70,6 +70,9 @@ const FILES_MAX: usize = 16;
 /// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// A connection without a stream gives its memory back after this time: a client that asks again at once finds it.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
 /// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
@@ -109,6 +112,8 @@ pub(super) struct Streams {
     ending: Ending,
     /// Since when there is no stream.
     since: Moment,
+    /// Since when there was none when memory was given back last.
+    rested_since: Moment,
     /// Since when a part of a frame or field block has come.
     part_since: Option<Moment>,
 }
@@ -229,6 +234,7 @@ impl Streams {
             control_bytes: 0,
             ending: Ending::Open,
             since: state.now.at,
+            rested_since: state.now.at,
             part_since: None,
         }
     }
@@ -932,12 +938,22 @@ impl Streams {
         let is_idle = self.connection.is_empty()
             && self.ending == Ending::Open
             && self.part_since.is_none();
+        if is_idle && self.since != self.rested_since && self.since + REST_AFTER <= now {
+            self.rest();
+        }
         if is_idle && self.since + call.state.limits.idle_timeout <= now {
             call.count(ServerCounter::TimeoutsIdle);
             self.say_end(&mut call);
         }
         self.send_rests(&mut call);
         self.settle(&mut call);
+    }
+
+    /// Gives memory back that a connection without streams does not need.
+    fn rest(&mut self) {
+        self.rested_since = self.since;
+        self.connection.release_memory();
+        (self.asked_order, self.file_order) = (VecDeque::new(), VecDeque::new());
     }
 
     /// A stream had too little of something for too long.
@@ -1058,7 +1074,13 @@ impl Streams {
             match self.ending {
                 Ending::Said => return actions.linger(),
                 _ if self.part_since.is_some() => {}
-                _ => deadline = self.since + state.limits.idle_timeout,
+                _ => {
+                    let rest = match self.since == self.rested_since {
+                        true => Moment::NEVER,
+                        false => self.since + REST_AFTER,
+                    };
+                    deadline = rest.min(self.since + state.limits.idle_timeout);
+                }
             }
         } else {
             deadline = self.next_look();

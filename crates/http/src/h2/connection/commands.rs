@@ -2,7 +2,7 @@
 
 use crate::h2::connection::{
     BlockBytes, Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX,
-    KnownAnswer, Phase, STREAM_MAX,
+    KnownAnswer, Phase, RESETS_KEPT_MIN, STREAM_MAX,
 };
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
@@ -430,6 +430,19 @@ impl<T> Connection<T> {
     pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
         (self.turns, self.large_heads_bytes) = (Turns::default(), 0);
         self.streams.take_all().map(|stream| (stream.id, stream.data))
+    }
+
+    /// Gives memory back that a connection without streams needs no more, for one that is idle: what its peer may still refer
+    /// to stays, which is at most 4 KiB of fields, and the last streams that were reset.
+    pub fn release_memory(&mut self) {
+        self.streams.release_memory();
+        self.turns.release_memory();
+        let forgotten = self.resets.len().saturating_sub(RESETS_KEPT_MIN);
+        self.resets.drain(..forgotten);
+        self.resets.shrink_to_fit();
+        (self.known_request, self.known_answer) = (None, None);
+        self.decoder.release_memory();
+        self.encoder.release_memory();
     }
 
     /// How many streams are open in any way.

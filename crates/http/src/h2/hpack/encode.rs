@@ -66,6 +66,19 @@ impl Encoder {
         self.least_size = Some(self.least_size.map_or(size, |least| least.min(size)));
     }
 
+    /// Gives all memory back: the table is empty then, which the next block says.
+    pub(crate) fn release_memory(&mut self) {
+        self.seen = None;
+        if self.table.len() == 0 {
+            return;
+        }
+        let size = self.table.size_max();
+        self.table.resize(0);
+        self.table.release_memory();
+        self.table.resize(size);
+        self.least_size = Some(0);
+    }
+
     /// How often something changed that a block depends on: as long as that is the same, so are the blocks of equal fields.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {

@@ -197,6 +197,13 @@ impl Table {
         self.size += cost;
     }
 
+    /// Gives memory back that no entry takes.
+    pub(crate) fn release_memory(&mut self) {
+        self.give_up_evicted();
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     fn evict(&mut self, size: usize) {
         while self.size > size
             && let Some(oldest) = self.entries.pop_front()
@@ -257,6 +264,22 @@ mod tests {
                 assert_eq!(table.get(place), Some((&b"name"[..], expected.as_bytes())));
             }
         }
+    }
+
+    #[test]
+    fn what_no_entry_takes_is_given_back() {
+        let mut table = Table::default();
+        for number in 0..500 {
+            table.insert(b"name", format!("{number}").repeat(60).as_bytes(), 0);
+        }
+        table.insert(b"last", &[b'x'; 3900], 0);
+        table.insert(b"a", b"b", 0);
+        table.release_memory();
+        assert_eq!((table.len(), table.get(0)), (2, Some((&b"a"[..], &b"b"[..]))));
+        assert_eq!(table.bytes.capacity(), 3906);
+        table.resize(0);
+        table.release_memory();
+        assert_eq!((table.bytes.capacity(), table.entries.capacity()), (0, 0));
     }
 
     #[test]
