@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use pollux_http::h2::{
     Ask, AskHead, Connection, ErrorCode, Event, Fault, KnownBlock, Output, PREFACE, Role, Scratch,
-    Settings,
+    Sending, Settings,
 };
 use pollux_http::{Field, Limits, Method};
 
@@ -1112,4 +1112,94 @@ fn heads_that_come_again_are_what_they_were() {
         }
     }
     assert!(client.block_bytes().received > 0);
+}
+
+#[test]
+fn priorities_of_streams_that_are_not_begun_are_kept_for_the_last_sixteen() {
+    let update = |stream: u32, value: &[u8]| {
+        frame(0x10, 0, 0, &[&stream.to_be_bytes()[..], value].concat())
+    };
+    let mut server = Server::new();
+    server.feed(&settings(&[]), 0);
+    for stream in (1..40).step_by(2) {
+        server.feed(&update(stream, b"u=0"), 0);
+    }
+    // The first is forgotten; the second was never said; the third is known.
+    let wait = b"\x82\x86\x04\x05/wait\x01\x01a";
+    for stream in [1, 41, 43] {
+        server.feed(&update(43, b"u=0"), 0);
+        server.feed(&headers(stream, wait, true), 0);
+        server.send_head(stream);
+        server.connection.set_sending(stream, Sending::Data);
+    }
+    let connection = &mut server.connection;
+    assert_eq!(connection.next_sender(), Some(43));
+    // Of equal ones the first is first; and nothing that cannot be read counts.
+    connection.set_sending(43, Sending::Nothing);
+    assert_eq!(connection.next_sender(), Some(1));
+    server.feed(&update(41, b"u=0,"), 0);
+    assert_eq!(server.connection.next_sender(), Some(1));
+    server.feed(&update(41, b"u=2"), 0);
+    assert_eq!(server.connection.next_sender(), Some(41));
+    // Updates without end are a flood.
+    for _ in 0..2000 {
+        server.feed(&update(101, b"u=1"), 0);
+    }
+    assert!(server.is_over && server.log.ends_with("calm|"), "{}", server.log);
+}
+
+#[test]
+fn what_an_idle_connection_gives_back_is_not_missed() {
+    let head = b"HTTP/1.1 200 OK\r\nServer: pollux\r\nX-Long: 0123456789\r\nETag: \"1\"\r\n\r\n";
+    let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let (mut rooms, mut scratch) = ([vec![0; 4096], vec![0; 4096]], Scratch::default());
+    let mut to_server = Vec::new();
+    for round in 0..12 {
+        let [of_client, of_server] = &mut rooms;
+        let mut out = Output::new(of_client);
+        if round == 0 {
+            client.start(&mut out);
+        }
+        let (method, fields) = (Method::Get, &[Field { name: "X", value: b"y" }][..]);
+        let ask = Ask { method, scheme: "http", authority: "a", path: "/", fields };
+        client.ask(&mut out, &ask, true, ()).expect("a stream is free");
+        to_server.extend_from_slice(out.bytes());
+        let mut answers = Output::new(of_server);
+        let mut at = 0;
+        while let Ok(step) =
+            server.read(&to_server[at..], &mut scratch, &mut answers, &Limits::DEFAULT, 0)
+        {
+            at += step.used;
+            match step.event {
+                Some(Event::Request { stream, .. }) => {
+                    server.send_head(&mut answers, stream, head, true);
+                    server.take_done(stream).expect("both have ended");
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        assert_eq!(at, to_server.len());
+        to_server.clear();
+        let mut out = Output::new(of_client);
+        let (mut at, mut got) = (0, 0);
+        loop {
+            let input = &answers.bytes()[at..];
+            let step = client.read(input, &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("the tables are the same");
+            at += step.used;
+            match step.event {
+                Some(Event::Response { response, .. }) => got += response.fields.count(),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        assert_eq!(got, 3, "in round {round}");
+        to_server.extend_from_slice(out.bytes());
+        if round % 3 == 2 {
+            server.release_memory();
+            client.release_memory();
+        }
+    }
 }

@@ -67,6 +67,10 @@ const ACKNOWLEDGE_MS_MAX: u64 = 10_000;
 /// So many streams beyond the limit cost nothing before the client knows it: most begin with 100, whatever they open later.
 const REFUSED_MIN: u32 = 100;
 
+/// So many streams that are not begun may have a priority: those of a page that a browser is about to ask for. A client that
+/// says more has the first ones forgotten.
+const PRIORITIES_KEPT_MAX: usize = 16;
+
 /// Blocks and heads up to these sizes are kept, to be known when they come again.
 const KNOWN_BLOCK_BYTES_MAX: usize = 128;
 const KNOWN_HEAD_BYTES_MAX: usize = 512;
@@ -114,6 +118,8 @@ pub struct Connection<T> {
     receive_window: ReceiveWindow,
     block: Option<Box<OpenBlock>>,
     resets: VecDeque<u32>,
+    /// What a client has said of streams that it has not begun, the latest last.
+    priorities: VecDeque<(u32, Priority)>,
     abuse: Abuse,
     known_request: Option<Box<KnownRequest>>,
     known_answer: Option<Box<KnownAnswer>>,
@@ -209,6 +215,7 @@ impl<T: Default> Connection<T> {
             receive_window,
             block: None,
             resets: VecDeque::new(),
+            priorities: VecDeque::new(),
             abuse: Abuse::new(role),
             known_request: None,
             known_answer: None,
@@ -364,7 +371,28 @@ impl<T: Default> Connection<T> {
         if !is_sound {
             return Err(Fault::protocol("PRIORITY_UPDATE of no request", "RFC 9218 7.1"));
         }
-        self.abuse.control(1, now_ms)
+        self.abuse.control(1, now_ms)?;
+        // What cannot be read says nothing (RFC 9218 7.1).
+        let Some(priority) = Priority::parse(&payload[4..], None) else { return Ok(()) };
+        if let Some(at) = self.place(stream) {
+            self.streams[at].priority = priority;
+            self.turns.change(at, priority);
+        } else if self.is_idle(stream) {
+            self.priorities.retain(|(of, _)| *of != stream);
+            if self.priorities.len() == PRIORITIES_KEPT_MAX {
+                self.priorities.pop_front();
+            }
+            self.priorities.push_back((stream, priority));
+        }
+        Ok(())
+    }
+
+    /// What a client has said of the priority of a stream before it began it, if so: that comes before its field.
+    fn take_priority(&mut self, id: u32) -> Option<Priority> {
+        let said = self.priorities.iter().find(|(of, _)| *of == id).map(|(_, priority)| *priority);
+        // Those that were left out cannot be begun any more.
+        self.priorities.retain(|(of, _)| *of > id);
+        said
     }
 
     fn on_settings<'i>(
@@ -654,6 +682,7 @@ impl<T: Default> Connection<T> {
             self.write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
             return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
         }
+        let priority = verdict.as_ref().ok().and_then(|(facts, _)| facts.priority);
         let (length, found) = match verdict {
             Err(Verdict::Malformed(_)) => unreachable!("its stream was reset"),
             Err(Verdict::Refused(rejection)) => {
@@ -669,6 +698,14 @@ impl<T: Default> Connection<T> {
             }
         };
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), T::default());
+        if let Some(priority) = priority {
+            stream.priority = priority;
+        }
+        if !self.priorities.is_empty()
+            && let Some(priority) = self.take_priority(id)
+        {
+            stream.priority = priority;
+        }
         (stream.length, stream.is_peer_done, stream.head_bytes) = (length, ends, head_bytes);
         self.large_heads_bytes += large(head_bytes);
         self.streams.push(stream);

@@ -17,6 +17,7 @@ use std::ops::Range;
 use crate::fields::{self, FIELDS_MANY, is_token_byte, is_value_byte, run_len};
 use crate::framing::FramingFields;
 use crate::h2::hpack::decode::{BlockField, Strings};
+use crate::h2::priority::Priority;
 use crate::request::{ConnectionFields, HEAD_LARGE, METHOD_LONG, TARGET_LONG, is_target_byte};
 use crate::{Framing, Limits, Method, Rejection, target};
 
@@ -44,6 +45,8 @@ pub(crate) struct RequestFacts {
     /// Content-Length.
     pub(crate) length: Option<u64>,
     pub(crate) expects_continue: bool,
+    /// What it says of its priority, where that can be read.
+    pub(crate) priority: Option<Priority>,
 }
 
 const fn malformed(reason: &'static str, rfc: &'static str) -> Rejection {
@@ -213,6 +216,7 @@ pub(crate) struct RequestReader<'s> {
     has_host: bool,
     framing: FramingFields,
     connection: ConnectionFields,
+    priority: Option<Priority>,
 }
 
 impl<'s> RequestReader<'s> {
@@ -225,6 +229,7 @@ impl<'s> RequestReader<'s> {
             has_host: false,
             framing: FramingFields::default(),
             connection: ConnectionFields::default(),
+            priority: None,
         };
         (reader, strings)
     }
@@ -269,6 +274,9 @@ impl<'s> RequestReader<'s> {
         match name.len() {
             4 if name == b"host" => return self.take_host(value),
             6 if name == b"expect" => self.connection.note_expect(value),
+            8 if name == b"priority" => {
+                self.priority = Priority::parse(value, self.priority).or(self.priority);
+            }
             14 if name == b"content-length" => {
                 self.framing.note_length(value).map_err(Verdict::Malformed)?;
             }
@@ -386,7 +394,8 @@ impl<'s> RequestReader<'s> {
             return Err(Verdict::Malformed(&HOST_MISSING));
         }
         let expects_continue = self.connection.expects_continue(1).map_err(Verdict::Refused)?;
-        Ok(RequestFacts { length: self.framing.length(), expects_continue })
+        let (length, priority) = (self.framing.length(), self.priority);
+        Ok(RequestFacts { length, expects_continue, priority })
     }
 }
 

@@ -155,12 +155,13 @@ impl Turns {
         self.filled & !1 != 0
     }
 
-    /// Whether a stream of this kind would have to wait for a more urgent one.
+    /// Whether a new stream of this kind has to wait for others.
     #[inline]
     pub(crate) fn is_behind(&self, priority: Priority) -> bool {
-        // Those in front of both lists of its urgency, without the ends.
-        let in_front = (1_u32 << (1 + 2 * priority.urgency)) - 2;
-        self.filled & in_front != 0
+        // The lists in front of its own, without the ends; those that go in order wait for each other, too.
+        let own = 1 + 2 * priority.urgency;
+        let first_behind = if priority.is_incremental { own } else { own + 1 };
+        self.filled & ((1_u32 << first_behind) - 2) != 0
     }
 
     /// The place whose turn it is: with a window of the connection that is closed one that has only its end to send.
@@ -363,6 +364,9 @@ mod tests {
         turns.set(1, 1, of(7, PARTS), Sending::Nothing);
         assert_eq!((turns.first(false), turns.first(true)), (None, Some(0)));
         assert!(turns.is_behind(of(1, WHOLE)) && !turns.is_behind(of(0, PARTS)));
+        assert!(!turns.is_behind(of(0, WHOLE)));
+        turns.change(0, of(0, WHOLE));
+        assert!(turns.is_behind(of(0, WHOLE)) && !turns.is_behind(of(0, PARTS)));
     }
 
     #[test]

@@ -627,7 +627,9 @@ impl Streams {
             }
             let room = out.room().saturating_sub(CONTROL_ROOM_BYTES);
             let piece = body.len().min(connection.data_room(stream)).min(room);
-            if piece > 0 {
+            // A large body does not get in front of a more urgent one.
+            let waits = (!is_whole || piece < body.len()) && connection.is_behind(stream);
+            if piece > 0 && !waits {
                 let is_last = is_whole && piece == body.len();
                 connection.send_data(out, stream, &body[..piece], is_last);
                 body = &body[piece..];

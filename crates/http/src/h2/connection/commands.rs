@@ -440,6 +440,7 @@ impl<T> Connection<T> {
         let forgotten = self.resets.len().saturating_sub(RESETS_KEPT_MIN);
         self.resets.drain(..forgotten);
         self.resets.shrink_to_fit();
+        self.priorities.shrink_to_fit();
         (self.known_request, self.known_answer) = (None, None);
         self.decoder.release_memory();
         self.encoder.release_memory();

@@ -80,6 +80,14 @@ impl Pair {
         self.says(|client, out| client.ask(out, &ask, ends, ())).expect("a stream is free")
     }
 
+    /// Asks for `/` with this field.
+    fn asks_with(&mut self, name: &str, value: &str) -> u32 {
+        let fields = [Field { name, value: value.as_bytes() }];
+        let (method, scheme, authority, path) = (Method::Get, "http", "a", "/");
+        let ask = Ask { method, scheme, authority, path, fields: &fields };
+        self.says(|client, out| client.ask(out, &ask, true, ())).expect("a stream is free")
+    }
+
     /// Carries bytes both ways until none are left.
     fn exchange(&mut self) {
         loop {
@@ -699,4 +707,90 @@ fn frames_that_are_cut_at_every_read_are_each_in_time_and_data_has_that_of_its_b
     pair.exchange();
     assert_eq!(pair.events(), format!("{stream}: 200"));
     assert_eq!(pair.play.closed(), None);
+}
+
+/// The streams whose DATA follows each other, once for each run of frames, and how many frames each run has.
+fn runs_of_data(mut rest: &[u8]) -> Vec<(u8, usize)> {
+    let mut runs: Vec<(u8, usize)> = Vec::new();
+    while let [_, high, low, kind, _, _, _, _, stream, behind @ ..] = rest {
+        rest = &behind[(usize::from(*high) << 8) + usize::from(*low)..];
+        match runs.last_mut() {
+            _ if *kind != 0 => {}
+            Some((last, frames)) if last == stream => *frames += 1,
+            _ => runs.push((*stream, 1)),
+        }
+    }
+    runs
+}
+
+fn streams(runs: &[(u8, usize)]) -> Vec<u8> {
+    runs.iter().map(|(stream, _)| *stream).collect()
+}
+
+/// What follows when clients who ask with these priorities open their windows once they have the heads of all answers.
+fn runs_of(config: &str, priorities: &[&str]) -> Vec<(u8, usize)> {
+    let mut pair = Pair::with_window(config, 0);
+    for priority in priorities {
+        pair.asks_with("Priority", priority);
+    }
+    pair.deliver();
+    assert_eq!(runs_of_data(&pair.play.take_output()), []);
+    pair.play.feed(&initial_window(1 << 30));
+    runs_of_data(&pair.play.take_output())
+}
+
+fn initial_window(size: u32) -> Vec<u8> {
+    [&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4][..], &size.to_be_bytes()].concat()
+}
+
+#[test]
+fn the_most_urgent_answers_are_sent_first_and_what_is_wanted_whole_one_by_one() {
+    let runs = runs_of("reply = 200000", &["u=7", "", "u=0", "u=0"]);
+    assert_eq!(streams(&runs)[..3], [5, 7, 3], "{runs:?}");
+}
+
+#[test]
+fn answers_of_one_urgency_take_turns_where_parts_of_them_are_of_use() {
+    let runs = runs_of("reply = 100000", &["u=2, i", "u=2, i"]);
+    assert!(runs.len() >= 13, "of seven frames each: {runs:?}");
+}
+
+#[test]
+fn no_answer_waits_for_ever_behind_more_urgent_ones() {
+    let runs = runs_of("reply = \"4MiB\"", &["u=7", "u=0"]);
+    // Of some 258 frames of the urgent one each 31st is followed by one of the other.
+    let last_of_urgent = runs.iter().rposition(|(stream, _)| *stream == 3).expect("it was sent");
+    let others = runs[..last_of_urgent].iter().filter(|(stream, _)| *stream == 1);
+    assert_eq!(others.map(|(_, frames)| frames).sum::<usize>(), 8, "{runs:?}");
+}
+
+#[test]
+fn a_large_answer_begins_without_data_while_a_more_urgent_one_is_sent() {
+    let mut pair = Pair::new("reply = 200000");
+    pair.asks_with("Priority", "u=0");
+    pair.play.stall();
+    pair.deliver();
+    pair.asks_with("Priority", "u=1");
+    pair.deliver();
+    pair.play.flow();
+    assert_eq!(streams(&runs_of_data(&pair.play.take_output())), [1, 3]);
+}
+
+fn priority_update(stream: u8, value: &str) -> Vec<u8> {
+    [&[0, 0, 4 + value.len() as u8, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, stream], value.as_bytes()].concat()
+}
+
+#[test]
+fn a_priority_may_change_before_and_while_a_stream_is_open() {
+    let mut pair = Pair::with_window("reply = 100000", 0);
+    pair.play.feed(&priority_update(5, "u=1"));
+    for _ in 0..3 {
+        pair.asks(Method::Get, "/", true);
+    }
+    pair.deliver();
+    assert_eq!(runs_of_data(&pair.play.take_output()), []);
+    pair.play.feed(&priority_update(3, "u=0"));
+    // A window for all of them.
+    pair.play.feed(&initial_window(100_000));
+    assert_eq!(streams(&runs_of_data(&pair.play.take_output())), [3, 5, 1]);
 }
