@@ -1166,6 +1166,9 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
         client.ask(&mut out, &ask, true, ()).expect("a stream is free");
         to_server.extend_from_slice(out.bytes());
         let mut answers = Output::new(of_server);
+        if round == 0 {
+            server.start(&mut answers);
+        }
         let mut at = 0;
         while let Ok(step) =
             server.read(&to_server[at..], &mut scratch, &mut answers, &Limits::DEFAULT, 0)
@@ -1202,4 +1205,55 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
             client.release_memory();
         }
     }
+}
+
+#[test]
+fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
+    /// The request that a server reads, and which of its fields are marked, passed on to the next one.
+    fn hop(input: &[u8], expected: &[(&str, bool)]) -> Vec<u8> {
+        let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+        let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+        let (mut scratch, mut at) = (Scratch::default(), 0);
+        let (mut room, mut room_of_client) = (vec![0; 4096], vec![0; 4096]);
+        let (mut out, mut asked) = (Output::new(&mut room), Output::new(&mut room_of_client));
+        client.start(&mut asked);
+        let mut count = 0;
+        loop {
+            let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("sound");
+            at += step.used;
+            match step.event {
+                Some(Event::Request { request, never_indexed, .. }) => {
+                    let fields: Vec<Field<'_>> = request.fields.collect();
+                    let marked = fields.iter().enumerate();
+                    let marked = marked.map(|(place, field)| (field.name, never_indexed.has(place)));
+                    assert_eq!(marked.collect::<Vec<_>>(), expected);
+                    assert!(never_indexed.has_path());
+                    let (method, path) = (Method::Get, "/a");
+                    let ask = Ask { method, scheme: "http", authority: "a", path, fields: &fields };
+                    client.ask_marked(&mut asked, &ask, never_indexed, true, ()).expect("free");
+                    count += 1;
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        assert_eq!(count, 1);
+        asked.bytes().to_vec()
+    }
+
+    // The path /a never indexed, the authority a; x-secret never indexed, x-plain not; a cookie in two crumbs, of which
+    // one is; a field that the static table has.
+    let block = b"\x82\x86\x14\x02/a\x01\x01a\x10\x08x-secret\x01s\x00\x07x-plain\x01p\
+        \x0f\x11\x03a=b\x1f\x11\x03c=d\x1f\x01\x0dgzip, deflate";
+    let input = [PREFACE, &settings(&[]), &headers(1, block, true)].concat();
+    let expected = [
+        ("host", false),
+        ("x-secret", true),
+        ("x-plain", false),
+        ("accept-encoding", true),
+        ("cookie", true),
+    ];
+    let second = hop(&input, &expected);
+    hop(&second, &expected);
 }

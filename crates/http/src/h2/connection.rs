@@ -692,9 +692,7 @@ impl<T: Default> Connection<T> {
                 (facts.length, Found::Refused { stream: id, rejection: &BODY_LARGE, head, ends })
             }
             Ok((facts, framing)) => {
-                let expects_continue = facts.expects_continue;
-                let request = Found::Request { stream: id, head, framing, expects_continue, ends };
-                (facts.length, request)
+                (facts.length, Found::Request { stream: id, head, framing, facts, ends })
             }
         };
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), T::default());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::h2::error::ErrorCode;
-use crate::h2::fields::Scratch;
+use crate::h2::fields::{NeverIndexed, RequestFacts, Scratch};
 use crate::{Fields, Framing, Rejection, Request, Response, ResponseFacts};
 
 /// How far [`Connection::read`](crate::h2::Connection::read) came.
@@ -26,6 +26,8 @@ pub enum Event<'i, T> {
         request: Request<'i>,
         /// The same as lines, of which [`Request::of_stream`] makes it again.
         head: &'i [u8],
+        /// What of it is put into no table at the next hop.
+        never_indexed: NeverIndexed,
         /// Nothing follows.
         ends: bool,
     },
@@ -118,7 +120,7 @@ pub(crate) enum Found<'i, T> {
         stream: u32,
         head: Range<usize>,
         framing: Framing,
-        expects_continue: bool,
+        facts: RequestFacts,
         ends: bool,
     },
     Refused {
@@ -152,11 +154,12 @@ impl<'i, T> Found<'i, T> {
         let text = &scratch.text;
         match self {
             Self::Plain(event) => event,
-            Self::Request { stream, head, framing, expects_continue, ends } => {
+            Self::Request { stream, head, framing, facts, ends } => {
+                let RequestFacts { expects_continue, never_indexed, .. } = facts;
                 let head = &text[head];
                 let request = Request::of_stream(head, framing, expects_continue);
                 let request = request.expect("the head was written so");
-                Event::Request { stream, request, head, ends }
+                Event::Request { stream, request, head, never_indexed, ends }
             }
             Self::Refused { stream, rejection, head, ends } => {
                 Event::Refused { stream, rejection: *rejection, head: &text[head], ends }

@@ -30,6 +30,36 @@ pub struct Scratch {
     cookies: Vec<u8>,
 }
 
+/// Which fields of a request its client has marked as never to be put into a table of HPACK: who passes them on by HTTP/2
+/// says the same (RFC 7541 6.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NeverIndexed {
+    /// One bit for each place; the last one is for all that are behind.
+    places: u128,
+    is_path: bool,
+}
+
+/// The last place that has a bit.
+const PLACE_LAST: usize = u128::BITS as usize - 1;
+
+impl NeverIndexed {
+    /// Whether the field at this place is so, the first at 0, as the fields of the request are counted.
+    #[must_use]
+    pub fn has(self, place: usize) -> bool {
+        (self.places >> place.min(PLACE_LAST)) & 1 != 0
+    }
+
+    /// Whether its path is.
+    #[must_use]
+    pub fn has_path(self) -> bool {
+        self.is_path
+    }
+
+    fn add(&mut self, place: usize) {
+        self.places |= 1 << place.min(PLACE_LAST);
+    }
+}
+
 /// Why a head is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -47,6 +77,7 @@ pub(crate) struct RequestFacts {
     pub(crate) expects_continue: bool,
     /// What it says of its priority, where that can be read.
     pub(crate) priority: Option<Priority>,
+    pub(crate) never_indexed: NeverIndexed,
 }
 
 const fn malformed(reason: &'static str, rfc: &'static str) -> Rejection {
@@ -96,7 +127,7 @@ const SUM_FREE_BYTES: usize = 16 * 1024;
 
 /// What no field of a message may be (RFC 9113 8.2).
 fn check(field: BlockField<'_>) -> Result<(), &'static Rejection> {
-    let BlockField { name, value } = field;
+    let BlockField { name, value, .. } = field;
     let len = run_len(name, fields::not_in_names, is_token_byte);
     if len < name.len() || name.is_empty() || name.iter().any(u8::is_ascii_uppercase) {
         return Err(&NAME);
@@ -125,6 +156,7 @@ fn check_value(value: &[u8]) -> Result<(), &'static Rejection> {
 const PSEUDO: [&[u8]; 4] = [b":method", b":scheme", b":authority", b":path"];
 const PSEUDO_SCHEME: usize = 1;
 const PSEUDO_AUTHORITY: usize = 2;
+const PSEUDO_PATH: usize = 3;
 
 /// Lines under construction: what requests, answers and trailers have in common.
 #[derive(Debug)]
@@ -134,6 +166,10 @@ struct Lines<'s> {
     /// Where the head begins in the text; the pseudo fields stand in front of it.
     head_at: usize,
     fields: usize,
+    /// Lines behind the first one.
+    lines: usize,
+    never_indexed: NeverIndexed,
+    is_cookie_never_indexed: bool,
     /// Bytes as RFC 9113 6.5.2 counts them.
     sum: usize,
     limits: Limits,
@@ -144,7 +180,18 @@ impl<'s> Lines<'s> {
     fn new(text: &'s mut Vec<u8>, cookies: &'s mut Vec<u8>, limits: &Limits) -> Self {
         text.clear();
         cookies.clear();
-        Self { text, cookies, head_at: 0, fields: 0, sum: 0, limits: *limits, wrong: None }
+        Self {
+            text,
+            cookies,
+            head_at: 0,
+            fields: 0,
+            lines: 0,
+            never_indexed: NeverIndexed::default(),
+            is_cookie_never_indexed: false,
+            sum: 0,
+            limits: *limits,
+            wrong: None,
+        }
     }
 
     /// The first thing that is wrong counts.
@@ -166,8 +213,10 @@ impl<'s> Lines<'s> {
     }
 
     /// Adds a line, or joins a cookie with those before it (RFC 9113 8.2.3).
-    fn add(&mut self, name: &[u8], value: &[u8]) {
+    fn add(&mut self, field: BlockField<'_>) {
+        let BlockField { name, value, is_never_indexed } = field;
         if name == b"cookie" {
+            self.is_cookie_never_indexed |= is_never_indexed;
             if self.fits(value.len() + 12) {
                 if !self.cookies.is_empty() {
                     self.cookies.extend_from_slice(b"; ");
@@ -181,19 +230,28 @@ impl<'s> Lines<'s> {
         }
         self.fields += 1;
         if self.fits(name.len() + value.len() + 4) {
-            self.line(name, value);
+            self.line(name, value, is_never_indexed);
         }
     }
 
-    fn line(&mut self, name: &[u8], value: &[u8]) {
+    fn line(&mut self, name: &[u8], value: &[u8], is_never_indexed: bool) {
+        self.note_line(is_never_indexed);
         for part in [name, b": ", value, b"\r\n"] {
             self.text.extend_from_slice(part);
         }
     }
 
+    fn note_line(&mut self, is_never_indexed: bool) {
+        if is_never_indexed {
+            self.never_indexed.add(self.lines);
+        }
+        self.lines += 1;
+    }
+
     /// Adds the empty line.
     fn end(&mut self) {
         if !self.cookies.is_empty() {
+            self.note_line(self.is_cookie_never_indexed);
             self.text.extend_from_slice(b"cookie: ");
             self.text.extend_from_slice(self.cookies);
             self.text.extend_from_slice(b"\r\n");
@@ -212,6 +270,8 @@ impl<'s> Lines<'s> {
 pub(crate) struct RequestReader<'s> {
     lines: Lines<'s>,
     pseudo: [Option<Range<usize>>; PSEUDO.len()],
+    /// One bit for each that is never indexed.
+    pseudo_never_indexed: u8,
     has_begun: bool,
     has_host: bool,
     framing: FramingFields,
@@ -225,6 +285,7 @@ impl<'s> RequestReader<'s> {
         let reader = Self {
             lines: Lines::new(text, cookies, limits),
             pseudo: Default::default(),
+            pseudo_never_indexed: 0,
             has_begun: false,
             has_host: false,
             framing: FramingFields::default(),
@@ -263,6 +324,7 @@ impl<'s> RequestReader<'s> {
             let at = self.lines.text.len();
             self.lines.text.extend_from_slice(field.value);
             self.pseudo[place] = Some(at..at + field.value.len());
+            self.pseudo_never_indexed |= u8::from(field.is_never_indexed) << place;
         }
         Ok(())
     }
@@ -270,9 +332,9 @@ impl<'s> RequestReader<'s> {
     fn take_regular(&mut self, field: BlockField<'_>) -> Result<(), Verdict> {
         check(field).map_err(Verdict::Malformed)?;
         self.begin()?;
-        let BlockField { name, value } = field;
+        let BlockField { name, value, .. } = field;
         match name.len() {
-            4 if name == b"host" => return self.take_host(value),
+            4 if name == b"host" => return self.take_host(field),
             6 if name == b"expect" => self.connection.note_expect(value),
             8 if name == b"priority" => {
                 self.priority = Priority::parse(value, self.priority).or(self.priority);
@@ -282,11 +344,12 @@ impl<'s> RequestReader<'s> {
             }
             _ => {}
         }
-        self.lines.add(name, value);
+        self.lines.add(field);
         Ok(())
     }
 
-    fn take_host(&mut self, value: &[u8]) -> Result<(), Verdict> {
+    fn take_host(&mut self, field: BlockField<'_>) -> Result<(), Verdict> {
+        let value = field.value;
         if std::mem::replace(&mut self.has_host, true) {
             return Err(Verdict::Malformed(&HOST_TWICE));
         }
@@ -297,7 +360,7 @@ impl<'s> RequestReader<'s> {
             if value.is_empty() {
                 return Err(Verdict::Malformed(&HOST));
             }
-            self.lines.add(b"host", value);
+            self.lines.add(field);
             return Ok(());
         };
         let scheme = self.pseudo[PSEUDO_SCHEME].clone().unwrap_or_default();
@@ -366,7 +429,9 @@ impl<'s> RequestReader<'s> {
             text.extend_from_slice(b"host: ");
             text.extend_from_within(authority);
             text.extend_from_slice(b"\r\n");
+            self.lines.note_line(self.pseudo_never_indexed & (1 << PSEUDO_AUTHORITY) != 0);
         }
+        self.lines.never_indexed.is_path = self.pseudo_never_indexed & (1 << PSEUDO_PATH) != 0;
         refused.map_or(Ok(()), |refused| Err(Verdict::Refused(refused)))
     }
 
@@ -380,6 +445,8 @@ impl<'s> RequestReader<'s> {
             return Some((0..0, verdict));
         }
         self.lines.end();
+        let never_indexed = self.lines.never_indexed;
+        let verdict = verdict.map(|facts| RequestFacts { never_indexed, ..facts });
         Some((self.lines.head_at..self.lines.text.len(), verdict))
     }
 
@@ -395,7 +462,7 @@ impl<'s> RequestReader<'s> {
         }
         let expects_continue = self.connection.expects_continue(1).map_err(Verdict::Refused)?;
         let (length, priority) = (self.framing.length(), self.priority);
-        Ok(RequestFacts { length, expects_continue, priority })
+        Ok(RequestFacts { length, expects_continue, priority, ..RequestFacts::default() })
     }
 }
 
@@ -450,7 +517,7 @@ impl<'s> ResponseReader<'s> {
         if self.lines.wrong.is_some() {
             return;
         }
-        let BlockField { name, value } = field;
+        let BlockField { name, value, .. } = field;
         if name == b":status" && !self.has_status && self.lines.text.is_empty() {
             let is_status = matches!(value, [b'1'..=b'9', rest @ ..] if rest.len() == 2
                 && rest.iter().all(u8::is_ascii_digit));
@@ -467,7 +534,7 @@ impl<'s> ResponseReader<'s> {
             return self.lines.note(Verdict::Malformed(&STATUS));
         }
         match check(field) {
-            Ok(()) => self.lines.add(name, value),
+            Ok(()) => self.lines.add(field),
             Err(rejection) => self.lines.note(Verdict::Malformed(rejection)),
         }
     }
@@ -504,12 +571,12 @@ impl<'s> TrailersReader<'s> {
         if lines.wrong.is_some() {
             return;
         }
-        let BlockField { name, value } = field;
+        let name = field.name;
         let is_out_of_place =
             name.first() == Some(&b':') || matches!(name, b"content-length" | b"host" | b"te");
         match check(field) {
             _ if is_out_of_place => lines.note(Verdict::Malformed(&IN_TRAILERS)),
-            Ok(()) => lines.add(name, value),
+            Ok(()) => lines.add(field),
             Err(rejection) => lines.note(Verdict::Malformed(rejection)),
         }
     }
@@ -535,7 +602,7 @@ mod tests {
         let mut scratch = Scratch::default();
         let (mut reader, _) = RequestReader::new(&mut scratch, limits);
         for (name, value) in fields {
-            reader.take(BlockField { name: name.as_bytes(), value: value.as_bytes() });
+            reader.take(BlockField::new(name.as_bytes(), value.as_bytes()));
         }
         let (head, verdict) = reader.finish().expect("no attack");
         verdict.map(|_| String::from_utf8_lossy(&scratch.text[head]).replace("\r\n", "|"))
@@ -699,7 +766,7 @@ mod tests {
         let mut scratch = Scratch::default();
         let (mut reader, _) = RequestReader::new(&mut scratch, &limits);
         for _ in 0..1000 {
-            reader.take(BlockField { name: b"cookie", value: b"" });
+            reader.take(BlockField::new(b"cookie", b""));
         }
         assert!(reader.finish().is_none());
     }
@@ -709,7 +776,7 @@ mod tests {
         let read = |name: &str| {
             let mut scratch = Scratch::default();
             let (mut reader, _) = TrailersReader::new(&mut scratch, &Limits::default());
-            reader.take(BlockField { name: name.as_bytes(), value: b"trailers" });
+            reader.take(BlockField::new(name.as_bytes(), b"trailers"));
             reader.finish().expect("no attack").map(|len| scratch.text[..len].to_vec())
         };
         assert_eq!(read("grpc-status"), Ok(b"grpc-status: trailers\r\n".to_vec()));
@@ -724,7 +791,7 @@ mod tests {
             let mut scratch = Scratch::default();
             let (mut reader, _) = ResponseReader::new(&mut scratch, &Limits::default());
             for (name, value) in fields {
-                reader.take(BlockField { name: name.as_bytes(), value: value.as_bytes() });
+                reader.take(BlockField::new(name.as_bytes(), value.as_bytes()));
             }
             let read = reader.finish().expect("no attack");
             read.map(|len| String::from_utf8_lossy(&scratch.text[..len]).replace("\r\n", "|"))

@@ -64,7 +64,7 @@ pub use connection::{
 };
 pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};
-pub use fields::Scratch;
+pub use fields::{NeverIndexed, Scratch};
 pub use frame::{PREFACE, is_data};
 pub use output::Output;
 pub use schedule::Sending;

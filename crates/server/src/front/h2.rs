@@ -329,7 +329,7 @@ impl Streams {
 
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>) {
         match event {
-            Event::Request { stream, request, head, ends } => {
+            Event::Request { stream, request, head, ends, .. } => {
                 call.state.counters.count_request(request.method);
                 if call.state.log.is_some() {
                     // The line has it.

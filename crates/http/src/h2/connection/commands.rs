@@ -5,6 +5,7 @@ use crate::h2::connection::{
     KnownAnswer, Phase, RESETS_KEPT_MIN, STREAM_MAX,
 };
 use crate::h2::error::{ErrorCode, Fault};
+use crate::h2::fields::NeverIndexed;
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
 use crate::h2::output::Output;
 use crate::h2::schedule::{Sending, Turns};
@@ -153,6 +154,18 @@ impl<T> Connection<T> {
     /// The room has to be `len + 9 * (1 + len / 16,384) + 32`, where `len` counts 32 for each field, those of the request line
     /// among them, beside its bytes.
     pub fn ask(&mut self, out: &mut Output<'_>, ask: &Ask<'_>, ends: bool, data: T) -> Option<u32> {
+        self.ask_marked(out, ask, NeverIndexed::default(), ends, data)
+    }
+
+    /// As [`Connection::ask`], with those fields put into no table that a client has marked so.
+    pub fn ask_marked(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: &Ask<'_>,
+        never_indexed: NeverIndexed,
+        ends: bool,
+        data: T,
+    ) -> Option<u32> {
         if !self.can_ask() {
             return None;
         }
@@ -166,15 +179,20 @@ impl<T> Connection<T> {
             encoder.field(out, b":method", ask.method.name().as_bytes());
             if !is_connect {
                 encoder.field(out, b":scheme", ask.scheme.as_bytes());
-                encoder.field(out, b":path", ask.path.as_bytes());
+                match never_indexed.has_path() {
+                    true => encoder.never_indexed(out, b":path", ask.path.as_bytes()),
+                    false => encoder.field(out, b":path", ask.path.as_bytes()),
+                }
             }
             encoder.field(out, b":authority", ask.authority.as_bytes());
-            for field in ask.fields {
+            for (place, field) in ask.fields.iter().enumerate() {
                 with_lower_case(field.name.as_bytes(), |name| {
                     let is_sent = !is_of_connection(name)
                         && name != b"host"
                         && (name != b"te" || field.value.eq_ignore_ascii_case(b"trailers"));
-                    if is_sent {
+                    if is_sent && never_indexed.has(place) {
+                        encoder.never_indexed(out, name, field.value);
+                    } else if is_sent {
                         encoder.field(out, name, field.value);
                     }
                 });

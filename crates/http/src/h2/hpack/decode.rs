@@ -9,6 +9,15 @@ use crate::h2::hpack::{huffman, integer};
 pub(crate) struct BlockField<'f> {
     pub(crate) name: &'f [u8],
     pub(crate) value: &'f [u8],
+    /// It is to be put into no table, here and at every later hop (RFC 7541 6.2.3).
+    pub(crate) is_never_indexed: bool,
+}
+
+impl<'f> BlockField<'f> {
+    /// One that may be put into tables.
+    pub(crate) fn new(name: &'f [u8], value: &'f [u8]) -> Self {
+        Self { name, value, is_never_indexed: false }
+    }
 }
 
 /// Where strings are put that have to be decoded, or outlive a change of the table.
@@ -68,7 +77,7 @@ impl Decoder {
             has_fields = true;
             if first & 0x80 != 0 {
                 let (name, value) = entry(&self.table, integer::read(block, &mut at, 7)?)?;
-                take(BlockField { name, value });
+                take(BlockField::new(name, value));
                 continue;
             }
             if first & 0x40 != 0 {
@@ -83,7 +92,7 @@ impl Decoder {
                     }
                 };
                 let value = string(block, &mut at, &mut strings.value)?;
-                take(BlockField { name, value });
+                take(BlockField::new(name, value));
                 self.table.insert(name, value, 0);
                 continue;
             }
@@ -92,7 +101,7 @@ impl Decoder {
                 index => entry(&self.table, index)?.0,
             };
             let value = string(block, &mut at, &mut strings.value)?;
-            take(BlockField { name, value });
+            take(BlockField { name, value, is_never_indexed: first & 0x10 != 0 });
         }
         Ok(())
     }

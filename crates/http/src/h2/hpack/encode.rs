@@ -4,8 +4,7 @@
 //! Fields that are different in most answers (lengths, tags, dates of files) would push out what repeats. They are
 //! inserted only when the same value comes again soon; what is secret is never inserted, and says so to every hop.
 //!
-//! What is secret is known by its name alone. That a peer has sent another field as never indexed is not kept: there is no
-//! program yet that passes fields of HTTP/2 on to HTTP/2, which alone would have to (RFC 7541 6.2.3).
+//! What is secret is known by its name, or was sent as never indexed by the peer whose message is passed on.
 
 use crate::h2::hpack::tables::{
     ENTRY_BYTES, FIRST_DYNAMIC, TABLE_BYTES_MAX, Table, static_field, static_name,
@@ -101,6 +100,11 @@ impl Encoder {
         integer::write(out, 0x20, 5, size);
     }
 
+    /// Adds a field that is put into no table, here and at every later hop; its name is in lower case.
+    pub(crate) fn never_indexed(&mut self, out: &mut Output<'_>, name: &[u8], value: &[u8]) {
+        self.literal(out, name, value, (0x10, 4));
+    }
+
     /// Adds a field; its name is in lower case.
     pub(crate) fn field(&mut self, out: &mut Output<'_>, name: &[u8], value: &[u8]) {
         if let Some(index) = static_field(name, value) {
@@ -117,6 +121,19 @@ impl Encoder {
             _ if is_small && self.table.size_max() > 0 => (0x40, 6),
             _ => (0x00, 4),
         };
+        self.literal(out, name, value, (first, bits));
+        if first == 0x40 {
+            self.table.insert(name, value, hash);
+        }
+    }
+
+    fn literal(
+        &self,
+        out: &mut Output<'_>,
+        name: &[u8],
+        value: &[u8],
+        (first, bits): (u8, u32),
+    ) {
         let known = static_name(name);
         let known = known.or_else(|| Some(FIRST_DYNAMIC + self.table.find_name(name)?));
         integer::write(out, first, bits, known.unwrap_or(0));
@@ -124,9 +141,6 @@ impl Encoder {
             string(out, name);
         }
         string(out, value);
-        if first == 0x40 {
-            self.table.insert(name, value, hash);
-        }
     }
 
     /// Whether this field was sent not long ago; it was from now on.
