@@ -202,6 +202,15 @@ impl<'a> Actions<'a> {
         ListenAddress::of(rustix::net::getsockname(self.socket?).ok()?)
     }
 
+    /// Has the kernel take no more output than this beyond what it can send now: what waits here can still be put in
+    /// another order. For connections of TCP, once; others have no such limit. A system call.
+    pub fn limit_unsent(&self, bytes: u32) {
+        if let Some(socket) = self.socket {
+            // Of another family, or gone: either is known by other means.
+            let _ = pollux_sys::socket::limit_unsent(socket, bytes);
+        }
+    }
+
     /// Whether bytes lie in the socket that were not received; false for connections that are gone, and on a
     /// completion loop for bytes that it has received and not shown yet. A system call.
     #[must_use]

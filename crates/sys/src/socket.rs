@@ -26,6 +26,22 @@ pub fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has a TCP socket take no more bytes, and not be writable, while so many wait in it that were not sent for the first
+/// time (`TCP_NOTSENT_LOWAT`, `tcp(7)`). What was sent and not acknowledged does not count: throughput stays.
+///
+/// # Errors
+/// ENOPROTOOPT or EOPNOTSUPP for a socket that is not of TCP.
+pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    let len = size_of::<u32>() as libc::socklen_t;
+    let value = (&raw const bytes).cast();
+    // SAFETY: `value` points to an int of `len` bytes that outlives the call, which only reads it.
+    let set = unsafe {
+        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len)
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// What a peer has not taken yet of the bytes that were sent to it (`SIOCOUTQ`, `tcp(7)`).
 ///
 /// * TCP: bytes that the peer's kernel has not acknowledged, with 1 for an end that was sent.
@@ -129,6 +145,25 @@ mod tests {
         assert!(0 < half && half < full, "{half} of {full}");
         theirs.read_exact(&mut vec![0; (sent - sent / 2) as usize]).expect("read");
         assert_eq!(outq_bytes(&ours).expect("an ioctl"), 0);
+    }
+
+    #[test]
+    fn a_socket_with_a_limit_of_unsent_bytes_takes_few_more_than_its_peer_has_room_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let pair = || {
+            let theirs = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
+            let (ours, _) = listener.accept().expect("accepted");
+            ours.set_nonblocking(true).expect("set");
+            (ours, theirs)
+        };
+        let (mut plain, _other) = pair();
+        let (mut limited, _another) = pair();
+        limit_unsent(&limited, 64 * 1024).expect("set");
+        let (plain, limited) = (fill(&mut plain), fill(&mut limited));
+        // What the receiver has room for is the same; what waits here is not.
+        assert!(limited + (1 << 20) < plain, "{limited} of {plain}");
+        let (unix, _peer) = UnixStream::pair().expect("a pair");
+        limit_unsent(&unix, 1).expect_err("not TCP");
     }
 
     #[test]

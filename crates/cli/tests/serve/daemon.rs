@@ -21,7 +21,7 @@ pub(crate) struct Served {
     pub(crate) process: Process,
     /// What it said of its sandbox.
     pub(crate) sandbox: String,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Served {

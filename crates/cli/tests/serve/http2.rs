@@ -1,11 +1,17 @@
-//! `pollux serve` before the conformance suite of HTTP/2, `h2spec`, in its strict form.
+//! `pollux serve` before the conformance suite of HTTP/2, `h2spec`, in its strict form; before `h2load` while it is told
+//! to read its settings anew and to end; and what an urgent answer waits for, and an idle connection costs.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::Instant;
 
-use pollux_testing::has;
+use pollux_testing::{DEADLINE, Signal, has};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::child::Server;
+use crate::child::{ClosedLoop, Server, alone, raise_descriptor_limit};
+use crate::daemon::Served;
 use crate::encrypted::Files;
 
 /// Runs the suite; what it says at its end.
@@ -29,12 +35,262 @@ fn all_tests_of_h2spec_pass_in_clear_text_and_in_tls() {
         return;
     }
     let files = Files::make();
-    for driver in ["epoll-et", "uring"] {
+    for driver in DRIVERS {
         if let Some(server) = Server::start(driver, &["--reply", "128"]) {
             passes_all(&server, &[]);
         }
         if let Some(server) = files.serve(driver, &["--reply", "128"]) {
             passes_all(&server, &["--tls", "--insecure"]);
+        }
+    }
+}
+
+/// All of them: what they have in common is not tested apart.
+const DRIVERS: [&str; 8] =
+    ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
+
+/// A client of HTTP/2 that sends what it is told to, byte for byte.
+struct Raw {
+    socket: TcpStream,
+    /// What has come and was not looked at.
+    input: Vec<u8>,
+}
+
+impl Raw {
+    /// One that says its first words, with this window for each stream.
+    fn connect(address: SocketAddr, window: u32) -> Self {
+        let mut raw = Self { socket: TcpStream::connect(address).expect("there"), input: Vec::new() };
+        raw.begin(window);
+        raw
+    }
+
+    fn begin(&mut self, window: u32) {
+        self.socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        self.initial_window(window);
+        // As much for all of them.
+        self.send(&[&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &(1_u32 << 30).to_be_bytes()].concat());
+    }
+
+    fn initial_window(&mut self, window: u32) {
+        self.send(&[&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4][..], &window.to_be_bytes()].concat());
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("sent");
+    }
+
+    /// GET / of the authority a, with `priority: u=N`.
+    fn ask(&mut self, stream: u32, urgency: u8) {
+        let block = [b"\x82\x86\x84\x01\x01a\x00\x08priority\x03u=", &[urgency + b'0'][..]].concat();
+        let head = [&[0, 0, block.len() as u8, 1, 5][..], &stream.to_be_bytes()].concat();
+        self.send(&[head, block].concat());
+    }
+
+    /// The next frame: its kind, flags, stream and payload.
+    fn frame(&mut self) -> (u8, u8, u32, Vec<u8>) {
+        loop {
+            if let [_, high, low, kind, flags, stream @ ..] = &self.input[..]
+                && let Some((stream, behind)) = stream.split_first_chunk()
+                && let Some(payload) = behind.get(..(usize::from(*high) << 8) + usize::from(*low))
+            {
+                let found = (*kind, *flags, u32::from_be_bytes(*stream), payload.to_vec());
+                self.input.drain(..9 + found.3.len());
+                return found;
+            }
+            let mut room = [0; 1 << 16];
+            let len = self.socket.read(&mut room).expect("the server says more");
+            assert!(len > 0, "the server has closed");
+            self.input.extend_from_slice(&room[..len]);
+        }
+    }
+
+    /// Reads until this many streams have ended; how many bytes of bodies came.
+    fn until_ended(&mut self, mut streams: usize) -> usize {
+        let mut bytes = 0;
+        while streams > 0 {
+            let (kind, flags, _, payload) = self.frame();
+            bytes += if kind == 0 { payload.len() } else { 0 };
+            streams -= usize::from(kind <= 1 && flags & 1 != 0);
+        }
+        bytes
+    }
+}
+
+/// Waits until a server has sent what the kernels take: what it has sent is the same many times.
+fn await_full(server: &Server) {
+    let (mut before, mut same) = (0, 0);
+    server.await_that("a full socket", |now| {
+        let sent = now.sum("loop_bytes_out_total");
+        same = if sent == before && sent > 0 { same + 1 } else { 0 };
+        before = sent;
+        same == 20
+    });
+}
+
+#[test]
+fn an_urgent_answer_is_behind_little_of_a_large_one() {
+    const ROOM: usize = 64 * 1024;
+    for driver in DRIVERS {
+        let Some(server) = Server::start(driver, &["--reply", "64MiB"]) else { continue };
+        let socket = TcpStream::connect(server.address).expect("there");
+        set_socket_recv_buffer_size(&socket, ROOM).expect("set");
+        let mut raw = Raw { socket, input: Vec::new() };
+        raw.begin(1 << 30);
+        raw.ask(1, 7);
+        await_full(&server);
+        raw.ask(3, 0);
+        let mut bytes = 0;
+        loop {
+            let (kind, _, stream, payload) = raw.frame();
+            match kind {
+                1 if stream == 3 => break,
+                0 => bytes += payload.len(),
+                _ => {}
+            }
+        }
+        println!("{driver}: an urgent answer is behind {bytes} bytes");
+        assert!(bytes < 1 << 20, "{driver}: {bytes} bytes");
+        drop(raw);
+        server.await_rest();
+        server.end();
+    }
+}
+
+const IDLE: usize = 500;
+/// Streams that each connection has at a time, before it is idle.
+const PEAK: u32 = 100;
+/// What an idle connection may cost more than one of HTTP/1.1.
+const MORE_BYTES_MAX: u64 = 1024;
+
+#[test]
+fn an_idle_connection_that_had_many_streams_costs_at_most_a_kilobyte_more_than_one_of_http_1() {
+    let _turn = alone();
+    let allowed = raise_descriptor_limit();
+    assert!(allowed > IDLE + 300, "{allowed} descriptors are too few: ulimit -n");
+    for driver in ["epoll-et", "uring"] {
+        let Some(server) = Server::start(driver, &["--reply", "1000", "--idle-timeout", "10m"]) else {
+            continue;
+        };
+        // Every buffer of the loop has its size, and the heap has had each of those.
+        let peaked = |server: &Server| -> Vec<Raw> { (0..IDLE).map(|_| peak(server.address)).collect() };
+        drop(peaked(&server));
+        drop(ClosedLoop::connect(server.address, IDLE));
+        server.await_rest();
+        let before = server.resident_bytes();
+        let of_http_1 = ClosedLoop::connect(server.address, IDLE);
+        let each_of_http_1 = server.resident_bytes().saturating_sub(before) / IDLE as u64;
+        drop(of_http_1);
+        server.await_rest();
+        let before = server.resident_bytes();
+        let _clients = peaked(&server);
+        // Memory is given back a second after the last stream.
+        let end = Instant::now() + DEADLINE;
+        let each = loop {
+            let each = server.resident_bytes().saturating_sub(before) / IDLE as u64;
+            if each <= each_of_http_1 + MORE_BYTES_MAX || Instant::now() > end {
+                break each;
+            }
+            std::thread::yield_now();
+        };
+        println!("{driver}: {each} bytes for each idle connection, {each_of_http_1} of HTTP/1.1");
+        assert!(each <= each_of_http_1 + MORE_BYTES_MAX, "{driver}: {each}, {each_of_http_1}");
+    }
+}
+
+/// A connection that had many streams at a time, whose answers have all come.
+fn peak(address: SocketAddr) -> Raw {
+    let mut raw = Raw::connect(address, 10);
+    for place in 0..PEAK {
+        raw.ask(2 * place + 1, 3);
+    }
+    // All of them wait for their windows when the heads are there.
+    let mut heads = 0;
+    while heads < PEAK {
+        let (kind, ..) = raw.frame();
+        heads += u32::from(kind == 1);
+    }
+    raw.initial_window(1000);
+    let mut ended = 0;
+    while ended < PEAK {
+        let (kind, flags, ..) = raw.frame();
+        ended += u32::from(kind == 0 && flags & 1 != 0);
+    }
+    raw
+}
+
+/// What h2load says at its end of its requests.
+#[derive(Debug)]
+struct Load {
+    total: u64,
+    started: u64,
+    done: u64,
+    succeeded: u64,
+}
+
+/// Has h2load ask; what it said.
+fn load(address: SocketAddr, flags: &[&str]) -> JoinHandle<Load> {
+    let mut command = Command::new("h2load");
+    command.args(flags).arg(format!("http://{address}/"));
+    std::thread::spawn(move || {
+        let output = command.output().expect("it was found");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = said.lines().find_map(|line| line.strip_prefix("requests: "));
+        let line = line.unwrap_or_else(|| panic!("{said}"));
+        let numbers: Vec<u64> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [total, started, done, succeeded, ..] = numbers[..] else { panic!("{said}") };
+        Load { total, started, done, succeeded }
+    })
+}
+
+const REQUESTS: &str = "20000";
+
+#[test]
+fn no_request_fails_while_settings_are_read_anew() {
+    if !has("h2load") {
+        return;
+    }
+    let _turn = alone();
+    for driver in ["epoll-et", "uring"] {
+        for streams in ["1", "16"] {
+            let settings = |bytes: u32| format!("reply = {bytes}\npoller = \"{driver}\"\n");
+            let mut served = Served::start(&settings(128));
+            let flags = ["-n", REQUESTS, "-c", "64", "-m", streams];
+            let load = load(served.address, &flags);
+            let mut reloads = 0;
+            while !load.is_finished() {
+                reloads += 1;
+                served.write(&settings(128 + reloads % 2));
+                served.signal(Signal::HUP);
+                served.process.wait_for_stderr_line("settings");
+            }
+            let load = load.join().expect("it ends");
+            println!("{driver}: {streams} streams, {reloads} times: {load:?}");
+            assert_eq!((load.total, load.succeeded), (20_000, 20_000), "{load:?}");
+            served.end();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_ended_answers_every_request_that_was_begun() {
+    if !has("h2load") {
+        return;
+    }
+    let _turn = alone();
+    for driver in ["epoll-et", "uring"] {
+        for streams in ["1", "16"] {
+            let Some(server) = Server::start(driver, &["--reply", "128"]) else { continue };
+            // More than it will answer before it ends.
+            let load = load(server.address, &["-n", "9000000", "-c", "64", "-m", streams]);
+            server.await_that("thousands of answers", |now| now.sum("http_answers_total") > 5000);
+            server.end();
+            // h2load opens no connection anew: what it has not begun by then it never does.
+            let load = load.join().expect("it ends");
+            println!("{driver}: {streams} streams: {load:?}");
+            assert!(load.succeeded > 5000 && load.started < load.total, "{load:?}");
+            assert_eq!((load.done, load.succeeded), (load.started, load.started), "{load:?}");
         }
     }
 }

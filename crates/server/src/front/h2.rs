@@ -70,6 +70,10 @@ const FILES_MAX: usize = 16;
 /// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Output that the kernel may hold of a connection beyond what it can send at once: an urgent answer is not behind more. As
+/// much as two calls make, so that it never runs dry while the next ones are made.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
 /// A connection without a stream gives its memory back after this time: a client that asks again at once finds it.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
@@ -246,6 +250,7 @@ impl Streams {
         let len = out.len();
         actions.advance(len);
         actions.read_on();
+        actions.limit_unsent(UNSENT_BYTES_MAX);
     }
 
     pub(super) fn on_bytes(
