@@ -106,7 +106,7 @@ impl Server {
                 Event::Malformed { stream, .. } => {
                     let _ = write!(log, "malformed {stream}|");
                 }
-                Event::TooMany { stream } => {
+                Event::TooMany { stream, .. } => {
                     let _ = write!(log, "too many {stream}|");
                 }
                 Event::Data { stream, data, ends } => {

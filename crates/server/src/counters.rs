@@ -64,6 +64,8 @@ named_counters! {
         Http2Connections = "http2_connections",
         /// Streams that were refused, as their connection had as many as it may have
         Http2StreamsRefused = "http2_streams_refused",
+        /// Streams that were refused, as the heads of the others of their connection took as much as they may
+        Http2HeadsRefused = "http2_heads_refused",
         /// Times that a large file waited until its connection had fewer of them open
         Http2FilesWaited = "http2_files_waited",
         /// Times that an answer had to wait for its client to open a window
@@ -88,6 +90,7 @@ pub struct ServerCounters {
     resets_sent: [Count; ErrorCode::NAMED],
     resets_received: [Count; ErrorCode::NAMED],
     goaways: [Count; ErrorCode::NAMED],
+    streams_open: Count,
     times: RequestTimes,
     /// Why lines of the access log were lost last; 0 for a reader without room.
     log_errno: AtomicI32,
@@ -173,6 +176,18 @@ impl ServerCounters {
     /// Counts a GOAWAY that was sent.
     pub(crate) fn count_goaway(&self, code: ErrorCode) {
         self.goaways[code.index()].add(1);
+    }
+
+    /// The streams of a connection are so many now, and were so many.
+    pub(crate) fn count_streams(&self, before: usize, now: usize) {
+        // What wraps comes back.
+        self.streams_open.add((now as u64).wrapping_sub(before as u64));
+    }
+
+    /// Streams of HTTP/2 that are open.
+    #[must_use]
+    pub fn streams_open(&self) -> u64 {
+        self.streams_open.value()
     }
 
     /// Streams of HTTP/2 that were reset from here with the code at this index.

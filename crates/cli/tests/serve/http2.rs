@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pollux_testing::{DEADLINE, Signal, has};
+use pollux_testing::{DEADLINE, Signal, has, wait_for};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::child::{ClosedLoop, Server, alone, raise_descriptor_limit};
@@ -255,15 +255,18 @@ fn no_request_fails_while_settings_are_read_anew() {
     for driver in ["epoll-et", "uring"] {
         for streams in ["1", "16"] {
             let settings = |bytes: u32| format!("reply = {bytes}\npoller = \"{driver}\"\n");
-            let mut served = Served::start(&settings(128));
+            let served = Served::start(&settings(128));
             let flags = ["-n", REQUESTS, "-c", "64", "-m", streams];
             let load = load(served.address, &flags);
-            let mut reloads = 0;
+            let mut reloads = 0_u32;
             while !load.is_finished() {
                 reloads += 1;
                 served.write(&settings(128 + reloads % 2));
                 served.signal(Signal::HUP);
-                served.process.wait_for_stderr_line("settings");
+                wait_for("a reload", || {
+                    let (_, body) = served.connect().get("/");
+                    (body.len() == 128 + reloads as usize % 2).then_some(())
+                });
             }
             let load = load.join().expect("it ends");
             println!("{driver}: {streams} streams, {reloads} times: {load:?}");

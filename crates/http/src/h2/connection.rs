@@ -668,7 +668,7 @@ impl<T: Default> Connection<T> {
             if self.is_acknowledged || self.refused > self.settings.streams_max.max(REFUSED_MIN) {
                 self.abuse.reset(around.now_ms)?;
             }
-            return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
+            return Ok(Some(Found::Plain(Event::TooMany { stream: id, for_head: false })));
         }
         self.requests += 1;
         let (head, verdict) = self.read_request(ends, block, around)?;
@@ -680,7 +680,7 @@ impl<T: Default> Connection<T> {
         if large(head_bytes) > 0 && self.large_heads_bytes + head_bytes > LARGE_HEADS_BYTES_MAX {
             self.abuse.control(1, around.now_ms)?;
             self.write_reset(around.out, id, ErrorCode::REFUSED_STREAM);
-            return Ok(Some(Found::Plain(Event::TooMany { stream: id })));
+            return Ok(Some(Found::Plain(Event::TooMany { stream: id, for_head: true })));
         }
         let priority = verdict.as_ref().ok().and_then(|(facts, _)| facts.priority);
         let (length, found) = match verdict {

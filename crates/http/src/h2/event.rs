@@ -59,6 +59,8 @@ pub enum Event<'i, T> {
     TooMany {
         /// Its number.
         stream: u32,
+        /// It was refused for its head, which is large, as those of the others are.
+        for_head: bool,
     },
     /// The head of an answer, interim or final.
     Response {

@@ -75,6 +75,9 @@ table! { keys, key;
         pub is_http2_off as "no_http2": bool = key.switch(),
         /// Most requests at once of a connection of HTTP/2
         pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
+        /// Requests after which a connection of HTTP/2 takes no more: its client, which is told so, opens another one
+        pub stream_requests_max as "http2_requests": u32 =
+            key.default("10000").one(&whole(1..=1_000_000_000)),
         /// The user that it becomes once its sockets are open; none for the one that started it.
         pub identity: Option<Identity> = identity(keys),
         #[heading("Sandbox")]
@@ -98,8 +101,12 @@ impl ServeConfig {
     /// What is announced to clients of HTTP/2; none where it is not spoken.
     pub(crate) fn streams(&self) -> Option<h2::Settings> {
         let head_bytes = u32::try_from(self.limits.heads.bytes_max).unwrap_or(u32::MAX);
-        let settings =
-            h2::Settings { streams_max: self.streams_max, head_bytes, ..h2::Settings::DEFAULT };
+        let settings = h2::Settings {
+            streams_max: self.streams_max,
+            requests_max: self.stream_requests_max,
+            head_bytes,
+            ..h2::Settings::DEFAULT
+        };
         (!self.is_http2_off).then_some(settings)
     }
 
@@ -927,6 +934,7 @@ mod tests {
                 "quiet",
                 "no_http2",
                 "http2_streams",
+                "http2_requests",
             ],
         ];
         acts_alone_or_is_refused::<ServeConfig>(

@@ -113,6 +113,8 @@ pub(super) struct Streams {
     kept_bytes: usize,
     /// Bytes of control frames that went behind waiting output.
     control_bytes: usize,
+    /// Streams that are counted as open.
+    counted: usize,
     ending: Ending,
     /// Since when there is no stream.
     since: Moment,
@@ -236,6 +238,7 @@ impl Streams {
             file_order: VecDeque::new(),
             kept_bytes: 0,
             control_bytes: 0,
+            counted: 0,
             ending: Ending::Open,
             since: state.now.at,
             rested_since: state.now.at,
@@ -367,9 +370,12 @@ impl Streams {
                 self.left(&task);
                 self.since = call.state.now.at;
             }
-            Event::TooMany { .. } => {
+            Event::TooMany { for_head, .. } => {
                 call.state.counters.count_reset(ErrorCode::REFUSED_STREAM, true);
-                call.count(ServerCounter::Http2StreamsRefused);
+                call.count(match for_head {
+                    false => ServerCounter::Http2StreamsRefused,
+                    true => ServerCounter::Http2HeadsRefused,
+                });
             }
             Event::Reset { code, data, .. } => {
                 call.state.counters.count_reset(code, false);
@@ -1061,6 +1067,7 @@ impl Streams {
 
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
+        self.count_open(call.state);
         if self.readers > 0 && (call.actions.is_output_waiting() || !call.actions.is_empty()) {
             self.stands.get_or_insert(call.state.now.at);
             call.actions.call_again();
@@ -1101,9 +1108,20 @@ impl Streams {
         actions.set_deadline(deadline);
     }
 
+    /// Counts how many streams are open, of all connections.
+    #[inline]
+    fn count_open(&mut self, state: &LoopState) {
+        let open = self.connection.len();
+        if open != self.counted {
+            state.counters.count_streams(self.counted, open);
+            self.counted = open;
+        }
+    }
+
     /// Books what did not come to its end.
     pub(super) fn closed(mut self, state: &mut LoopState, client: &Client, cause: CloseCause) {
         self.drop_all(state, client, Cut::of_close(cause));
+        self.count_open(state);
     }
 }
 

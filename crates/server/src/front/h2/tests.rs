@@ -794,3 +794,47 @@ fn a_priority_may_change_before_and_while_a_stream_is_open() {
     pair.play.feed(&initial_window(100_000));
     assert_eq!(streams(&runs_of_data(&pair.play.take_output())), [3, 5, 1]);
 }
+
+#[test]
+fn a_connection_that_had_its_requests_is_ended_without_a_lost_one() {
+    let mut pair = Pair::new("reply = 5\nhttp2_requests = 10");
+    for _ in 0..12 {
+        pair.asks(Method::Get, "/", true);
+    }
+    pair.exchange();
+    let events = pair.events();
+    // Those that were on their way are answered, too.
+    assert_eq!(events.matches(": 200").count(), 12, "{events}");
+    assert!(events.ends_with("gone 23: no_error"), "{events}");
+    assert_eq!(pair.play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn open_streams_are_counted_until_they_end_with_their_connection() {
+    let mut pair = Pair::with_window("reply = 1000", 10);
+    for _ in 0..3 {
+        pair.asks(Method::Get, "/", true);
+    }
+    pair.deliver();
+    assert_eq!(pair.counters().streams_open(), 3);
+    pair.play.feed(&window_update(1, 1000));
+    assert_eq!(pair.counters().streams_open(), 2);
+    let counters = Arc::clone(pair.play.shared.counters());
+    // A frame that no connection survives.
+    pair.play.feed(&window_update(1, 0));
+    assert!(pair.play.closed().is_some());
+    assert_eq!(counters.streams_open(), 0);
+}
+
+#[test]
+fn large_heads_of_many_streams_are_counted_apart_from_too_many_streams() {
+    let mut pair = Pair::with_window("reply = 1000", 10);
+    let long = format!("/{}", "a".repeat(7000));
+    for _ in 0..90 {
+        pair.asks(Method::Get, &long, true);
+    }
+    pair.deliver();
+    let counted = |counter| pair.counters().value(counter);
+    assert!(counted(ServerCounter::Http2HeadsRefused) > 0);
+    assert_eq!(counted(ServerCounter::Http2StreamsRefused), 0);
+}

@@ -134,6 +134,10 @@ impl Page<'_> {
         });
         let help = "GOAWAYs that were sent to clients of HTTP/2, by code";
         self.labelled("http2_goaways", help, "code", &codes, |s, code| s.server.goaways(code));
+        let help = "Streams of HTTP/2 that are open";
+        self.each_loop("pollux_http_http2_streams_open", "gauge", help, |source| {
+            source.server.streams_open()
+        });
         for &counter in ServerCounter::ALL {
             let name = format!("pollux_http_{}_total", counter.name());
             self.each_loop(&name, "counter", counter.about(), |source| {
