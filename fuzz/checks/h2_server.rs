@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use pollux_http::h2::{
     CONTROL_ROOM_BYTES, Connection, DATA_BYTES_MAX, ErrorCode, Event, Output, PREFACE, Role,
-    Scratch, Settings,
+    Scratch, Sending, Settings,
 };
 use pollux_http::{Limits, Parsed, Request};
 
@@ -91,7 +91,7 @@ fn act(
         events.push('\n');
     };
     match *event {
-        Event::Request { stream, request, head, ends } => {
+        Event::Request { stream, request, head, ends, .. } => {
             is_one_of_http_1(&request, head);
             say(format_args!("request {stream} {} {ends}", head.escape_ascii()));
             if ends {
@@ -116,14 +116,11 @@ fn act(
             say(format_args!("trailers {stream} {}", fields.count()));
             answer(server, stream, out);
         }
-        Event::WindowOpened => {
-            let streams: Vec<u32> = server.streams().map(|(stream, _)| stream).collect();
-            streams.into_iter().for_each(|stream| send(server, stream, out));
-        }
+        Event::WindowOpened => send(server, out),
         Event::Malformed { stream, rejection, .. } => {
             say(format_args!("malformed {stream} {}", rejection.reason));
         }
-        Event::TooMany { stream } => say(format_args!("too many {stream}")),
+        Event::TooMany { stream, .. } => say(format_args!("too many {stream}")),
         Event::Reset { stream, code, .. } => say(format_args!("reset {stream} {code:?}")),
         Event::GoneAway { last, code } => say(format_args!("gone {last} {code:?}")),
         Event::PingAnswered { data } => say(format_args!("pong {data:?}")),
@@ -152,16 +149,19 @@ fn answer(server: &mut Connection<usize>, stream: u32, out: &mut Output<'_>) {
         b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 20000\r\nConnection: close\r\n\r\n";
     server.send_head(out, stream, head, false);
     *server.data_mut(stream).expect("it is open") = BODY_BYTES;
-    send(server, stream, out);
+    server.set_sending(stream, Sending::Data);
+    send(server, out);
 }
 
-/// Sends of the body what the windows take.
-fn send(server: &mut Connection<usize>, stream: u32, out: &mut Output<'_>) {
-    while let Some(&mut left) = server.data_mut(stream) {
-        let len = left.min(server.data_room(stream));
-        if len == 0 || out.room() < DATA_BYTES_MAX + CONTROL_ROOM_BYTES {
+/// Sends of all bodies what the windows take, in the order of their priorities.
+fn send(server: &mut Connection<usize>, out: &mut Output<'_>) {
+    while let Some(stream) = server.next_sender() {
+        if out.room() < DATA_BYTES_MAX + CONTROL_ROOM_BYTES {
             return;
         }
+        let left = *server.data_mut(stream).expect("what sends is open");
+        let len = left.min(server.data_room(stream));
+        assert!(len > 0, "the windows of what sends are open");
         let sent = server.send_data_with(out, stream, len, len == left, |room| {
             room.fill(b'x');
             Ok::<(), Infallible>(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The cases of the example, by name.
-const CASES: [&str; 8] = [
+const CASES: [&str; 13] = [
     "reply-least",
     "reply-ab",
     "reply-browser",
@@ -14,6 +14,11 @@ const CASES: [&str; 8] = [
     "file-equal",
     "proxy-browser",
     "proxy-equal",
+    "h2-1",
+    "h2-100",
+    "h2-open-16",
+    "h2-open-100",
+    "h2-open-1000",
 ];
 /// Rounds of a run, and of one beside it: what a start costs is in both, and falls out of their difference.
 const ROUNDS: [u32; 2] = [200, 600];

@@ -2,7 +2,8 @@
 //! `cargo run --release -p pollux-server --example request_cost`.
 //!
 //! Requests come pipelined in batches, so the share of the rehearsal around the session is small; those of the proxy come
-//! one by one, with a backend that is played beside. No head is like the one before it, unless the line says so: equal
+//! one by one, with a backend that is played beside. Those of HTTP/2 come in bursts of as many streams as the name says; of
+//! `h2-open` ones all answers wait for their windows, which open one after the other. No head is like the one before it, unless the line says so: equal
 //! ones are read once.
 //!
 //! With `count NAME ROUNDS` it plays that one and prints how many requests it was: `cargo xtask instructions` has
@@ -42,10 +43,12 @@ enum Play {
     Reply,
     Files,
     Proxy,
+    /// So many streams at a time, whose answers wait for their windows, or not.
+    Streams(usize, bool),
 }
 
 /// A name, what answers, a request, and whether the next one is another.
-const CASES: [(&str, Play, &str, bool); 8] = [
+const CASES: [(&str, Play, &str, bool); 13] = [
     ("reply-least", Play::Reply, LEAST, true),
     ("reply-ab", Play::Reply, OF_AB, true),
     ("reply-browser", Play::Reply, OF_A_BROWSER, true),
@@ -54,6 +57,11 @@ const CASES: [(&str, Play, &str, bool); 8] = [
     ("file-equal", Play::Files, OF_A_BROWSER, false),
     ("proxy-browser", Play::Proxy, OF_A_BROWSER, true),
     ("proxy-equal", Play::Proxy, OF_A_BROWSER, false),
+    ("h2-1", Play::Streams(1, false), "", false),
+    ("h2-100", Play::Streams(100, false), "", false),
+    ("h2-open-16", Play::Streams(16, true), "", false),
+    ("h2-open-100", Play::Streams(100, true), "", false),
+    ("h2-open-1000", Play::Streams(1000, true), "", false),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -88,6 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 enum Played {
     Serve(Box<Served>),
     Proxy(Box<Proxied>),
+    Streams(Box<Streams>),
 }
 
 impl Played {
@@ -99,6 +108,9 @@ impl Played {
             Play::Reply => ("reply = 128".to_owned(), BATCH),
             Play::Files => (format!("dir = {:?}", folder.path()), BATCH_OF_FILES),
             Play::Proxy => return Ok(Self::Proxy(Box::new(Proxied::new(request, next)?))),
+            Play::Streams(open, waits) => {
+                return Ok(Self::Streams(Box::new(Streams::new(*open, *waits)?)));
+            }
         };
         let config = Given::from_toml(&settings, "example").read()?;
         let shared = LoopState::new(&config, Arc::default(), &Logs::default())?;
@@ -112,6 +124,7 @@ impl Played {
         match self {
             Self::Serve(served) => served.requests,
             Self::Proxy(_) => 2,
+            Self::Streams(streams) => streams.open,
         }
     }
 
@@ -125,6 +138,7 @@ impl Played {
                 proxied.ask(0);
                 proxied.ask(1);
             }
+            Self::Streams(streams) => streams.round(),
         }
     }
 }
@@ -135,6 +149,63 @@ struct Served {
     input: Vec<u8>,
     requests: usize,
     _folder: tempfile::TempDir,
+}
+
+/// A client of HTTP/2.
+struct Streams {
+    session: Rehearsal<HttpSession>,
+    open: usize,
+    waits: bool,
+    next: u32,
+    input: Vec<u8>,
+}
+
+/// Bytes of the body of an answer that waits for its window.
+const WAITING_BYTES: u32 = 200;
+
+impl Streams {
+    fn new(open: usize, waits: bool) -> Result<Self, Box<dyn Error>> {
+        let reply = if waits { WAITING_BYTES } else { 128 };
+        let settings = format!(
+            "reply = {reply}\nhttp2_streams = {open}\nhttp2_requests = 1000000000\n"
+        );
+        let config = Given::from_toml(&settings, "example").read()?;
+        let shared = LoopState::new(&config, Arc::default(), &Logs::default())?;
+        let mut session = Rehearsal::new(shared, Now::default());
+        session.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        // The window of each stream; those of the server are known.
+        let window: u32 = if waits { 0 } else { 65_535 };
+        session.feed(&frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+        session.feed(&frame(4, 1, 0, &[]));
+        session.take_output();
+        Ok(Self { session, open, waits, next: 1, input: Vec::new() })
+    }
+
+    fn round(&mut self) {
+        let first = self.next;
+        let bytes = u32::try_from(self.open).expect("few") * WAITING_BYTES;
+        self.input.clear();
+        self.input.extend_from_slice(&frame(8, 0, 0, &bytes.to_be_bytes()));
+        for _ in 0..self.open {
+            self.input.extend_from_slice(&frame(1, 5, self.next, b"\x82\x86\x84\x01\x01a"));
+            self.next += 2;
+        }
+        self.session.feed(black_box(&self.input));
+        black_box(self.session.take_output());
+        if self.waits {
+            self.input.clear();
+            for stream in (first..self.next).step_by(2) {
+                self.input.extend_from_slice(&frame(8, 0, stream, &WAITING_BYTES.to_be_bytes()));
+            }
+            self.session.feed(black_box(&self.input));
+            black_box(self.session.take_output());
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).expect("small").to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// A client and an upstream connection of one loop, and the backend behind it.
