@@ -18,11 +18,11 @@ use crate::h2::error::Fault;
 use crate::h2::frame::PAYLOAD_BYTES_MAX;
 use crate::h2::settings::Role;
 
-const RESETS: Bucket = Bucket::new(500, 100, 1000);
+const RESETS: Rate = Rate::new(500, 100, 1000);
 
-const CONTROL: Bucket = Bucket::new(1000, 1000, 10_000);
+const CONTROL: Rate = Rate::new(1000, 1000, 10_000);
 
-const TINY: Bucket = Bucket::new(50_000, 50_000, 50_000);
+const TINY: Rate = Rate::new(50_000, 50_000, 50_000);
 
 /// What each HEADERS or DATA that is sent earns: two window updates, and a PING with one more.
 const CONTROL_EARNED: u32 = 4;
@@ -51,42 +51,52 @@ pub(crate) fn continuations_max(head_bytes: usize) -> usize {
 
 pub(crate) const BLOCK: Fault = Fault::calm("a field block is too long, or in too many frames");
 
+/// What a bucket holds, in thousandths, so that no part of a millisecond's share is lost.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// How far time fills it.
+    size: u32,
+    /// How far earnings do.
+    earned_max: u32,
+    per_s: u32,
+}
+
+impl Rate {
+    const fn new(size: u32, per_s: u32, earned_max: u32) -> Self {
+        Self { size: size * 1000, earned_max: earned_max * 1000, per_s }
+    }
+
+    const fn full(self) -> Bucket {
+        Bucket { left: self.size, since_ms: 0 }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// In thousandths, so that no part of a millisecond's share is lost.
-    left: u64,
-    /// How far time fills it, in thousandths.
-    size: u64,
-    /// How far earnings do, in thousandths.
-    earned_max: u64,
-    per_s: u64,
+    left: u32,
     /// When it was filled up to `left`.
     since_ms: u64,
 }
 
 impl Bucket {
-    const fn new(size: u64, per_s: u64, earned_max: u64) -> Self {
-        let (size, earned_max) = (size * 1000, earned_max * 1000);
-        Self { left: size, size, earned_max, per_s, since_ms: 0 }
-    }
-
     /// Takes the price; false when there is not so much in it.
-    fn pay(&mut self, price: u32, now_ms: u64) -> bool {
+    fn pay(&mut self, rate: Rate, price: u32, now_ms: u64) -> bool {
         let elapsed_ms = now_ms.saturating_sub(self.since_ms);
         self.since_ms = self.since_ms.max(now_ms);
-        if self.left < self.size {
-            let more = elapsed_ms.saturating_mul(self.per_s);
-            self.left = self.left.saturating_add(more).min(self.size);
+        if self.left < rate.size {
+            let more = elapsed_ms.saturating_mul(rate.per_s.into());
+            let filled = more.saturating_add(self.left.into()).min(rate.size.into());
+            self.left = u32::try_from(filled).expect("at most its size");
         }
-        match self.left.checked_sub(u64::from(price) * 1000) {
+        match self.left.checked_sub(price.saturating_mul(1000)) {
             Some(left) => self.left = left,
             None => return false,
         }
         true
     }
 
-    fn earn(&mut self, more: u32) {
-        self.left = (self.left + u64::from(more) * 1000).min(self.earned_max);
+    fn earn(&mut self, rate: Rate, more: u32) {
+        self.left = (self.left + more * 1000).min(rate.earned_max);
     }
 }
 
@@ -103,13 +113,13 @@ pub(crate) struct Abuse {
 impl Abuse {
     /// What the peer of this end may cost.
     pub(crate) fn new(role: Role) -> Self {
-        let tiny = (role == Role::Server).then_some(TINY);
-        Self { resets: RESETS, control: CONTROL, tiny, empty_in_a_row: 0 }
+        let tiny = (role == Role::Server).then_some(TINY.full());
+        Self { resets: RESETS.full(), control: CONTROL.full(), tiny, empty_in_a_row: 0 }
     }
 
     /// A stream was reset before its answer.
     pub(crate) fn reset(&mut self, now_ms: u64) -> Result<(), Fault> {
-        match self.resets.pay(1, now_ms) {
+        match self.resets.pay(RESETS, 1, now_ms) {
             true => Ok(()),
             false => Err(Fault::calm("too many streams that were reset before their answers")),
         }
@@ -118,7 +128,7 @@ impl Abuse {
     /// A frame that brings nothing.
     #[inline]
     pub(crate) fn control(&mut self, price: u32, now_ms: u64) -> Result<(), Fault> {
-        match self.control.pay(price, now_ms) {
+        match self.control.pay(CONTROL, price, now_ms) {
             true => Ok(()),
             false => Err(Fault::calm("too many frames that bring nothing")),
         }
@@ -148,7 +158,7 @@ impl Abuse {
             }
             return self.control(1, now_ms);
         }
-        match self.tiny.as_mut().is_none_or(|tiny| tiny.pay(1, now_ms)) {
+        match self.tiny.as_mut().is_none_or(|tiny| tiny.pay(TINY, 1, now_ms)) {
             true => Ok(()),
             false => Err(Fault::calm("too many frames with a few bytes of a body")),
         }
@@ -157,13 +167,13 @@ impl Abuse {
     /// The head of an answer was sent: the request was one.
     #[inline]
     pub(crate) fn answered(&mut self) {
-        self.resets.earn(1);
+        self.resets.earn(RESETS, 1);
     }
 
     /// HEADERS were sent.
     #[inline]
     pub(crate) fn sent(&mut self) {
-        self.control.earn(CONTROL_EARNED);
+        self.control.earn(CONTROL, CONTROL_EARNED);
     }
 
     /// So much DATA was sent, and `room` is left of the windows.
@@ -195,9 +205,10 @@ mod tests {
 
     #[test]
     fn time_in_small_steps_fills_as_much_as_in_one() {
-        let mut bucket = Bucket::new(10, 30, 10);
-        assert!(bucket.pay(10, 0));
-        let paid = (1..=1000).filter(|now_ms| bucket.pay(1, *now_ms)).count();
+        let rate = Rate::new(10, 30, 10);
+        let mut bucket = rate.full();
+        assert!(bucket.pay(rate, 10, 0));
+        let paid = (1..=1000).filter(|now_ms| bucket.pay(rate, 1, *now_ms)).count();
         assert_eq!(paid, 30);
     }
 

@@ -407,6 +407,9 @@ impl Streams {
         }
         let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
         let clock = BodyClock::started(body_now);
+        if self.readers == 0 {
+            self.look_at_readers = Moment::NEVER;
+        }
         self.readers += 1;
         self.look_at_readers = self.look_at_readers.min(body_now + call.state.limits.body_timeout);
         let reading = Reading { framing: request.framing, clock, received: 0 };
@@ -674,6 +677,9 @@ impl Streams {
 
     /// There is one more answer under way.
     fn begin_sending(&mut self, call: &Call<'_, '_>) {
+        if self.senders == 0 {
+            self.look_at = Moment::NEVER;
+        }
         self.senders += 1;
         self.look_at = self.look_at.min(call.state.now.at + call.state.limits.write_timeout);
     }
