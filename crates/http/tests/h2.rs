@@ -1116,9 +1116,8 @@ fn heads_that_come_again_are_what_they_were() {
 
 #[test]
 fn priorities_of_streams_that_are_not_begun_are_kept_for_the_last_sixteen() {
-    let update = |stream: u32, value: &[u8]| {
-        frame(0x10, 0, 0, &[&stream.to_be_bytes()[..], value].concat())
-    };
+    let update =
+        |stream: u32, value: &[u8]| frame(0x10, 0, 0, &[&stream.to_be_bytes()[..], value].concat());
     let mut server = Server::new();
     server.feed(&settings(&[]), 0);
     for stream in (1..40).step_by(2) {
@@ -1226,7 +1225,8 @@ fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
                 Some(Event::Request { request, never_indexed, .. }) => {
                     let fields: Vec<Field<'_>> = request.fields.collect();
                     let marked = fields.iter().enumerate();
-                    let marked = marked.map(|(place, field)| (field.name, never_indexed.has(place)));
+                    let marked =
+                        marked.map(|(place, field)| (field.name, never_indexed.has(place)));
                     assert_eq!(marked.collect::<Vec<_>>(), expected);
                     assert!(never_indexed.has_path());
                     let (method, path) = (Method::Get, "/a");

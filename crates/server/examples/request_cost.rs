@@ -166,9 +166,8 @@ const WAITING_BYTES: u32 = 200;
 impl Streams {
     fn new(open: usize, waits: bool) -> Result<Self, Box<dyn Error>> {
         let reply = if waits { WAITING_BYTES } else { 128 };
-        let settings = format!(
-            "reply = {reply}\nhttp2_streams = {open}\nhttp2_requests = 1000000000\n"
-        );
+        let settings =
+            format!("reply = {reply}\nhttp2_streams = {open}\nhttp2_requests = 1000000000\n");
         let config = Given::from_toml(&settings, "example").read()?;
         let shared = LoopState::new(&config, Arc::default(), &Logs::default())?;
         let mut session = Rehearsal::new(shared, Now::default());

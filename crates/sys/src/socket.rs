@@ -36,9 +36,8 @@ pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let len = size_of::<u32>() as libc::socklen_t;
     let value = (&raw const bytes).cast();
     // SAFETY: `value` points to an int of `len` bytes that outlives the call, which only reads it.
-    let set = unsafe {
-        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len)
-    };
+    let set =
+        unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

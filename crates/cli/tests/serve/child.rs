@@ -89,7 +89,11 @@ impl Server {
     }
 
     /// Waits until `is_so` holds for the counters.
-    pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Metrics) -> bool) -> Metrics {
+    pub(crate) fn await_that(
+        &self,
+        what: &str,
+        mut is_so: impl FnMut(&Metrics) -> bool,
+    ) -> Metrics {
         let end = Instant::now() + DEADLINE;
         loop {
             let metrics = self.metrics();

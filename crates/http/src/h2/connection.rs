@@ -995,3 +995,69 @@ fn check_dependency(stream: u32, priority: &[u8]) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the heap that a connection without streams and blocks has.
+    fn heap_bytes(connection: &Connection<[u64; 8]>) -> usize {
+        let known_request = connection.known_request.as_ref().map_or(0, |known| {
+            size_of::<KnownRequest>() + known.block.capacity() + known.head.capacity()
+        });
+        let known_answer = connection.known_answer.as_ref().map_or(0, |known| {
+            size_of::<KnownAnswer>() + known.block.capacity() + known.head.capacity()
+        });
+        assert!(connection.block.is_none());
+        connection.streams.heap_bytes()
+            + connection.turns.heap_bytes()
+            + connection.resets.capacity() * size_of::<u32>()
+            + connection.priorities.capacity() * size_of::<(u32, Priority)>()
+            + connection.decoder.table.heap_bytes()
+            + connection.encoder.table.heap_bytes()
+            + connection.encoder.seen.as_ref().map_or(0, |seen| size_of_val(&**seen))
+            + known_request
+            + known_answer
+    }
+
+    /// As many streams as may be open, each with a field of its own in the tables of both directions.
+    #[test]
+    fn a_connection_that_had_many_streams_keeps_little_when_it_rests() {
+        let mut server = Connection::<[u64; 8]>::new(Role::Server, Settings::DEFAULT);
+        let (mut room, mut scratch) = (vec![0; 1 << 16], Scratch::default());
+        let mut input = [PREFACE, b"\0\0\0\x04\0\0\0\0\0"].concat();
+        for id in (1..200_u32).step_by(2) {
+            let agent = format!("a browser, number {id:03}");
+            let block = [b"\x82\x86\x84\x01\x01a\x7a\x15", agent.as_bytes()].concat();
+            input.extend_from_slice(&frame::head(block.len(), frame::HEADERS, 5, id));
+            input.extend_from_slice(&block);
+        }
+        let mut out = Output::new(&mut room);
+        let (mut at, mut open) = (0, Vec::new());
+        loop {
+            let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("sound");
+            at += step.used;
+            match step.event {
+                Some(Event::Request { stream, .. }) => open.push(stream),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        assert_eq!(open.len(), 100);
+        for stream in open {
+            let head = format!("HTTP/1.1 200 OK\r\nX: {stream}\r\nETag: {stream}\r\n\r\n");
+            server.send_head(&mut out, stream, head.as_bytes(), false);
+            server.set_sending(stream, crate::h2::Sending::Data);
+            assert_eq!(server.next_sender(), Some(stream));
+            server.send_data(&mut out, stream, b"body", true);
+            server.take_done(stream).expect("both have ended");
+        }
+        assert!(heap_bytes(&server) > 20_000, "{}", heap_bytes(&server));
+        server.release_memory();
+        // What the client may still refer to, and no more: 65 entries of 31 bytes, and what finds them.
+        let own = server.decoder.table.heap_bytes();
+        assert!(own <= 2800, "{own}");
+        assert_eq!(heap_bytes(&server), own);
+    }
+}

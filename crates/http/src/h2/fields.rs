@@ -752,7 +752,7 @@ mod tests {
 
     #[test]
     fn lengths_and_ends_agree() {
-        let facts = |length| RequestFacts { length, expects_continue: false };
+        let facts = |length| RequestFacts { length, ..RequestFacts::default() };
         assert_eq!(facts(None).framing(true), Ok(Framing::None));
         assert_eq!(facts(Some(0)).framing(true), Ok(Framing::None));
         assert_eq!(facts(Some(5)).framing(true), Err(&LENGTH));

@@ -213,7 +213,7 @@ impl Turns {
         if list == ENDS {
             return;
         }
-        let (urgency, is_in_order) = ((list - 1) / 2, list % 2 == 1);
+        let (urgency, is_in_order) = ((list - 1) / 2, is_in_order(list));
         let waiting = self.urgencies();
         if u32::from(urgency) != waiting.trailing_zeros() {
             (self.passed, self.favoured) = (0, urgency);
@@ -226,6 +226,12 @@ impl Turns {
         if !is_in_order && *head as usize == place {
             *head = next;
         }
+    }
+
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
     }
 
     /// Gives its memory back where nothing waits.
@@ -264,12 +270,13 @@ impl Turns {
             self.filled |= 1 << list;
             return;
         }
-        let next = if list == ENDS || list % 2 == 0 { head } else { self.in_order(place, head) };
+        let next = if is_in_order(list) { self.in_order(place, head) } else { head };
         let before = self.links[next as usize].before;
         (self.links[place].next, self.links[place].before) = (next, before);
         self.links[before as usize].next = this;
         self.links[next as usize].before = this;
-        if list % 2 == 1 && next == head && self.links[place].id < self.links[head as usize].id {
+        if is_in_order(list) && next == head && self.links[place].id < self.links[head as usize].id
+        {
             self.heads[usize::from(list)] = this;
         }
     }
@@ -287,6 +294,10 @@ impl Turns {
         }
         at
     }
+}
+
+fn is_in_order(list: u8) -> bool {
+    list % 2 == 1
 }
 
 fn list_of(priority: Priority) -> u8 {

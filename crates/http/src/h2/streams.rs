@@ -166,6 +166,13 @@ impl<T> Streams<T> {
         })
     }
 
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.index.capacity() * size_of::<(u32, u32)>()
+            + self.places.capacity() * size_of::<Place<T>>()
+    }
+
     /// Gives its memory back where there is no stream.
     pub(crate) fn release_memory(&mut self) {
         if self.is_empty() {

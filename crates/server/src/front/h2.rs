@@ -124,6 +124,9 @@ pub(super) struct Streams {
     part_since: Option<Moment>,
 }
 
+const _: () =
+    assert!(size_of::<Streams>() <= 1024, "an idle one costs little more than one of HTTP/1.1");
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Open,
@@ -540,13 +543,7 @@ impl Streams {
 
     /// Keeps a request for a file until fewer are open.
     #[cold]
-    fn wait_for_file(
-        &mut self,
-        call: &Call<'_, '_>,
-        stream: u32,
-        head: &[u8],
-        framing: Framing,
-    ) {
+    fn wait_for_file(&mut self, call: &Call<'_, '_>, stream: u32, head: &[u8], framing: Framing) {
         call.count(ServerCounter::Http2FilesWaited);
         let Some(task) = self.connection.data_mut(stream) else { return };
         (task.head, task.part) = (head.into(), Part::File(framing));
@@ -775,7 +772,8 @@ impl Streams {
         echo.reading.clock.set_standing(!echo.waiting.is_empty(), body_now);
         if !is_last {
             // Its time may have stood when it was looked at last.
-            self.look_at_readers = self.look_at_readers.min(body_now + LOOK_AGAIN);
+            let deadline = body_deadline(call.state, &echo.reading);
+            self.look_at_readers = self.look_at_readers.min(deadline);
             self.connection.set_sending(stream, echo.sending());
         }
         let Some(task) = self.connection.data_mut(stream) else { return };
@@ -954,9 +952,8 @@ impl Streams {
         if self.next_look() <= now {
             self.look(&mut call);
         }
-        let is_idle = self.connection.is_empty()
-            && self.ending == Ending::Open
-            && self.part_since.is_none();
+        let is_idle =
+            self.connection.is_empty() && self.ending == Ending::Open && self.part_since.is_none();
         if is_idle && self.since != self.rested_since && self.since + REST_AFTER <= now {
             self.rest();
         }
@@ -1009,7 +1006,7 @@ impl Streams {
         let body_now = self.body_time(now);
         let (mut late, mut next, mut next_of_readers) = (Vec::new(), Moment::NEVER, Moment::NEVER);
         for (stream, task) in self.connection.streams() {
-            let of_body = self.body_deadline(state, task);
+            let of_body = task.reading().map_or(Moment::NEVER, |body| body_deadline(state, body));
             let of_window = self.window_deadline(state, stream, task);
             if of_window <= now || (of_body <= body_now && self.stands.is_none()) {
                 late.push(stream);
@@ -1029,18 +1026,6 @@ impl Streams {
         for stream in late {
             self.too_late(call, stream);
         }
-    }
-
-    /// By when more has to come of the body of a request, in the time of bodies.
-    fn body_deadline(&self, state: &LoopState, task: &Task) -> Moment {
-        let limits = &state.limits;
-        let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
-        let reading = match &task.part {
-            Part::Reading(reading) => &**reading,
-            Part::Echo(echo) if !echo.is_whole => &echo.reading,
-            _ => return Moment::NEVER,
-        };
-        reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
     }
 
     /// By when a stream has to have been able to send something.
@@ -1163,19 +1148,30 @@ impl Task {
         }
     }
 
-    /// Whether a body of its request is still to come.
-    fn is_reading(&self) -> bool {
+    /// The body of its request that is still to come.
+    fn reading(&self) -> Option<&Reading> {
         match &self.part {
-            Part::Reading(_) => true,
-            Part::Echo(echo) => !echo.is_whole,
-            _ => false,
+            Part::Reading(reading) => Some(reading),
+            Part::Echo(echo) if !echo.is_whole => Some(&echo.reading),
+            _ => None,
         }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.reading().is_some()
     }
 
     fn outcome(&self, left_bytes: u64, end: End) -> Outcome {
         let body_bytes = self.body_bytes.saturating_sub(left_bytes);
         Outcome { status: self.status, body_bytes, end }
     }
+}
+
+/// By when more has to come of the body of a request, in the time of bodies.
+fn body_deadline(state: &LoopState, reading: &Reading) -> Moment {
+    let limits = &state.limits;
+    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
+    reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
 }
 
 impl Echo {

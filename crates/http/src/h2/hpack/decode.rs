@@ -30,7 +30,7 @@ pub(crate) struct Strings {
 /// The receiving side of one direction.
 #[derive(Default, Debug)]
 pub(crate) struct Decoder {
-    table: Table,
+    pub(crate) table: Table,
 }
 
 const INDEX: Fault = Fault::hpack("an index beyond both tables", "RFC 7541 2.3.3");

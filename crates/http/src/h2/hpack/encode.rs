@@ -15,11 +15,11 @@ use crate::h2::output::Output;
 /// The sending side of one direction.
 #[derive(Default, Debug)]
 pub(crate) struct Encoder {
-    table: Table,
+    pub(crate) table: Table,
     /// The least table size that the peer asked for since the last block, where that must be said.
     least_size: Option<usize>,
     /// Fields that were sent and not inserted, by their hashes; the oldest is at `next`.
-    seen: Option<Box<[u32; SEEN]>>,
+    pub(crate) seen: Option<Box<[u32; SEEN]>>,
     next: u8,
     /// How many were noted there.
     noted: u64,
@@ -127,13 +127,7 @@ impl Encoder {
         }
     }
 
-    fn literal(
-        &self,
-        out: &mut Output<'_>,
-        name: &[u8],
-        value: &[u8],
-        (first, bits): (u8, u32),
-    ) {
+    fn literal(&self, out: &mut Output<'_>, name: &[u8], value: &[u8], (first, bits): (u8, u32)) {
         let known = static_name(name);
         let known = known.or_else(|| Some(FIRST_DYNAMIC + self.table.find_name(name)?));
         integer::write(out, first, bits, known.unwrap_or(0));

@@ -197,6 +197,12 @@ impl Table {
         self.size += cost;
     }
 
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// Gives memory back that no entry takes.
     pub(crate) fn release_memory(&mut self) {
         self.give_up_evicted();
