@@ -459,7 +459,7 @@ impl<T> Connection<T> {
         self.resets.drain(..forgotten);
         self.resets.shrink_to_fit();
         self.priorities.shrink_to_fit();
-        (self.known_request, self.known_answer) = (None, None);
+        (self.known_request, self.known_answer, self.known_response) = (None, None, None);
         self.decoder.release_memory();
         self.encoder.release_memory();
     }
