@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_a_limit_of_unsent_bytes_takes_few_more_than_its_peer_has_room_for() {
+    fn a_socket_with_a_limit_of_unsent_bytes_takes_few_more_than_fit_into_its_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let pair = || {
             let theirs = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
@@ -159,7 +159,7 @@ mod tests {
         let (mut limited, _another) = pair();
         limit_unsent(&limited, 64 * 1024).expect("set");
         let (plain, limited) = (fill(&mut plain), fill(&mut limited));
-        // What the receiver has room for is the same; what waits here is not.
+        // What fits into the receiver is the same; what waits here is not.
         assert!(limited + (1 << 20) < plain, "{limited} of {plain}");
         let (unix, _peer) = UnixStream::pair().expect("a pair");
         limit_unsent(&unix, 1).expect_err("not TCP");

@@ -1,5 +1,5 @@
-//! `pollux serve` before the conformance suite of HTTP/2, `h2spec`, in its strict form; before `h2load` while it is told
-//! to read its settings anew and to end; and what an urgent answer waits for.
+//! `pollux serve` before the conformance suite of HTTP/2, `h2spec`, in its strict form; before `h2load` while it reads
+//! its settings anew and ends; and what an urgent answer waits for.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,7 +48,7 @@ fn all_tests_of_h2spec_pass_in_clear_text_and_in_tls() {
 const DRIVERS: [&str; 8] =
     ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
 
-/// A client of HTTP/2 that sends what it is told to, byte for byte.
+/// A client of HTTP/2 that sends the bytes of a test.
 struct Raw {
     socket: TcpStream,
     /// What has come and was not looked at.

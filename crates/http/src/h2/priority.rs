@@ -18,7 +18,7 @@ impl Priority {
     /// Of a request whose client says nothing: then the order is the server's, which has them take turns.
     pub(crate) const UNSAID: Self = Self { urgency: 3, is_incremental: true };
 
-    /// What the value says, where `before` was said in an earlier line; none where it is no dictionary, which is
+    /// What the value says, where `before` was said in an earlier line; none for what is not a dictionary, which is
     /// ignored (RFC 8941 4.2). Members that are not known, or out of their bounds, are ignored alone.
     pub(crate) fn parse(value: &[u8], before: Option<Self>) -> Option<Self> {
         let mut said = before.unwrap_or(Self::DEFAULT);

@@ -75,7 +75,7 @@ table! { keys, key;
         pub is_http2_off as "no_http2": bool = key.switch(),
         /// Most requests at once of a connection of HTTP/2
         pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
-        /// Requests after which a connection of HTTP/2 takes no more: its client, which is told so, opens another one
+        /// Requests after which a connection of HTTP/2 takes no more: its client opens another one
         pub stream_requests_max as "http2_requests": u32 =
             key.default("10000").one(&whole(1..=1_000_000_000)),
         /// The user that it becomes once its sockets are open; none for the one that started it.
