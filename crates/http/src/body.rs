@@ -2,7 +2,8 @@
 //!
 //! The server and its clients feed it what follows a head. Everything it has seen is kept in a few words, so
 //! that the bytes may come in any pieces; body bytes are never copied, only pointed at. Trailers
-//! are checked and dropped: nothing of them may reach framing, routing or Host.
+//! are checked, and not kept: who wants them takes them from the input ([`BodyReader::is_in_trailers`]). Nothing of them may
+//! reach framing, routing or Host.
 //!
 //! ```text
 //!  Size ──► (Extension) ──► SizeLf ──► Data ──► DataCr ──► DataLf ──► Size
@@ -144,6 +145,21 @@ impl BodyReader {
         matches!(self.state, State::Done)
     }
 
+    /// Whether the fields behind the last chunk are read, or the empty line that ends them: what [`BodyReader::feed`] consumes
+    /// then is theirs, for [`Fields::of_trailers`](crate::Fields::of_trailers). It always returns in front of them.
+    #[must_use]
+    #[inline]
+    pub fn is_in_trailers(&self) -> bool {
+        matches!(
+            self.state,
+            State::TrailerStart
+                | State::TrailerName
+                | State::TrailerValue
+                | State::TrailerLf
+                | State::EndLf
+        )
+    }
+
     /// How many bytes may follow that are all data: the rest of a body of known length, or what the limit leaves of one
     /// that lasts until its connection ends. None where framing stands among the data, and at the end.
     #[must_use]
@@ -171,7 +187,7 @@ impl BodyReader {
     }
 
     /// Looks at `input`, the bytes behind what was consumed before. Returns at the end of one
-    /// piece of data; call it again while bytes are left and the body has not ended.
+    /// piece of data, and in front of trailers; call it again while bytes are left and the body has not ended.
     ///
     /// # Errors
     /// When the framing is broken or a limit is exceeded; every later call says the same.
@@ -191,6 +207,14 @@ impl BodyReader {
                 State::Length(left) => return Ok(self.take(input, at, left)),
                 State::Data(left) => return Ok(self.take(input, at, left)),
                 State::UntilClose => return self.take_all(input),
+                State::SizeLf => match self.chunk_start(b) {
+                    Ok(State::TrailerStart) => {
+                        self.state = State::TrailerStart;
+                        return Ok(self.step(at + 1, at + 1..at + 1));
+                    }
+                    Ok(state) => self.state = state,
+                    Err(rejection) => return Err(self.refuse(rejection)),
+                },
                 _ => match self.next_state(b) {
                     Ok(state) => self.state = state,
                     Err(rejection) => return Err(self.refuse(rejection)),
@@ -268,7 +292,6 @@ impl BodyReader {
                 Next::Cr => Ok(State::SizeLf),
                 Next::Wrong => Err(EXTENSION),
             },
-            State::SizeLf => self.chunk_start(b),
             State::DataCr if b == b'\r' => Ok(State::DataLf),
             State::DataLf if b == b'\n' => Ok(State::Size { digits: 0 }),
             State::DataCr | State::DataLf => Err(CHUNK_END),
@@ -502,6 +525,30 @@ mod tests {
         ] {
             assert_eq!(chunked(input), whole(data, input), "{input:?}");
         }
+    }
+
+    #[test]
+    fn trailers_are_read_apart_from_what_stands_in_front() {
+        let input = b"1\r\na\r\n0\r\nA: b\r\nC:d \r\n\r\nGET";
+        for piece in 1..=input.len() {
+            let mut reader = BodyReader::new(Framing::Chunked, &Limits::default());
+            let (mut at, mut trailers) = (0, Vec::new());
+            while !reader.is_done() {
+                let rest = &input[at..input.len().min(at + piece)];
+                let is_trailer = reader.is_in_trailers();
+                let step = reader.feed(rest).expect("sound");
+                if is_trailer {
+                    assert!(step.data.is_empty());
+                    trailers.extend_from_slice(&rest[..step.consumed]);
+                }
+                at += step.consumed;
+            }
+            let fields = crate::Fields::of_trailers(&trailers);
+            let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
+            assert_eq!(fields, [("A", &b"b"[..]), ("C", b"d")], "pieces of {piece}");
+            assert_eq!(&input[at..], b"GET");
+        }
+        assert_eq!(crate::Fields::of_trailers(b"\r\n").count(), 0);
     }
 
     #[test]

@@ -30,6 +30,13 @@ impl<'b> Fields<'b> {
         Self { lines }
     }
 
+    /// The fields of trailers that a [`BodyReader`](crate::BodyReader) has consumed, with the empty line that ends them or
+    /// without.
+    #[must_use]
+    pub fn of_trailers(section: &'b [u8]) -> Self {
+        Self { lines: section.strip_suffix(b"\r\n").unwrap_or_default() }
+    }
+
     /// The value of the first field of that name, without regard to case.
     #[must_use]
     pub fn first(self, name: &str) -> Option<&'b [u8]> {
