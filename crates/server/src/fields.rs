@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     EndToEnd,
     /// It ends here, or is written anew from what was understood.
     Dropped,
+    /// TE: which codings, and whether trailers, the other end of one connection takes.
+    Te,
     /// Connection: names others that end here.
     Connection,
     /// X-Forwarded-For.
@@ -40,7 +42,7 @@ pub(crate) enum Kind {
 
 /// Fields that not every proxy passes on, by length.
 const KNOWN: &[(&str, Kind)] = &[
-    ("te", Kind::Dropped),
+    ("te", Kind::Te),
     ("date", Kind::Date),
     ("host", Kind::Dropped),
     ("proxy", Kind::ClaimsClient),
@@ -118,6 +120,46 @@ fn known(name: &str) -> Kind {
     let same_len = usize::from(STARTS[name.len()])..usize::from(STARTS[name.len() + 1]);
     let found = KNOWN[same_len].iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map_or(Kind::EndToEnd, |(_, kind)| *kind)
+}
+
+/// Fields that say what becomes of a message, who asks, or how its body is to be read: those behind it come too late, and who
+/// merges them with those in front would take them for what they are not (RFC 9110 6.5.1).
+const NOT_TRAILING: [&str; 29] = [
+    "accept",
+    "accept-encoding",
+    "age",
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expires",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "location",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "retry-after",
+    "set-cookie",
+    "strict-transport-security",
+    "user-agent",
+    "vary",
+    "via",
+    "www-authenticate",
+];
+
+/// Whether a field of that name may stand behind a body: one that goes from end to end, claims nothing of a client, and is not
+/// needed before.
+pub(crate) fn may_trail(name: &str) -> bool {
+    kind(name) == Kind::EndToEnd && !NOT_TRAILING.iter().any(|it| it.eq_ignore_ascii_case(name))
 }
 
 /// Whether a Connection field of that value names a field that is not hop-by-hop by itself.
@@ -319,6 +361,15 @@ mod tests {
         for name in ["accept", "x-forwarded", "cookie", "x_id", "dat", "hosts", &"x".repeat(40)] {
             assert_eq!(kind(name), Kind::EndToEnd, "{name}");
         }
+    }
+
+    #[test]
+    fn what_a_message_needs_in_front_does_not_trail() {
+        for name in ["Authorization", "set-cookie", "Content-Type", "te", "Connection", "X-Real-IP"]
+        {
+            assert!(!may_trail(name), "{name}");
+        }
+        assert!(may_trail("grpc-status") && may_trail("Server-Timing"));
     }
 
     #[test]

@@ -35,6 +35,8 @@ ids! {
     ExchangeId: u32;
     /// An upstream connection, in [`Links`](crate::exchange::table::Links).
     UpstreamId: u32;
+    /// The streams of a client's connection of HTTP/2, in [`ReadyStreams`](crate::exchange::asker::ReadyStreams).
+    StreamsId: u32;
     /// The two sides of a stream of TCP mode, in [`Pairs`](crate::exchange::pair::Pairs).
     PairId: u32;
     /// A group of backends, in the order of the settings; by default the first one.

@@ -6,8 +6,10 @@
 //! | `daemon` | new settings under load cost no request; `--check`, the manager, the id file, the access log |
 //! | `deaths` | kill -9 of each process |
 //! | `fuzz` | fuzzed clients and fuzzed backends |
+//! | `http2` | clients of HTTP/2: the suite, reloads, other programs |
 
 mod daemon;
 mod deaths;
 mod fuzz;
+mod http2;
 mod stage;

@@ -61,8 +61,7 @@ impl Proxy {
         command.current_dir(folder.path()).args([name, "--config", "p.toml"]);
         set(&mut command);
         let mut process = Process::start(command.stdin(Stdio::null()));
-        let Some(line) = process.try_wait_for_stderr_line(&format!("pollux {name}: http://"))
-        else {
+        let Some(line) = process.try_wait_for_stderr_line(&format!("pollux {name}: http")) else {
             return Err(process.stderr_lines().to_vec());
         };
         let stats = addresses(&process.wait_for_stderr_line("metrics: http://"))[0];

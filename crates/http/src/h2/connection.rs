@@ -489,10 +489,11 @@ impl<T: Default> Connection<T> {
             return if self.is_idle(stream) { Err(IDLE) } else { Ok(None) };
         };
         let code = ErrorCode::of(frame::number(payload));
-        let Stream { data, is_answered, .. } = self.remove(at);
-        if self.role == Role::Server && !is_answered {
+        // A stream that costs too much is still there for who ends them all.
+        if self.role == Role::Server && !self.streams[at].is_answered {
             self.abuse.reset(now_ms)?;
         }
+        let Stream { data, .. } = self.remove(at);
         Ok(Some(Found::Plain(Event::Reset { stream, code, data })))
     }
 

@@ -15,10 +15,10 @@ use pollux_tls::{
 };
 
 use crate::backends::names::places_of;
-use crate::config::{Balance, Check, Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
+use crate::config::{Balance, Check, Frontend, GroupConfig, Http2, Mode, ProxyConfig, ServerTls};
 use crate::head::rules::Rules;
 use crate::ids::{BackendId, FrontId, GroupId};
-use crate::tls::{Certificate, TlsError};
+use crate::tls::{Certificate, Keys, TlsError};
 
 /// One group, as one loop has it.
 #[derive(Debug)]
@@ -364,7 +364,8 @@ impl ProxyConfig {
     /// # Errors
     /// A file can't be used, or a server has no name that a certificate can have.
     pub fn read_secrets(&self) -> Result<Secrets, TlsError> {
-        let shown = self.frontends.iter().map(of_clients).collect::<Result<Vec<_>, _>>()?;
+        let shown = self.frontends.iter().map(|front| of_clients(front, &self.http2));
+        let shown = shown.collect::<Result<Vec<_>, _>>()?;
         let servers = self.groups.iter().map(of_servers).collect::<Result<_, _>>()?;
         let mut remarks: Vec<String> =
             shown.iter().flatten().flat_map(Certificate::remarks).collect();
@@ -377,9 +378,10 @@ impl ProxyConfig {
     }
 }
 
-fn of_clients(front: &Frontend) -> Result<Option<Certificate>, TlsError> {
-    let protocol = (front.mode == Mode::Http).then_some(HTTP_1_1);
-    front.tls.as_ref().map(|keys| Certificate::open(keys.clone(), protocol)).transpose()
+fn of_clients(front: &Frontend, http2: &Http2) -> Result<Option<Certificate>, TlsError> {
+    let protocols: &[&[u8]] = if front.mode == Mode::Http { http2.protocols() } else { &[] };
+    let open = |keys: &Keys| Certificate::open(keys.clone(), protocols.iter().copied());
+    front.tls.as_ref().map(open).transpose()
 }
 
 fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {

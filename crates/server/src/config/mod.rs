@@ -17,6 +17,7 @@ use std::time::Duration;
 use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, Listeners};
 use pollux_http::h2;
 use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
+use pollux_tls::{HTTP_1_1, HTTP_2};
 
 pub use crate::config::answers::AnswerRule;
 use crate::identity::{Identity, SocketOwner};
@@ -70,14 +71,8 @@ table! { keys, key;
         pub sockets: UnixSockets = UnixSockets::read(keys),
         /// Its certificate, where clients speak TLS at all addresses.
         pub tls: Option<tls::Keys> = certificate(keys),
-        /// Speak HTTP/1 alone; by default HTTP/2 is spoken as well, with clients that begin with its preface, and in
-        /// TLS with those that ask for it (h2 by ALPN)
-        pub is_http2_off as "no_http2": bool = key.switch(),
-        /// Most requests at once of a connection of HTTP/2
-        pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
-        /// Requests after which a connection of HTTP/2 takes no more: its client opens another one
-        pub stream_requests_max as "http2_requests": u32 =
-            key.default("10000").one(&whole(1..=1_000_000_000)),
+        /// Whether and how its clients may speak HTTP/2.
+        pub http2: Http2 = Http2::read(keys),
         /// The user that it becomes once its sockets are open; none for the one that started it.
         pub identity: Option<Identity> = identity(keys),
         #[heading("Sandbox")]
@@ -98,18 +93,6 @@ table! { keys, key;
 }
 
 impl ServeConfig {
-    /// What is announced to clients of HTTP/2; none where it is not spoken.
-    pub(crate) fn streams(&self) -> Option<h2::Settings> {
-        let head_bytes = u32::try_from(self.limits.heads.bytes_max).unwrap_or(u32::MAX);
-        let settings = h2::Settings {
-            streams_max: self.streams_max,
-            requests_max: self.stream_requests_max,
-            head_bytes,
-            ..h2::Settings::DEFAULT
-        };
-        (!self.is_http2_off).then_some(settings)
-    }
-
     /// Refuses addresses of which the kernel would say that one is in use, by another one of them. Where files
     /// are served, a page for errors lies below their folder, as that of --spa does.
     fn consistent(mut self, keys: &mut Keys<'_>) -> Self {
@@ -279,6 +262,37 @@ fn socket_owner() -> Kind<SocketOwner> {
     Kind::new("USER:GROUP", "USER, USER:GROUP or :GROUP, by names or numbers", |text| {
         SocketOwner::read(text).ok_or_else(String::new)
     })
+}
+
+table! { keys, key, default;
+    /// Whether and how clients may speak HTTP/2.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Http2 {
+        /// Speak HTTP/1 alone; by default HTTP/2 is spoken as well, with clients that begin with its preface, and in
+        /// TLS with those that ask for it (h2 by ALPN)
+        pub is_off as "no_http2": bool = key.switch(),
+        /// Most requests at once of a connection of HTTP/2
+        pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
+        /// Requests after which a connection of HTTP/2 takes no more: its client opens another one
+        pub requests_max as "http2_requests": u32 =
+            key.default("10000").one(&whole(1..=1_000_000_000)),
+    }
+}
+
+impl Http2 {
+    /// What is announced to clients under these limits; none where it is not spoken.
+    pub(crate) fn settings(&self, limits: &Limits) -> Option<h2::Settings> {
+        let head_bytes = u32::try_from(limits.heads.bytes_max).unwrap_or(u32::MAX);
+        let Self { streams_max, requests_max, .. } = *self;
+        let settings =
+            h2::Settings { streams_max, requests_max, head_bytes, ..h2::Settings::DEFAULT };
+        (!self.is_off).then_some(settings)
+    }
+
+    /// What TLS offers, the best first.
+    pub(crate) fn protocols(&self) -> &'static [&'static [u8]] {
+        if self.is_off { &[HTTP_1_1] } else { &[HTTP_2, HTTP_1_1] }
+    }
 }
 
 table! { keys, key, default;
@@ -891,7 +905,7 @@ mod tests {
 
     #[test]
     fn no_setting_of_a_server_or_a_proxy_is_accepted_without_effect() {
-        const OF_BOTH: [&str; 20] = [
+        const OF_BOTH: [&str; 23] = [
             "user",
             "listen",
             "poller",
@@ -912,6 +926,9 @@ mod tests {
             "log_level",
             "stats",
             "control",
+            "no_http2",
+            "http2_streams",
+            "http2_requests",
         ];
         let alone = [
             &OF_BOTH[..],
@@ -932,9 +949,6 @@ mod tests {
                 "max_body",
                 "pid_file",
                 "quiet",
-                "no_http2",
-                "http2_streams",
-                "http2_requests",
             ],
         ];
         acts_alone_or_is_refused::<ServeConfig>(

@@ -11,8 +11,8 @@ use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 use crate::config::sections;
 use crate::config::written::note_shared_paths;
 use crate::config::{
-    ADDRESSES_MAX, CONNECTIONS_MAX, Limits, Loops, Monitoring, UnixSockets, address, elsewhere,
-    foreign_keys, identity, note_overlap, note_unix_only, timeout,
+    ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
+    elsewhere, foreign_keys, identity, note_overlap, note_unix_only, timeout,
 };
 use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode};
 use crate::identity::Identity;
@@ -29,7 +29,7 @@ const IDLE_MAX: u64 = 65_536;
 const QUEUE_MAX: u64 = 100_000;
 
 /// Limits without a meaning where every front end passes on bytes.
-const HTTP_LIMITS: [&str; 15] = [
+const HTTP_LIMITS: [&str; 18] = [
     "idle_timeout",
     "first_byte_timeout",
     "body_timeout",
@@ -45,6 +45,9 @@ const HTTP_LIMITS: [&str; 15] = [
     "queue_max",
     "queue_timeout",
     "half_close",
+    "no_http2",
+    "http2_streams",
+    "http2_requests",
 ];
 
 /// A proxy's configuration.
@@ -54,6 +57,8 @@ pub struct ProxyConfig {
     pub frontends: Vec<Frontend>,
     /// Where requests go; at least one.
     pub groups: Vec<GroupConfig>,
+    /// Whether and how clients may speak HTTP/2.
+    pub http2: Http2,
     /// Who may connect to its unix sockets.
     pub sockets: UnixSockets,
     /// The user that its workers become; none for the one that started it.
@@ -88,6 +93,8 @@ impl Table for ProxyConfig {
         {
             keys.refuse(wrong);
         }
+        keys.heading("HTTP/2");
+        let http2 = Http2::read(keys);
         keys.heading("Unix sockets");
         let sockets = UnixSockets::read(keys);
         keys.heading("User");
@@ -130,7 +137,17 @@ impl Table for ProxyConfig {
         if is_tcp {
             HTTP_LIMITS.iter().for_each(|name| sections::only_http(keys, name));
         }
-        Self { frontends, groups, sockets, identity, loops, lets_go_at_once, limits, monitoring }
+        Self {
+            frontends,
+            groups,
+            http2,
+            sockets,
+            identity,
+            loops,
+            lets_go_at_once,
+            limits,
+            monitoring,
+        }
     }
 }
 
@@ -217,6 +234,7 @@ impl ProxyConfig {
                 ..Frontend::default()
             }],
             groups: vec![group],
+            http2: Http2::default(),
             sockets: UnixSockets::default(),
             identity: None,
             loops: Loops::default(),

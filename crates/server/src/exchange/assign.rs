@@ -263,7 +263,7 @@ impl Upstreams {
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
         (exchange.was_queued, exchange.is_asker_woken) = (true, true);
-        exchange.asker.wake_later(&mut self.commands);
+        exchange.asker.wake_later(&mut self.ready, &mut self.commands);
         Some(at)
     }
 
@@ -309,7 +309,7 @@ impl Upstreams {
         // Its deadline is that of a queue from now on.
         (exchange.was_queued, exchange.is_asker_woken) = (true, true);
         let backend = exchange.backend;
-        exchange.asker.wake_later(&mut self.commands);
+        exchange.asker.wake_later(&mut self.ready, &mut self.commands);
         self.proxied.backends()[backend.expect("one was chosen").place()].begun.add(1);
         self.exchanger.without_room.push_back(ticket);
         self.close_idle();

@@ -20,9 +20,11 @@
 //! | body timeout | an answer has begun, or one side of a tunnel has ended | cut |
 //! | tunnel timeout | both sides of a tunnel may still send | cut |
 
+use std::time::Duration;
+
 use pollux_engine::{Actions, Moment};
 
-use crate::body_clock::BodyTime;
+use crate::body_clock::{BodyClock, BodyTime};
 use crate::config::{Limits, ProxyLimits};
 use crate::exchange::table::{Exchange, Stage};
 use crate::exchange::upstreams::Upstreams;
@@ -74,7 +76,7 @@ impl Deadlines {
 
 impl Upstreams {
     #[inline]
-    fn deadlines(&self, at: ExchangeId) -> Deadlines {
+    fn deadlines(&self, at: ExchangeId, stood: Option<Duration>) -> Deadlines {
         let (exchange, limits) = (self.exchanges.get(at), &self.limits);
         if exchange.is_tunnel() {
             return Deadlines::NONE;
@@ -86,29 +88,53 @@ impl Upstreams {
             drain: self.drain_end,
             request: exchange.times.began + limits.request_timeout,
             queue: queued.map_or(Moment::NEVER, |queued| queued + limits.queue_timeout),
-            body: if exchange.request.is_whole() {
-                Moment::NEVER
-            } else {
-                let time = BodyTime { timeout, rate_min_bytes };
-                exchange.body_clock.deadline(exchange.request.body_bytes(), time)
+            body: match stood.filter(|_| !exchange.request.is_whole()) {
+                None => Moment::NEVER,
+                Some(stood) => {
+                    let time = BodyTime { timeout, rate_min_bytes };
+                    exchange.body_clock.deadline(exchange.request.body_bytes(), time) + stood
+                }
             },
         }
     }
 
-    /// Sets the deadline of the asker's connection.
+    /// Sets the deadline of the asker's connection; one with several streams sets the first of all itself
+    /// ([`Self::asker_deadline`]).
     pub(crate) fn set_asker_deadline(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if !exchange.request.is_whole() {
             // A client that takes an answer may send the rest of its body behind that; how fast it takes it is the loop's to judge.
             let is_standing = exchange.is_asker_paused || exchange.response.is_leaving;
-            exchange.body_clock.set_standing(is_standing, self.now.at);
+            exchange.body_clock.set_standing(is_standing, exchange.body_time(self.now.at));
         }
-        actions.set_deadline(self.deadlines(at).first());
+        if !exchange.asker.is_stream() {
+            actions.set_deadline(self.asker_deadline(at, Some(Duration::ZERO)));
+        }
+    }
+
+    /// The exchange is of a stream, on whose connection the time of bodies has stood so long until now.
+    pub(crate) fn begin_standing(&mut self, at: ExchangeId, stood: Duration) {
+        let now = self.now.at;
+        let exchange = self.exchanges.get_mut(at);
+        exchange.stood = stood;
+        exchange.body_clock = BodyClock::started(exchange.body_time(now));
+    }
+
+    /// That time has stood so long by now.
+    pub(crate) fn set_stood(&mut self, at: ExchangeId, stood: Duration) {
+        self.exchanges.get_mut(at).stood = stood;
+    }
+
+    /// By when something has to happen on the asker's side, on whose connection the time of bodies has stood so long; none
+    /// where it stands.
+    #[inline]
+    pub(crate) fn asker_deadline(&self, at: ExchangeId, stood: Option<Duration>) -> Moment {
+        self.deadlines(at, stood).first()
     }
 
     /// What is over now that the deadline of the asker's connection has passed; none where that was moved on meanwhile.
-    pub(crate) fn due(&self, at: ExchangeId) -> Option<Due> {
-        self.deadlines(at).over(self.now.at)
+    pub(crate) fn due(&self, at: ExchangeId, stood: Option<Duration>) -> Option<Due> {
+        self.deadlines(at, stood).over(self.now.at)
     }
 }
 
@@ -184,8 +210,6 @@ impl Upstreams {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,13 +1,19 @@
-//! A message between two connections of HTTP/1, or of bytes that are not HTTP: what reads it, and what frames it anew.
+//! A message between two sides, or bytes that are not HTTP: what reads it, and what frames it anew.
+//!
+//! Of a body in chunks the reader finds the end; of one that comes by a stream of HTTP/2 the frames say it
+//! ([`Direction::take_all`], [`Direction::set_whole`]).
 
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Pipe};
-use pollux_http::{BodyReader, Framing, Limits, Rejection};
+use pollux_http::h2::{Connection, Output};
+use pollux_http::{BodyReader, Fields, Framing, Limits, Rejection};
 
+use crate::exchange::frames::{self, Waits};
 use crate::exchange::framing::Framer;
 use crate::exchange::message::{Message, PIECE_BYTES_MAX};
 use crate::exchange::pipes::Pipes;
+use crate::fields;
 use crate::head::tail::HeadTail;
 
 /// A side of a pair, or of an exchange: what it sends goes in the direction of the same number.
@@ -33,6 +39,8 @@ pub(crate) struct Direction {
     /// Finds the end of the body in what comes.
     reader: BodyReader,
     framer: Framer,
+    /// Trailers as they come, while they do, where the other side takes some.
+    trailers: Option<Vec<u8>>,
     /// What was given to the other side last has not left it yet.
     pub(super) is_leaving: bool,
 }
@@ -41,7 +49,13 @@ impl Default for Direction {
     /// One of bytes that are not HTTP.
     fn default() -> Self {
         let reader = BodyReader::new(Framing::None, &Limits::default());
-        Self { message: Message::default(), reader, framer: Framer::RAW, is_leaving: false }
+        Self {
+            message: Message::default(),
+            reader,
+            framer: Framer::RAW,
+            trailers: None,
+            is_leaving: false,
+        }
     }
 }
 
@@ -50,6 +64,7 @@ impl Direction {
     pub(crate) fn reset(&mut self) {
         self.message.reset();
         self.framer.rewind();
+        self.trailers = None;
         self.is_leaving = false;
     }
 
@@ -66,10 +81,35 @@ impl Direction {
     /// The head is there, to which the connection that it leaves by adds `tail`; a body follows that `reader` finds the end
     /// of.
     pub(crate) fn begin_body(&mut self, reader: BodyReader, tail: &HeadTail) {
+        if tail.is_of_stream {
+            // It is not known any more where the tail would stand once frames are made of the head.
+            self.message.head().extend_from_slice(tail.text());
+        }
         self.message.end_head();
         self.message.is_whole = reader.is_done();
         self.reader = reader;
         self.framer.begin(tail);
+    }
+
+    /// The same of a message whose frames say where its body ends.
+    pub(super) fn begin_of_stream(&mut self, has_body: bool, tail: &HeadTail) {
+        self.message.end_head();
+        self.message.is_whole = !has_body;
+        self.framer.begin(tail);
+    }
+
+    /// The same of a page of the proxy, for a stream: its head with the empty line, and its body.
+    pub(crate) fn begin_page(&mut self, head: &[u8], body: &[u8]) {
+        self.message.head().extend_from_slice(head);
+        self.message.end_head();
+        self.message.push(body);
+        self.message.is_whole = true;
+        self.framer.begin(&HeadTail::STREAM);
+    }
+
+    /// The other side takes trailers: those that come are kept for it.
+    pub(super) fn take_trailers(&mut self) {
+        self.trailers = Some(Vec::new());
     }
 
     /// The same, and nothing follows.
@@ -136,7 +176,7 @@ impl Direction {
     }
 
     /// Whether all of it was taken and given on.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.framer.is_done(&self.message)
     }
 
@@ -149,12 +189,46 @@ impl Direction {
         while used < input.len() && !self.message.is_whole && !self.message.is_full() {
             let rest = &input[used..];
             let piece = &rest[..rest.len().min(PIECE_BYTES_MAX)];
+            let is_trailer = self.reader.is_in_trailers();
             let step = self.reader.feed(piece)?;
             used += step.consumed;
+            if let Some(trailers) = self.trailers.as_mut().filter(|_| is_trailer) {
+                // The reader knows their limit.
+                trailers.extend_from_slice(&piece[..step.consumed]);
+            }
             self.message.push(&piece[step.data]);
             self.message.is_whole = step.is_done;
         }
         Ok(used)
+    }
+
+    /// The trailers as they came, once, when all of them are there; none where there are none or nobody takes them.
+    #[inline]
+    pub(super) fn whole_trailers(&mut self) -> Option<Vec<u8>> {
+        if !self.message.is_whole {
+            return None;
+        }
+        self.trailers.take().filter(|section| !section.is_empty())
+    }
+
+    /// Adds fields behind the body, as far as they may stand there, but for those that a rule `drops`.
+    pub(super) fn add_trailers(&mut self, trailers: Fields<'_>, drops: impl Fn(&str) -> bool) {
+        let lines = self.message.trailers_mut();
+        for field in trailers {
+            if fields::may_trail(field.name) && !drops(field.name) {
+                fields::write(lines, field.name, field.value);
+            }
+        }
+    }
+
+    /// Takes all of some bytes of a body, which the window of its stream bounds.
+    pub(super) fn take_all(&mut self, data: &[u8]) {
+        self.message.push(data);
+    }
+
+    /// Bytes of the body that the other side was not given, or that have not left it.
+    pub(crate) fn body_bytes_left(&self) -> u64 {
+        self.message.body_bytes_left()
     }
 
     /// Takes bytes that are not HTTP, as long as it is not full.
@@ -182,6 +256,22 @@ impl Direction {
     /// Gives the other side what its room takes; says how many bytes that were.
     pub(crate) fn send(&mut self, actions: &mut Actions<'_>) -> u64 {
         self.framer.send(&mut self.message, actions)
+    }
+
+    /// What of it waits for a stream.
+    pub(crate) fn waits(&self) -> Waits {
+        frames::waits(&self.framer, &self.message)
+    }
+
+    /// Gives a stream what windows and room take, in frames; says how many bytes of the body that were, or 1 where there was none.
+    pub(crate) fn send_frames<T>(
+        &mut self,
+        by: &mut Connection<T>,
+        stream: u32,
+        out: &mut Output<'_>,
+        hides_empty: bool,
+    ) -> u64 {
+        frames::send(&mut self.framer, &mut self.message, by, stream, out, hides_empty)
     }
 
     /// What was given to the other side has left it; says whether there is room again for that reason.

@@ -16,14 +16,17 @@ use crate::head::tail::{HeadTail, TAIL_BYTES_MAX};
 /// What a chunk needs beside its data, and the last one behind it.
 const CHUNK_ROOM: usize = CHUNK_HEAD_BYTES_MAX + CHUNK_END.len() + LAST_CHUNK.len();
 
+/// How many bytes of the last chunk stand in front of trailers.
+const LAST_CHUNK_HEAD_BYTES: usize = LAST_CHUNK.len() - 2;
+
 /// How far one message has left, and how it does.
 #[derive(Debug)]
 pub(crate) struct Framer {
-    tail: HeadTail,
+    pub(super) tail: HeadTail,
     /// The head has left with its tail, or there is none.
-    is_head_out: bool,
-    /// The last chunk has left.
-    is_end_out: bool,
+    pub(super) is_head_out: bool,
+    /// The last chunk has left, or the end of a stream was said.
+    pub(super) is_end_out: bool,
 }
 
 impl Framer {
@@ -48,9 +51,14 @@ impl Framer {
         !self.tail.is_chunked
     }
 
+    /// Whether the end of the message is said by itself.
+    fn has_end(&self) -> bool {
+        self.tail.is_chunked || self.tail.is_of_stream
+    }
+
     /// Whether all of the message has left.
     pub(super) fn is_done(&self, message: &Message) -> bool {
-        let is_end_out = self.is_end_out || self.is_plain();
+        let is_end_out = self.is_end_out || !self.has_end();
         message.is_whole && message.is_empty() && self.is_head_out && is_end_out
     }
 
@@ -100,7 +108,8 @@ impl Framer {
         }
         let room = &mut out[len..];
         if !self.is_plain() {
-            let (framed, piece) = self.chunk(room, body, message.is_whole);
+            let trailers = message.is_whole.then(|| message.trailers());
+            let (framed, piece) = self.chunk(room, body, trailers);
             (len, taken) = (len + framed, taken + piece);
         } else if !body.is_empty() {
             let piece = body.len().min(room.len());
@@ -111,8 +120,9 @@ impl Framer {
         len
     }
 
-    /// Writes a chunk, and the last one behind it; says how long both are, and how much of the body stands in them.
-    fn chunk(&mut self, out: &mut [u8], body: &[u8], is_whole: bool) -> (usize, usize) {
+    /// Writes a chunk, and behind a body that is whole the last one with its trailers; says how long all are, and how much of
+    /// the body stands in them.
+    fn chunk(&mut self, out: &mut [u8], body: &[u8], trailers: Option<&[u8]>) -> (usize, usize) {
         if out.len() < CHUNK_ROOM {
             return (0, 0);
         }
@@ -129,8 +139,14 @@ impl Framer {
             add(&body[..piece]);
             add(CHUNK_END);
         }
-        if is_whole && piece == body.len() && !self.is_end_out {
-            add(LAST_CHUNK);
+        if let Some(trailers) = trailers.filter(|_| piece == body.len() && !self.is_end_out)
+            && trailers.len() + LAST_CHUNK.len() <= out.len() - len
+        {
+            let (head, end) = LAST_CHUNK.split_at(LAST_CHUNK_HEAD_BYTES);
+            for part in [head, trailers, end] {
+                out[len..len + part.len()].copy_from_slice(part);
+                len += part.len();
+            }
             self.is_end_out = true;
         }
         (len, piece)

@@ -9,6 +9,8 @@
 //! lines; what one connection adds, the framing and the empty line, is the sender's matter (`framing`). One that is full
 //! takes nothing more: its filler pauses, and is woken when there is room.
 //!
+//! Trailers are kept where the other side takes them.
+//!
 //! Bytes may go through a [pipe](crate::exchange::splicing) in the kernel instead; a message that has one is full.
 
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub(crate) struct Message {
     sent: usize,
     /// What the other side was given last and has not left it yet, as far as that is known.
     leaving_bytes: usize,
+    /// The fields behind the body, as lines: those that go from end to end.
+    trailers: Vec<u8>,
     /// What was sent stays in front, for a second try, as long as it is no more than that.
     keeps_sent: bool,
     kept_bytes_max: usize,
@@ -72,11 +76,12 @@ impl Message {
         (self.head_len, self.sent, self.leaving_bytes) = (0, 0, 0);
         (self.keeps_sent, self.is_spliced) = (false, false);
         (self.is_whole, self.body_bytes) = (false, 0);
+        self.trailers.clear();
     }
 
     /// Drops the room of one that is not in use.
     pub(super) fn release_memory(&mut self) {
-        self.bytes = Vec::new();
+        (self.bytes, self.trailers) = (Vec::new(), Vec::new());
     }
 
     /// Where heads are written, in front of all body bytes.
@@ -118,6 +123,23 @@ impl Message {
     pub(super) fn push(&mut self, data: &[u8]) {
         self.body_bytes += data.len() as u64;
         self.bytes.extend_from_slice(data);
+    }
+
+    /// The fields behind the body, as lines.
+    #[inline]
+    pub(super) fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+
+    /// The same, to be added to.
+    pub(super) fn trailers_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.trailers
+    }
+
+    /// Bytes of the body that the other side was not given, or that have not left it.
+    pub(super) fn body_bytes_left(&self) -> u64 {
+        let (_, body) = self.waiting();
+        (body.len() + self.leaving_bytes) as u64
     }
 
     /// Keeps what is sent, for a second try: as long as it is not too much, or, of what may be sent only once, until any of
@@ -180,7 +202,10 @@ impl Message {
             return;
         }
         self.keeps_sent = false;
-        self.drop_sent();
+        // What is sent in many pieces is not moved for each of them.
+        if self.sent * 2 >= self.bytes.len() {
+            self.drop_sent();
+        }
     }
 
     /// It was given all of them.

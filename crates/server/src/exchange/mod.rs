@@ -5,16 +5,18 @@
 //!         ◄──             ◄──           response message ◄──          ◄──
 //! ```
 //!
-//! A client and an upstream connection are two sessions of one loop. They never touch each other:
+//! A client's connection and an upstream one are two sessions of one loop, and a client's of HTTP/2 has an exchange for each
+//! of its streams. They never touch each other:
 //! what goes from one to the other lies in the [`Exchange`](table::Exchange) that both know by its number, and a side
 //! that adds to it wakes the other one. Each head and its framing is written anew from what was
 //! understood; none is passed through.
 //!
 //! | part | one job |
 //! |---|---|
-//! | `table` | the exchanges and upstream connections of a loop |
-//! | `message`, `framing` | head, body and end in one direction; how they leave by a connection of HTTP/1 |
-//! | `direction`, `pair` | a message between two connections of HTTP/1; two of them, which are a stream of TCP mode |
+//! | `table`, `asker` | the exchanges and upstream connections of a loop; whom an exchange wakes |
+//! | `message` | head, body and end in one direction |
+//! | `framing`, `frames` | how they leave by a connection of HTTP/1, and by a stream of HTTP/2 |
+//! | `direction`, `pair` | a message between two sides, and what reads it; two of them, which are a stream of TCP mode |
 //! | `request` | the order of a request, from its head to its last byte: one function for each step |
 //! | `deadlines` | by when a client has to have sent, and to be answered |
 //! | `assign` | how a request comes to an upstream connection |
@@ -23,10 +25,12 @@
 //! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
 //! | `upstreams` | what one loop has of backends, and of what is under way to them |
 
+pub(crate) mod asker;
 mod assign;
 pub(crate) mod check;
 pub(crate) mod deadlines;
 pub(crate) mod direction;
+pub(crate) mod frames;
 mod framing;
 mod message;
 pub(crate) mod pair;

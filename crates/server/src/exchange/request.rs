@@ -5,7 +5,7 @@
 //! | [`begin`](Upstreams::begin), [`begin_again`](Upstreams::begin_again) | the asker's session | the head of a request is sound, and a backend is to answer it; the second where it is the last one of this loop again |
 //! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, `fault` for a second try, and `assign.rs` where a request that waited has its turn or its backend went down | a backend, and a connection to it |
 //! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
-//! | [`request_bytes`](Upstreams::request_bytes) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
+//! | [`request_bytes`](Upstreams::request_bytes), [`request_data`](Upstreams::request_data) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
 //! | [`wake_found`](Upstreams::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
 //! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
@@ -13,13 +13,15 @@
 //! | [`answer_bytes`](Upstreams::answer_bytes) | the upstream's session | some of its body came |
 //! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came: the exchange lets go of the connection |
 //! | [`park`](Upstreams::park) | the upstream's session | right behind `answer_end`, before the client has the answer: the connection is kept for another request |
-//! | [`answer_leaves`](Upstreams::answer_leaves) | the asker's session | it was woken, or has got rid of what it had |
+//! | [`answer_leaves`](Upstreams::answer_leaves), [`answer_leaves_by`](Upstreams::answer_leaves_by) | the asker's session | it was woken, or has got rid of what it had |
 //! | [`fault`](Upstreams::fault) | either session, at any time | a second try, a page, or a cut |
 //! | [`finish`](Upstreams::finish) | the asker's session | the last byte was handed over, or the client is gone |
 //!
 //! A step changes the [`Exchange`](crate::exchange::table::Exchange) and wakes the other side. What a session does with its own
-//! connection beside that stands in its file: `front/h1/later.rs`, `upstream.rs`. An exchange knows whom it has to wake, the
-//! [`Asker`], and nothing else of who asked.
+//! connection beside that stands in its file: `front/h1/later.rs`, `front/h2/later.rs`, `upstream.rs`. An exchange knows whom
+//! it has to wake, the [`Asker`], and nothing else of who asked: a connection of HTTP/1.1, or a stream of one of HTTP/2. Where
+//! these differ the step says so: a stream never pauses its connection, gives all that its window let through
+//! ([`request_data`](Upstreams::request_data)), and takes frames ([`answer_leaves_by`](Upstreams::answer_leaves_by)).
 //!
 //! | of an exchange | is |
 //! |---|---|
@@ -32,23 +34,27 @@ use std::borrow::Cow;
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::{
-    BodyReader, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
+    BodyReader, Fields, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
+    Status,
 };
 
 use crate::backends::pool::Admission;
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
+use crate::exchange::asker::Asker;
 use crate::exchange::deadlines::UpstreamWait;
-use crate::exchange::direction::Side;
-use crate::exchange::table::{Asker, Next, OFFERS_MAX, Stage};
+use crate::exchange::direction::{Direction, Side};
+use crate::exchange::frames;
+use crate::exchange::table::{Next, OFFERS_MAX, Stage};
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, Party, ProxyCounter};
+use crate::fields;
+use crate::head::Version;
 use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
 use crate::head::proxied::{
     AnswerContext, RequestContext, write_answer, write_interim, write_request, write_upgrade,
 };
 use crate::head::tail::{HeadTail, HopFields};
-use crate::head::version;
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
 use crate::log::{AccessLog, Entry, Proxied};
 use crate::record::{Books, End, Outcome};
@@ -63,6 +69,9 @@ const INTERIMS_MAX: u32 = 1024;
 const INTERIM_BYTES_MAX: usize = 40 * 1024;
 /// Longest interim answer that is passed on.
 const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// A body that did not say its length, and has more bytes than it may have.
+const BODY_LARGE: Rejection =
+    Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds max_body", "RFC 9110 15.5.14");
 
 /// What an exchange has to know of who asks, beside the request.
 #[derive(Debug)]
@@ -105,6 +114,7 @@ impl Upstreams {
         let host = request.host();
         let context = RequestContext {
             peer: asked.peer,
+            version: facts.version,
             host: host.unwrap_or(&self.backends[backend.place()].host),
             is_secure,
             x_forwarded: front.x_forwarded,
@@ -114,16 +124,22 @@ impl Upstreams {
         };
         let exchange = self.exchanges.get_mut(at);
         exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
-        let tail = HeadTail::of(HopFields::of_request(request, exchange.wants_upgrade));
-        exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail);
+        let hop = HopFields::of_request(request, facts.version, exchange.wants_upgrade);
+        let tail = HeadTail::of(hop);
+        match facts.version {
+            Version::Http2 => exchange.request.begin_of_stream(request.framing.has_body(), &tail),
+            _ => exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail),
+        }
         if let Some(log) = log {
             note_line(&mut exchange.line, request, log);
         }
         if request.framing.has_body() {
             self.counters.add(ServerCounter::Bodies, 1);
-        } else if host.is_some() && !exchange.wants_upgrade && request.method != Method::Options {
+        } else if host.is_some() && hop == HopFields::default() && request.method != Method::Options
+        {
             let last = self.repeats.request.get_or_insert_default();
-            let by = RequestKey { front: asked.front, is_secure, peer: asked.peer };
+            let is_stream = asked.asker.is_stream();
+            let by = RequestKey { front: asked.front, is_secure, is_stream, peer: asked.peer };
             last.note(head, by, exchange.request.head(), &exchange.line, facts);
         }
         at
@@ -144,14 +160,15 @@ impl Upstreams {
     fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, BackendId) {
         let group = asked.group;
         let is_encrypted = asked.is_secure || self.groups[group.place()].tls.is_some();
-        let may_splice = !is_encrypted && self.pipes.is_on();
+        let is_framed = is_encrypted || asked.asker.is_stream();
+        let may_splice = !is_framed && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
         (exchange.front, exchange.group) = (asked.front, group);
         if let Some(header) = asked.header {
             exchange.header = header;
         }
-        (exchange.key, exchange.kind, exchange.minor) = (facts.key, facts.kind, facts.minor);
+        (exchange.key, exchange.kind, exchange.version) = (facts.key, facts.kind, facts.version);
         (exchange.is_idempotent, exchange.may_splice) = (facts.is_idempotent, may_splice);
         exchange.rules = facts.rules;
         exchange.is_last = asked.is_last;
@@ -260,6 +277,35 @@ impl Upstreams {
         Ok(used)
     }
 
+    /// The same from a stream of HTTP/2, whose window bounds it, and whose frames say where it `ends`.
+    ///
+    /// # Errors
+    /// It is longer than it may be.
+    pub(crate) fn request_data(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        data: &[u8],
+        ends: bool,
+        limits: &Limits,
+    ) -> Result<(), Rejection> {
+        let request = &mut self.exchanges.get_mut(at).request;
+        request.take_all(data);
+        if request.body_bytes() > limits.body_bytes {
+            return Err(BODY_LARGE);
+        }
+        request.set_whole(ends);
+        self.request_grew(at, actions, data.len() as u64);
+        Ok(())
+    }
+
+    /// Fields behind the body of a stream, which [`Self::request_data`] ends.
+    pub(crate) fn request_trailers(&mut self, at: ExchangeId, trailers: Fields<'_>) {
+        let exchange = self.exchanges.get_mut(at);
+        let rules = &self.frontends.get(exchange.front).rules.request;
+        exchange.request.add_trailers(trailers, |name| fields::drops(rules, name));
+    }
+
     /// All of the request is there: the idle connection that [`Self::obtain`] found is woken, and sends it
     /// ([`Self::upstream_ready`]); one that is being opened does so when it is connected. What the client sends behind it
     /// waits unread.
@@ -288,11 +334,13 @@ impl Upstreams {
         self.counters.add(ServerCounter::BodyBytes, body_bytes);
         let exchange = self.exchanges.get_mut(at);
         if body_bytes > 0 {
-            exchange.body_clock.on_bytes(self.now.at);
+            exchange.body_clock.on_bytes(exchange.body_time(self.now.at));
         }
         let is_full = exchange.request.is_full();
-        exchange.is_asker_paused = is_full && !exchange.request.is_whole();
-        if exchange.request.is_whole() {
+        let is_stream = exchange.asker.is_stream();
+        let waits = if is_stream { exchange.request.body_bytes_left() > 0 } else { is_full };
+        exchange.is_asker_paused = waits && !exchange.request.is_whole();
+        if exchange.request.is_whole() && !is_stream {
             actions.read_in_turn();
         }
         self.set_asker_deadline(at, actions);
@@ -320,7 +368,7 @@ impl Upstreams {
         self.set_upstream_deadline(at, actions);
         let exchange = self.exchanges.get_mut(at);
         // Clients of HTTP/1.0 know none (RFC 9110 15.2).
-        if exchange.minor == 0 {
+        if exchange.version == Version::Http10 {
             return Ok(());
         }
         if response.facts.head_len > INTERIM_HEAD_BYTES_MAX {
@@ -348,7 +396,7 @@ impl Upstreams {
     ) -> Result<(), Cow<'static, str>> {
         let exchange = self.exchanges.get_mut(at);
         exchange.request.forget_sent();
-        let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
+        let is_wanted = exchange.wants_upgrade && exchange.version == Version::Http11;
         if !is_wanted || !write_upgrade(exchange.response.head(), response) {
             return Err("an upgrade (101) that was not asked for".into());
         }
@@ -390,6 +438,10 @@ impl Upstreams {
         if !write_answer(out, response, &context) {
             return Err("a coding before chunked, which was not asked for".into());
         }
+        if exchange.asker.is_stream() && out.len() > frames::HEAD_BYTES_MAX {
+            out.truncate(before);
+            return Err("a head of more than 56 KiB, which no client of HTTP/2 gets".into());
+        }
         if !is_early {
             self.repeats.note_answer(head, by, &out[before..], response.facts);
         }
@@ -427,8 +479,11 @@ impl Upstreams {
     fn answer_began(&mut self, at: ExchangeId, facts: &ResponseFacts) {
         let exchange = self.exchanges.get_mut(at);
         let reader = BodyReader::of_response(facts.body, &self.answer_limits);
-        let (tail, is_last) = self.repeats.tail((facts.body, exchange.minor, exchange.is_last));
+        let (tail, is_last) = self.repeats.tail((facts.body, exchange.version, exchange.is_last));
         exchange.response.begin_body(reader, tail);
+        if tail.is_of_stream {
+            exchange.response.take_trailers();
+        }
         exchange.reach(Stage::Answering);
         exchange.is_last = is_last;
         (exchange.status, exchange.times.first_byte) = (Some(facts.status), Some(self.now.at));
@@ -451,7 +506,14 @@ impl Upstreams {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> Result<usize, Rejection> {
-        let used = self.exchanges.get_mut(at).response.take(input)?;
+        let exchange = self.exchanges.get_mut(at);
+        let used = exchange.response.take(input)?;
+        if let Some(section) = exchange.response.whole_trailers() {
+            let status = exchange.status.unwrap_or(Status::OK).code();
+            let rules = self.frontends.rules(exchange.front).applying(exchange.rules, status);
+            let trailers = Fields::of_trailers(&section);
+            exchange.response.add_trailers(trailers, |name| rules.drops(name));
+        }
         if !self.exchanges.get(at).response.is_whole() {
             self.answer_grew(at, actions);
         }
@@ -508,12 +570,24 @@ impl Upstreams {
     }
 
     /// Gives the client what there is of the answer; says whether that was the last of it.
+    #[inline]
     pub(crate) fn answer_leaves(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
+        self.answer_leaves_by(at, actions, Direction::send)
+    }
+
+    /// The same by what `send` gives its stream of it, which says how many bytes that were.
+    #[inline]
+    pub(crate) fn answer_leaves_by(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        send: impl FnOnce(&mut Direction, &mut Actions<'_>) -> u64,
+    ) -> bool {
         let exchange = self.exchanges.get_mut(at);
         if exchange.response.is_leaving {
             return false;
         }
-        let sent_bytes = exchange.response.send(actions);
+        let sent_bytes = send(&mut exchange.response, actions);
         if exchange.stage == Stage::Answering && sent_bytes > 0 {
             exchange.stage = Stage::Committed;
         }
@@ -530,17 +604,30 @@ impl Upstreams {
         if sent_bytes == 0 {
             return false;
         }
-        // More is to come: only when this has left, so that what waits here stays little.
-        exchange.response.is_leaving = true;
+        // More is to come: only when this has left, so that what waits here stays little. A connection with several streams
+        // takes no more than has left of all.
+        let is_stream = exchange.asker.is_stream();
+        exchange.response.is_leaving = !is_stream;
         if !exchange.request.is_whole() {
             if !exchange.has_answer() {
                 // The client may have waited for the interim answer with its body.
-                exchange.body_clock = BodyClock::started(self.now.at);
+                exchange.body_clock = BodyClock::started(exchange.body_time(self.now.at));
             }
             self.set_asker_deadline(at, actions);
         }
-        actions.call_again();
+        if is_stream {
+            self.answer_left(at, actions);
+        } else {
+            actions.call_again();
+        }
         false
+    }
+
+    /// What was given to the client has left: the backend may send more.
+    pub(crate) fn answer_left(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        if self.exchanges.get_mut(at).response.has_left(&mut self.pipes) {
+            self.wake_upstream(at, actions);
+        }
     }
 
     /// Something went wrong, on either side: the one place that decides between a second try, a page and a cut.
@@ -674,7 +761,7 @@ impl Upstreams {
             peer,
             method,
             target,
-            version: version(exchange.minor),
+            version: exchange.version.text(),
             status: outcome.status_logged(),
             body_bytes: outcome.body_bytes,
             referer,

@@ -11,18 +11,20 @@
 //! directions of that knowledge change together, in [`Upstreams`](crate::exchange::upstreams::Upstreams), so neither ever
 //! names one that is gone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use pollux_engine::{Actions, Command, ConnectionId, Moment};
+use pollux_engine::{ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind, Status};
 use pollux_tls::SharedTls;
 
 use crate::backends::passing::Pooled;
 use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
+use crate::exchange::asker::Asker;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
+use crate::head::Version;
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, UpstreamId};
 use crate::refusal::Refusal;
 
@@ -30,33 +32,13 @@ use crate::refusal::Refusal;
 /// time.
 pub(crate) const OFFERS_MAX: usize = 8;
 
-/// Who asked, as far as an exchange knows: the connection to be woken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker(ConnectionId);
-
-impl Asker {
-    /// The session that is called.
-    pub(crate) fn of(actions: &Actions<'_>) -> Self {
-        Self(actions.id())
-    }
-
-    pub(super) fn wake(self, actions: &mut Actions<'_>) {
-        actions.wake(self.0);
-    }
-
-    /// The same where no session is called.
-    pub(super) fn wake_later(self, commands: &mut VecDeque<Command<Outgoing>>) {
-        commands.push_back(Command::Wake(self.0));
-    }
-}
-
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) asker: Asker,
     /// The asker was woken and has not come yet.
     pub(crate) is_asker_woken: bool,
-    /// The asker is paused until the backend takes more of the request.
+    /// The asker is paused until the backend takes more of the request; of a stream, what it has sent waits for that.
     pub(crate) is_asker_paused: bool,
     /// The upstream connection that has it.
     pub(super) link: Option<UpstreamId>,
@@ -85,8 +67,8 @@ pub(crate) struct Exchange {
     pub(crate) kind: RequestKind,
     /// Sent twice it does no more than once (RFC 9110 9.2.2).
     pub(super) is_idempotent: bool,
-    /// The client speaks HTTP/1.`minor`.
-    pub(crate) minor: u8,
+    /// What the client speaks.
+    pub(crate) version: Version,
     /// No request may follow on the client's connection.
     pub(crate) is_last: bool,
     /// It asks for a WebSocket.
@@ -99,6 +81,8 @@ pub(crate) struct Exchange {
     pub(crate) fault: Option<Fault>,
     /// By when more of the request's body has to come.
     pub(super) body_clock: BodyClock,
+    /// How long the time that it goes by has stood on the asker's connection, beside what it stood itself.
+    pub(super) stood: Duration,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
     /// Of the answer; none while there is no head of one.
@@ -198,7 +182,7 @@ pub(crate) struct Times {
 
 impl Exchange {
     fn new(asker: Asker) -> Self {
-        Self {
+        let mut exchange = Self {
             asker,
             is_asker_woken: false,
             is_asker_paused: false,
@@ -216,7 +200,7 @@ impl Exchange {
             tries: 0,
             kind: RequestKind::Other,
             is_idempotent: false,
-            minor: 1,
+            version: Version::default(),
             is_last: false,
             wants_upgrade: false,
             stage: Stage::Queued,
@@ -224,13 +208,16 @@ impl Exchange {
             may_splice: false,
             fault: None,
             body_clock: BodyClock::default(),
+            stood: Duration::ZERO,
             request: Direction::default(),
             response: Direction::default(),
             status: None,
             refusal: None,
             times: Times::default(),
             line: Vec::new(),
-        }
+        };
+        exchange.reset();
+        exchange
     }
 
     /// What this side sends.
@@ -255,6 +242,12 @@ impl Exchange {
         let has_body = !direction.is_whole() && (side == Side::Client || self.has_answer());
         let may_splice = self.may_splice && has_body && !self.is_tunnel();
         direction.spliceable().filter(|_| may_splice)
+    }
+
+    /// The time of its request's body.
+    #[inline]
+    pub(super) fn body_time(&self, now: Moment) -> Moment {
+        Moment::from_nanos(now.as_nanos().saturating_sub(self.stood.as_nanos() as u64))
     }
 
     /// Whether it is a tunnel that both sides may still use.
@@ -329,6 +322,7 @@ impl Exchange {
         (self.tries, self.interims, self.status) = (0, 0, None);
         self.refusal = None;
         self.times = Times::default();
+        self.stood = Duration::ZERO;
     }
 }
 

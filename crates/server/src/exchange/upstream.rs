@@ -142,7 +142,11 @@ impl Upstream {
 
     pub(crate) fn on_output_sent(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
         let Some(at) = upstreams.links.get_mut(self.link).exchange else { return };
-        if upstreams.exchanges.get_mut(at).request.has_left(&mut upstreams.pipes) {
+        let exchange = upstreams.exchanges.get_mut(at);
+        // A stream's window grows by all that leaves.
+        let takes_more =
+            exchange.request.has_left(&mut upstreams.pipes) || exchange.asker.is_stream();
+        if takes_more {
             upstreams.wake_paused_asker(at, actions);
         }
         upstreams.upstream_ready(at, actions);

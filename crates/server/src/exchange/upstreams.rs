@@ -16,6 +16,7 @@ use crate::backends::passing::Passing;
 use crate::backends::{Backend, HealthChange, Schedule, Target};
 use crate::config::{Balance, Check, Frontend, Mode, ProxyConfig, ProxyLimits};
 use crate::counters::{ServerCounter, ServerCounters};
+use crate::exchange::asker::ReadyStreams;
 use crate::exchange::assign::Exchanger;
 use crate::exchange::pair::Pairs;
 use crate::exchange::pipes::Pipes;
@@ -42,6 +43,8 @@ pub(crate) struct Upstreams {
     pub(crate) date: DateCache,
     pub(crate) now: Now,
     pub(crate) exchanges: Exchanges,
+    /// Askers that are streams, and have to be called.
+    pub(crate) ready: ReadyStreams,
     pub(crate) repeats: Repeats,
     pub(crate) links: Links,
     pub(crate) logs: Logs,
@@ -89,6 +92,7 @@ impl Upstreams {
             date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
+            ready: ReadyStreams::default(),
             repeats: Repeats::default(),
             logs: logs.clone(),
             counters,
@@ -351,7 +355,7 @@ impl Upstreams {
     pub(crate) fn wake_asker(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
         if !std::mem::replace(&mut exchange.is_asker_woken, true) {
-            exchange.asker.wake(actions);
+            exchange.asker.wake(&mut self.ready, actions);
         }
     }
 
@@ -359,7 +363,7 @@ impl Upstreams {
     pub(crate) fn wake_asker_later(&mut self, at: ExchangeId) {
         let exchange = self.exchanges.get_mut(at);
         exchange.is_asker_woken = true;
-        exchange.asker.wake_later(&mut self.commands);
+        exchange.asker.wake_later(&mut self.ready, &mut self.commands);
     }
 
     /// Parts the exchange and its upstream connection. Returns the connection.
@@ -383,7 +387,7 @@ impl Upstreams {
         }
     }
 
-    /// Has the asker continue with the body of its request, if that was too much before.
+    /// Has the asker continue with the body of its request, of which some has left; of a connection, where that makes room.
     pub(crate) fn wake_paused_asker(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         if self.exchanges.get_mut(at).is_asker_paused {
             self.wake_asker(at, actions);
@@ -430,12 +434,17 @@ impl Upstreams {
         self.now.at + after
     }
 
-    /// Ends the exchange; its upstream connection loses it.
-    pub(crate) fn end(&mut self, at: ExchangeId) {
+    /// Ends what the exchange has with backends: its place in a queue, and its upstream connection, which loses it.
+    pub(crate) fn part(&mut self, at: ExchangeId) {
         if self.exchanges.get(at).ticket.is_some() {
             self.leave_queue(at);
         }
         self.take_back(at);
+    }
+
+    /// Ends the exchange.
+    pub(crate) fn end(&mut self, at: ExchangeId) {
+        self.part(at);
         let exchange = self.exchanges.get_mut(at);
         exchange.request.drop_piped(&mut self.pipes);
         exchange.response.drop_piped(&mut self.pipes);

@@ -48,6 +48,7 @@ use rustix::io::Errno;
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
+use crate::exchange::upstreams::Upstreams;
 use crate::front::client::{Client, Record};
 use crate::front::h2::Streams;
 use crate::front::request::{Body, Progress, is_blank, is_foreign, is_head, is_tls, refused_head};
@@ -274,8 +275,13 @@ impl Session for HttpSession {
     }
 
     fn on_wake(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
-        if let Phase::Later(at) = self.phase {
-            self.exchange_moved(state, actions, at);
+        match &mut self.phase {
+            Phase::Later(at) => {
+                let at = *at;
+                self.exchange_moved(state, actions, at);
+            }
+            Phase::Streams(streams) => streams.on_wake(state, actions, &mut self.client),
+            _ => {}
         }
     }
 
@@ -397,7 +403,7 @@ impl HttpSession {
         if len < PREFACE.len() {
             return Some(0);
         }
-        let mut streams = Box::new(Streams::new(state));
+        let mut streams = Box::new(Streams::new(state, self.front));
         streams.start(actions);
         if self.is_draining {
             streams.on_shutdown(state, actions, &mut self.client);
@@ -410,7 +416,13 @@ impl HttpSession {
     /// Whether what comes may be the preface of HTTP/2. With TLS both sides have agreed before.
     fn is_http2_possible(&self, state: &LoopState) -> bool {
         let is_first = matches!(self.phase, Phase::Fresh);
-        is_first && state.tls.is_none() && state.streams.settings.is_some()
+        is_first && state.streams.settings.is_some() && !self.is_secure(state)
+    }
+
+    /// Whether its clients speak TLS.
+    fn is_secure(&self, state: &LoopState) -> bool {
+        let secured = |upstreams: &Upstreams| upstreams.frontends.secured(self.front).is_some();
+        state.tls.is_some() || state.upstreams.as_deref().is_some_and(secured)
     }
 
     /// A wrong preface, or another protocol: no answer of HTTP/1 would be read (RFC 9113 3.4).
@@ -726,7 +738,7 @@ impl PlaintextSession for HttpSession {
 
     fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
         if protocol == HTTP_2 {
-            self.phase = Phase::Streams(Box::new(Streams::new(state)));
+            self.phase = Phase::Streams(Box::new(Streams::new(state, self.front)));
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `File`: its answer is a large file, and so many of them are open as may be | one of them is through: answered |
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
+//! | `Later`: it has an exchange, by which a backend answers (`later`) | both are through |
 //!
 //! An answer that fits leaves in the call that brought its request, HEADERS and DATA of a burst in one write. Streams with
 //! more to send take turns of a frame; one whose window is closed holds up no other. Input is read while output waits
@@ -22,9 +23,12 @@
 //! |---|---|
 //! | header timeout, from the accept, or from the start of a frame or field block that has not come whole; not for DATA | closed |
 //! | body timeout and rate of a stream (`body_clock`), while no output waits | 408, or RST_STREAM once its answer has begun |
+//! | those of an exchange (`exchange/deadlines.rs`) | a page, or RST_STREAM once its answer has begun |
 //! | write timeout of a stream whose window is closed, and its share of the least rate | RST_STREAM |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
+
+mod later;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -40,12 +44,14 @@ use rustix::io::Errno;
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::counters::ServerCounter;
 use crate::front::client::Client;
+use crate::front::h2::later::Later;
 use crate::front::request::{ECHO_HEAD_BYTES_MAX, is_head, write_echo_head};
 use crate::front::state::{LoopState, respond};
 use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
 use crate::head::common::FieldContext;
+use crate::ids::{FrontId, StreamsId};
 use crate::log::Event as Reported;
 use crate::record::{Cut, End, Outcome};
 use crate::refusal::Refusal;
@@ -87,11 +93,16 @@ const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 #[derive(Debug)]
 pub(super) struct Streams {
     connection: Connection<Task>,
+    /// The place of the front end that it came by.
+    front: FrontId,
+    /// Where exchanges of a proxy say which of them have to be looked at.
+    ready: Option<StreamsId>,
     /// So many a client may have, which share the rate that a client has to read at.
     streams_max: u32,
     /// Streams whose answers are under way.
     senders: usize,
-    /// When those are looked at whose windows may have been closed for too long: never after one of them is due.
+    /// When those are looked at whose windows may have been closed for too long, or whose exchanges may have taken it: never
+    /// after one of them is due.
     look_at: Moment,
     /// Streams whose bodies are still to come.
     readers: usize,
@@ -164,6 +175,7 @@ enum Part {
     File(Framing),
     Rest(Unsent),
     Echo(Box<Echo>),
+    Later(Box<Later>),
 }
 
 /// What waits for room for its answer.
@@ -222,11 +234,13 @@ impl Call<'_, '_> {
 
 impl Streams {
     /// A connection that speaks HTTP/2 from now on.
-    pub(super) fn new(state: &LoopState) -> Self {
+    pub(super) fn new(state: &mut LoopState, front: FrontId) -> Self {
         let settings = state.streams.settings.unwrap_or(Settings::DEFAULT);
         state.counters.add(ServerCounter::Http2Connections, 1);
         Self {
             connection: Connection::new(Role::Server, settings),
+            front,
+            ready: state.upstreams.as_mut().map(|upstreams| upstreams.ready.begin()),
             streams_max: settings.streams_max.max(1),
             senders: 0,
             look_at: Moment::NEVER,
@@ -340,6 +354,9 @@ impl Streams {
 
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>) {
         match event {
+            Event::Request { stream, request, head, ends, .. } if self.ready.is_some() => {
+                self.ask(call, stream, &request, head, ends);
+            }
             Event::Request { stream, request, head, ends, .. } => {
                 call.state.counters.count_request(request.method);
                 if call.state.log.is_some() {
@@ -356,7 +373,10 @@ impl Streams {
                 }
             }
             Event::Data { stream, data, ends } => self.on_data(call, stream, data, ends),
-            Event::Trailers { stream, .. } => self.on_data(call, stream, &[], true),
+            Event::Trailers { stream, fields } => {
+                self.give_trailers(call, stream, fields);
+                self.on_data(call, stream, &[], true);
+            }
             Event::WindowOpened => {}
             Event::Refused { stream, rejection, head, .. } => {
                 call.client.peer(call.actions);
@@ -368,8 +388,7 @@ impl Streams {
                 call.client.report_refusal(call.state, call.actions, rejection, false);
                 let task = data.unwrap_or_default();
                 let head = if task.head.is_empty() { head } else { &task.head };
-                let outcome = task.outcome(task.left_bytes(), End::Cut(Cut::BadRequest));
-                call.client.book(call.state, Some(head), outcome);
+                task.book_cut(call.state, call.client, head, Cut::BadRequest);
                 self.left(&task);
                 self.since = call.state.now.at;
             }
@@ -435,10 +454,13 @@ impl Streams {
         let body_bytes_max = call.state.head_limits.body_bytes;
         let len = data.len() as u64;
         let Some(task) = self.connection.data_mut(stream) else { return };
+        if matches!(task.part, Part::Later(_)) {
+            return self.give(call, stream, data, ends);
+        }
         let reading = match &mut task.part {
             Part::Reading(reading) => &mut **reading,
             Part::Echo(echo) => &mut echo.reading,
-            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) => return,
+            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) | Part::Later(_) => return,
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);
@@ -495,9 +517,10 @@ impl Streams {
             return self.ask_later(call, stream, head, Asked::Refused(Box::new(rejection)));
         }
         call.client.report_refusal(call.state, call.actions, rejection, false);
-        let is_head = is_head(head);
+        let (is_head, front) = (is_head(head), self.front);
         self.answer_by(call, stream, head, |state, upper| {
-            answer::refusal(upper, &state.common, rejection, &state.head_limits, is_head)
+            let common = state.common_of(front);
+            answer::refusal(upper, common, rejection, &state.head_limits, is_head)
         });
     }
 
@@ -570,6 +593,9 @@ impl Streams {
 
     #[inline]
     fn answer(&mut self, call: &mut Call<'_, '_>, stream: u32, request: &Request<'_>, head: &[u8]) {
+        if self.ready.is_some() {
+            return self.pass(call, stream, request, head, true);
+        }
         let began = call.state.is_timing.then(Instant::now);
         let context = Context {
             persistence: Persistence::Implicit,
@@ -577,7 +603,7 @@ impl Streams {
             asked: call.state.common.asked(request),
         };
         let has_begun = self.answer_by(call, stream, head, |state, upper| {
-            respond(state, upper, request, context).expect("backends are asked by HTTP/1")
+            respond(state, upper, request, context).expect("an exchange was made for backends")
         });
         if !has_begun {
             self.wait_for_file(call, stream, head, request.framing);
@@ -711,6 +737,7 @@ impl Streams {
             match std::mem::take(&mut task.part) {
                 Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
                 Part::Echo(echo) => self.send_echo(call, stream, echo),
+                Part::Later(later) => self.send_later(call, stream, later),
                 other => {
                     task.part = other;
                     self.connection.set_sending(stream, Sending::Nothing);
@@ -805,11 +832,7 @@ impl Streams {
     fn cut(&mut self, call: &mut Call<'_, '_>, task: &Task, cut: Cut) {
         self.left(task);
         self.since = call.state.now.at;
-        call.client.book(
-            call.state,
-            Some(&task.head),
-            task.outcome(task.left_bytes(), End::Cut(cut)),
-        );
+        task.book_cut(call.state, call.client, &task.head, cut);
     }
 
     /// A stream is no more that had this.
@@ -821,7 +844,7 @@ impl Streams {
                 self.senders -= 1;
                 self.files -= usize::from(unsent.is_file());
             }
-            Part::Echo(_) => self.senders -= 1,
+            Part::Echo(_) | Part::Later(_) => self.senders -= 1,
             Part::Asked(_) => self.asked -= 1,
             Part::File(_) => self.file_waiters -= 1,
             Part::New | Part::Reading(_) => {}
@@ -844,7 +867,7 @@ impl Streams {
         (self.senders, self.readers, self.kept_bytes) = (0, 0, 0);
         (self.asked, self.files, self.file_waiters) = (0, 0, 0);
         for (_, task) in self.connection.take_all() {
-            client.book(state, Some(&task.head), task.outcome(task.left_bytes(), End::Cut(cut)));
+            task.book_cut(state, client, &task.head, cut);
         }
     }
 
@@ -877,13 +900,14 @@ impl Streams {
         if !self.connection.has_begun() {
             return actions.close();
         }
+        state.counters.add(ServerCounter::Incomplete, self.readers as u64);
+        let answers = state.upstreams.as_ref().is_none_or(|it| it.limits.answers_half_closed);
         let unfinished: Vec<u32> = self
             .connection
             .streams()
-            .filter(|(_, task)| task.is_reading())
+            .filter(|(_, task)| task.is_reading() || !answers)
             .map(|(stream, _)| stream)
             .collect();
-        state.counters.add(ServerCounter::Incomplete, unfinished.len() as u64);
         let mut call = Call { state, actions, client };
         for stream in unfinished {
             self.reset(&mut call, stream, ErrorCode::CANCEL, Cut::ClientGone);
@@ -898,6 +922,9 @@ impl Streams {
         actions: &mut Actions<'_>,
         client: &mut Client,
     ) {
+        if let Some(upstreams) = &state.upstreams {
+            self.look_at = self.look_at.min(upstreams.drain_end);
+        }
         self.announce_end(&mut Call { state, actions, client });
     }
 
@@ -955,7 +982,7 @@ impl Streams {
         let is_idle =
             self.connection.is_empty() && self.ending == Ending::Open && self.part_since.is_none();
         if is_idle && self.since != self.rested_since && self.since + REST_AFTER <= now {
-            self.rest();
+            self.rest(call.state);
         }
         if is_idle && self.since + call.state.limits.idle_timeout <= now {
             call.count(ServerCounter::TimeoutsIdle);
@@ -966,15 +993,21 @@ impl Streams {
     }
 
     /// Gives memory back that a connection without streams does not need.
-    fn rest(&mut self) {
+    fn rest(&mut self, state: &mut LoopState) {
         self.rested_since = self.since;
         self.connection.release_memory();
+        if let (Some(ready), Some(upstreams)) = (self.ready, &mut state.upstreams) {
+            upstreams.ready.release_memory(ready);
+        }
         (self.asked_order, self.file_order) = (VecDeque::new(), VecDeque::new());
     }
 
     /// A stream had too little of something for too long.
     fn too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(task) = self.connection.data_mut(stream) else { return };
+        if matches!(task.part, Part::Later(_)) {
+            return self.later_too_late(call, stream);
+        }
         // While an echo waits for a window the time of its body stands.
         if !task.is_reading() || task.has_more() {
             call.count(ServerCounter::Http2WindowTimeouts);
@@ -1003,15 +1036,21 @@ impl Streams {
     /// Looks which streams had too little of something for too long, and when that may be so next.
     fn look(&mut self, call: &mut Call<'_, '_>) {
         let (now, state) = (call.state.now.at, &*call.state);
-        let body_now = self.body_time(now);
+        let (body_now, stood) = (self.body_time(now), self.stood_known());
         let (mut late, mut next, mut next_of_readers) = (Vec::new(), Moment::NEVER, Moment::NEVER);
         for (stream, task) in self.connection.streams() {
             let of_body = task.reading().map_or(Moment::NEVER, |body| body_deadline(state, body));
             let of_window = self.window_deadline(state, stream, task);
-            if of_window <= now || (of_body <= body_now && self.stands.is_none()) {
+            let of_exchange = match &task.part {
+                Part::Later(later) => later.deadline(state, stood),
+                _ => Moment::NEVER,
+            };
+            let of_body_is_over = of_body <= body_now && self.stands.is_none();
+            if of_window <= now || of_exchange <= now || of_body_is_over {
                 late.push(stream);
                 continue;
             }
+            next = next.min(of_exchange);
             next_of_readers = next_of_readers.min(of_body);
             let timeout = state.limits.write_timeout;
             next = next.min(match of_window {
@@ -1049,10 +1088,24 @@ impl Streams {
         Moment::from_nanos(now.as_nanos().saturating_sub(self.stood.as_nanos() as u64))
     }
 
+    /// How long it stood; none while it stands.
+    fn stood_known(&self) -> Option<Duration> {
+        self.stands.is_none().then_some(self.stood)
+    }
+
+    /// How long it stood by now.
+    fn stood_until(&self, now: Moment) -> Duration {
+        self.stood + self.stands.map_or(Duration::ZERO, |since| now - since)
+    }
+
     /// The time of bodies continues, once all output has left.
     fn continue_bodies(&mut self, now: Moment) {
         if let Some(since) = self.stands.take() {
             self.stood += now - since;
+            if self.ready.is_some() {
+                // Bodies of exchanges have a deadline again.
+                self.look_at = self.look_at.min(now + LOOK_AGAIN);
+            }
         }
     }
 
@@ -1113,6 +1166,9 @@ impl Streams {
     pub(super) fn closed(mut self, state: &mut LoopState, client: &Client, cause: CloseCause) {
         self.drop_all(state, client, Cut::of_close(cause));
         self.count_open(state);
+        if let (Some(ready), Some(upstreams)) = (self.ready, &mut state.upstreams) {
+            upstreams.ready.end(ready);
+        }
     }
 }
 
@@ -1128,7 +1184,7 @@ impl Task {
 
     /// Whether its answer is under way, though there may be nothing of it now.
     fn is_sending(&self) -> bool {
-        matches!(self.part, Part::Rest(_) | Part::Echo(_))
+        matches!(self.part, Part::Rest(_) | Part::Echo(_) | Part::Later(_))
     }
 
     /// Whether its answer has begun, and something of it waits.
@@ -1136,6 +1192,7 @@ impl Task {
         match &self.part {
             Part::Rest(_) => true,
             Part::Echo(echo) => !echo.waiting.is_empty(),
+            Part::Later(later) => later.waits_for_window(),
             _ => false,
         }
     }
@@ -1144,11 +1201,12 @@ impl Task {
     fn piece_room_min(&self) -> usize {
         match &self.part {
             Part::Echo(echo) if !echo.has_begun => 2 * ECHO_HEAD_BYTES_MAX + PIECE_BYTES_MIN,
+            Part::Later(later) => later.room_min().max(PIECE_BYTES_MIN),
             _ => PIECE_BYTES_MIN,
         }
     }
 
-    /// The body of its request that is still to come.
+    /// A body of its request that is still to come, and that no exchange has.
     fn reading(&self) -> Option<&Reading> {
         match &self.part {
             Part::Reading(reading) => Some(reading),
@@ -1157,8 +1215,20 @@ impl Task {
         }
     }
 
+    /// Whether a body of its request is still to come.
     fn is_reading(&self) -> bool {
-        self.reading().is_some()
+        match &self.part {
+            Part::Later(later) => later.is_reading(),
+            _ => self.reading().is_some(),
+        }
+    }
+
+    /// Books a request that came to its end before its answer did, with this head.
+    fn book_cut(&self, state: &mut LoopState, client: &Client, head: &[u8], cut: Cut) {
+        match &self.part {
+            Part::Later(later) => later.finish_cut(state, client, cut),
+            _ => client.book(state, Some(head), self.outcome(self.left_bytes(), End::Cut(cut))),
+        }
     }
 
     fn outcome(&self, left_bytes: u64, end: End) -> Outcome {

@@ -6,10 +6,12 @@
 //! |---|---|
 //! | `client` | who a client is, and the lines that are written of it |
 //! | `h1` | a client's connection of HTTP/1: its phases and deadlines; below it what it does with an exchange |
-//! | `h2` | a client's connection of HTTP/2: its streams |
+//! | `h2` | a client's connection of HTTP/2: its streams; below it what one does with an exchange |
+//! | `ask` | what becomes of a request at a proxy, whatever its client speaks |
 //! | `request` | what came of a request and its body |
 //! | `state` | what the connections of one loop share, and the answers that are made at once |
 
+mod ask;
 mod client;
 pub(crate) mod h1;
 mod h2;
@@ -247,14 +249,6 @@ impl Session for FrontSession {
 }
 
 impl Role {
-    fn is_of_client(&self) -> bool {
-        match self {
-            Self::Client(_) => true,
-            Self::Stream(stream) => stream.is_of_client(),
-            Self::Upstream(_) | Self::Check(_) => false,
-        }
-    }
-
     /// Whose connection it is, where a proxy in front says so.
     fn belongs_to(&mut self, header: ProxyHeader) {
         match self {
@@ -417,9 +411,19 @@ impl PlaintextSession for Role {
         }
     }
 
+    fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
+        if let Self::Client(client) = self {
+            client.agreed(state, protocol);
+        }
+    }
+
     fn secured(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, is_resumed: bool) {
-        if self.is_of_client() {
-            state.counters.count_handshake(is_resumed);
+        match self {
+            Self::Client(client) => client.secured(state, actions, is_resumed),
+            Self::Stream(stream) if stream.is_of_client() => {
+                state.counters.count_handshake(is_resumed);
+            }
+            Self::Stream(_) | Self::Upstream(_) | Self::Check(_) => {}
         }
         self.connected(state, actions);
     }

@@ -70,6 +70,8 @@ pub(crate) struct ForStreams {
     pub(crate) scratch: Scratch,
     /// Room for an answer before it becomes frames; empty until it is needed.
     pub(crate) room: Vec<u8>,
+    /// Room for the streams that were woken; empty between calls.
+    pub(crate) woken: Vec<u32>,
 }
 
 impl LoopState {
@@ -102,7 +104,7 @@ impl LoopState {
         state.common = common;
         state.logs = logs.clone();
         state.is_timing = config.is_timing_requests;
-        state.streams.settings = config.streams();
+        state.streams.settings = config.http2.settings(&config.limits);
         Ok(state)
     }
 
@@ -139,6 +141,7 @@ impl LoopState {
         state.logs = logs.clone();
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         state.upstreams = Some(Box::new(upstreams));
+        state.streams.settings = config.http2.settings(&config.limits.clients);
         let fronts = config.frontends.iter();
         state.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
         Ok(state)

@@ -7,6 +7,7 @@
 
 use pollux_http::{RequestKind, ResponseBody, ResponseFacts};
 
+use crate::head::Version;
 use crate::head::tail::{HeadTail, Hop, HopFields};
 use crate::ids::FrontId;
 
@@ -28,6 +29,8 @@ pub(crate) struct RequestKey<'a> {
     /// The front end.
     pub(crate) front: FrontId,
     pub(crate) is_secure: bool,
+    /// It came by a stream: its lines look as if they were of HTTP/1, and say another version.
+    pub(crate) is_stream: bool,
     /// The client's address.
     pub(crate) peer: &'a str,
 }
@@ -38,6 +41,7 @@ pub(crate) struct LastRequest {
     head: Vec<u8>,
     front: FrontId,
     is_secure: bool,
+    is_stream: bool,
     peer: String,
     /// The head that was written.
     pub(crate) written: Vec<u8>,
@@ -53,7 +57,7 @@ pub(crate) struct RequestFacts {
     pub(crate) method: usize,
     pub(crate) kind: RequestKind,
     pub(crate) is_idempotent: bool,
-    pub(crate) minor: u8,
+    pub(crate) version: Version,
     pub(crate) keep_alive: bool,
     /// What a backend is chosen by.
     pub(crate) key: u64,
@@ -64,9 +68,10 @@ pub(crate) struct RequestFacts {
 impl LastRequest {
     /// Whether this head stands in front of `input` and comes from one like that.
     pub(crate) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
+        let Self { front, is_secure, is_stream, .. } = *self;
         !self.head.is_empty()
             && input.starts_with(&self.head)
-            && by == RequestKey { front: self.front, is_secure: self.is_secure, peer: &self.peer }
+            && by == RequestKey { front, is_secure, is_stream, peer: &self.peer }
     }
 
     /// Bytes of the head.
@@ -89,6 +94,7 @@ impl LastRequest {
         }
         self.head.extend_from_slice(head);
         (self.front, self.is_secure, self.facts) = (by.front, by.is_secure, facts);
+        self.is_stream = by.is_stream;
         by.peer.clone_into(&mut self.peer);
         self.written.clear();
         self.written.extend_from_slice(written);
@@ -109,7 +115,7 @@ pub(crate) struct AnswerKey {
 }
 
 /// What decides what a tail says: the body, the version of the client, and whether its connection is to end.
-pub(crate) type TailKey = (ResponseBody, u8, bool);
+pub(crate) type TailKey = (ResponseBody, Version, bool);
 
 /// The tail of an answer that was passed on.
 #[derive(Debug, Default)]
@@ -122,8 +128,8 @@ struct LastTail {
 impl LastTail {
     #[inline(never)]
     fn new(of: TailKey) -> Self {
-        let (body, minor, is_last) = of;
-        let fields = HopFields::of_answer(body, minor, is_last);
+        let (body, version, is_last) = of;
+        let fields = HopFields::of_answer(body, version, is_last);
         Self { of: Some(of), tail: HeadTail::of(fields), is_last: fields.hop == Hop::Close }
     }
 }
@@ -195,7 +201,7 @@ mod tests {
     #[test]
     fn a_request_is_the_last_one_again_only_from_the_same_client_by_the_same_front_end() {
         let front = FrontId::of_place(1);
-        let by = RequestKey { front, is_secure: false, peer: "192.0.2.1" };
+        let by = RequestKey { front, is_secure: false, is_stream: false, peer: "192.0.2.1" };
         let mut last = LastRequest::default();
         assert!(!last.is(HEAD, by), "nothing came before");
         last.note(HEAD, by, b"written", b"line", RequestFacts::default());
@@ -205,6 +211,7 @@ mod tests {
         assert!(!last.is(HEAD, RequestKey { peer: "192.0.2.2", ..by }));
         assert!(!last.is(HEAD, RequestKey { front: FrontId::default(), ..by }));
         assert!(!last.is(HEAD, RequestKey { is_secure: true, ..by }));
+        assert!(!last.is(HEAD, RequestKey { is_stream: true, ..by }));
         last.note(&[b'x'; HEAD_BYTES_MAX + 1], by, b"", b"", RequestFacts::default());
         assert!(!last.is(HEAD, by) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], by), "too long");
     }

@@ -16,9 +16,30 @@ pub(crate) mod tail;
 
 use pollux_http::{LimitName, Limits, Rejection};
 
-/// HTTP/1.`minor`, as a log has it.
-pub(crate) const fn version(minor: u8) -> &'static str {
-    if minor == 0 { "1.0" } else { "1.1" }
+/// What the client of a request speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Version {
+    Http10,
+    #[default]
+    Http11,
+    /// The request has a stream of its own.
+    Http2,
+}
+
+impl Version {
+    /// HTTP/1.`minor`.
+    pub(crate) const fn of_minor(minor: u8) -> Self {
+        if minor == 0 { Self::Http10 } else { Self::Http11 }
+    }
+
+    /// As a log has it, and Via.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+            Self::Http2 => "2.0",
+        }
+    }
 }
 
 /// Why bytes were refused, with the limit that they exceed as the settings call it.

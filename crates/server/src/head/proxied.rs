@@ -10,6 +10,7 @@ use pollux_http::{DateCache, Form, Method, Request, RequestKind, Response, Respo
 use crate::config::Forwarding;
 use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
+use crate::head::Version;
 use crate::head::rules::Applying;
 
 /// What the head is written by, beside the request.
@@ -17,6 +18,8 @@ use crate::head::rules::Applying;
 pub(crate) struct RequestContext<'a> {
     /// The client's address without its port; empty on a unix socket.
     pub(crate) peer: &'a str,
+    /// What the client speaks.
+    pub(crate) version: Version,
     /// What Host says: the authority that the request is for, or the backend.
     pub(crate) host: &'a str,
     /// Whether the client speaks TLS.
@@ -58,10 +61,10 @@ pub(crate) fn write_request(
     if context.forwarded.writes() {
         write_forwarded(out, request, context, seen);
     }
-    out.extend_from_slice(if request.version_minor == 0 {
-        b"Via: 1.0 pollux\r\n"
-    } else {
-        b"Via: 1.1 pollux\r\n"
+    out.extend_from_slice(match context.version {
+        Version::Http10 => b"Via: 1.0 pollux\r\n",
+        Version::Http11 => b"Via: 1.1 pollux\r\n",
+        Version::Http2 => b"Via: 2.0 pollux\r\n",
     });
     seen.upgrade && wants_upgrade(request)
 }
@@ -72,6 +75,7 @@ struct SeenInRequest {
     forwarded_other: bool,
     forwarded: bool,
     upgrade: bool,
+    te: bool,
 }
 
 fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>) {
@@ -123,6 +127,12 @@ fn write_request_fields(
             Kind::ForwardedOther => seen.forwarded_other = true,
             Kind::Forwarded => seen.forwarded = true,
             Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
+            // Of HTTP/2 it can say nothing else than that trailers are taken. It is about one connection, which has to be said
+            // (RFC 9110 10.1.4).
+            Kind::Te if context.version == Version::Http2 && !seen.te => {
+                seen.te = true;
+                out.extend_from_slice(b"TE: trailers\r\nConnection: te\r\n");
+            }
             // It counts for two methods only; for others it is passed on (RFC 9110 7.6.2).
             Kind::MaxForwards if context.max_forwards.is_none() => {
                 fields::write(out, field.name, field.value);
@@ -283,7 +293,7 @@ fn write_answer_fields<'b>(
             Kind::Connection if named.is_none() && fields::names_others(field.value) => {
                 return None;
             }
-            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
+            Kind::Connection | Kind::Dropped | Kind::Te | Kind::Upgrade => {}
             Kind::Coding => {
                 seen.is_ambiguous = true;
                 seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked");
@@ -358,13 +368,14 @@ pub(crate) fn is_idempotent(method: Method<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pollux_http::{Limits, Parsed};
+    use pollux_http::{Framing, Limits, Parsed};
 
     use super::*;
     use crate::head::tail::{HeadTail, HopFields, TAIL_BYTES_MAX};
 
     const CONTEXT: RequestContext<'_> = RequestContext {
         peer: "192.0.2.1",
+        version: Version::Http11,
         host: "backend",
         is_secure: false,
         x_forwarded: Forwarding::Remove,
@@ -380,9 +391,12 @@ mod tests {
         };
         let mut out = Vec::new();
         let host = request.host().unwrap_or(context.host);
-        let upgrades = write_request(&mut out, &request, &RequestContext { host, ..*context });
+        let version = Version::of_minor(request.version_minor);
+        let context = RequestContext { host, version, ..*context };
+        let upgrades = write_request(&mut out, &request, &context);
         let mut tail = [0; TAIL_BYTES_MAX];
-        let tail_bytes = HeadTail::of(HopFields::of_request(&request, upgrades)).write(&mut tail);
+        let fields = HopFields::of_request(&request, version, upgrades);
+        let tail_bytes = HeadTail::of(fields).write(&mut tail);
         out.extend_from_slice(&tail[..tail_bytes]);
         let text = String::from_utf8(out).expect("ASCII");
         text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
@@ -395,6 +409,37 @@ mod tests {
                     X-Bar: 2\r\nTransfer_Encoding: chunked\r\nContent_Length: 3\r\n\r\n";
         let expected = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: y\r\nX-Bar: 2\r\n";
         assert_eq!(written(head, &CONTEXT), expected);
+    }
+
+    #[test]
+    fn a_request_of_http_2_becomes_one_of_http_1() {
+        let written = |head: &str, framing| {
+            let request = Request::of_stream(head.as_bytes(), framing, true).expect("sound");
+            let mut out = Vec::new();
+            let (host, version) = (request.host().expect("it is said"), Version::Http2);
+            assert!(!write_request(
+                &mut out,
+                &request,
+                &RequestContext { host, version, ..CONTEXT }
+            ));
+            let tail = HeadTail::of(HopFields::of_request(&request, version, false));
+            out.extend_from_slice(tail.text());
+            String::from_utf8(out).expect("ASCII")
+        };
+        let fields = "host: a:1\r\nte: trailers\r\nte: Trailers\r\ncookie: b=1; c=2\r\n\r\n";
+        let expected = "GET /x?y HTTP/1.1\r\nHost: a:1\r\nTE: trailers\r\nConnection: te\r\n\
+                        cookie: b=1; c=2\r\nVia: 2.0 pollux\r\n";
+        let head = format!("GET /x?y HTTP/2.0\r\n{fields}");
+        assert_eq!(written(&head, Framing::None), format!("{expected}\r\n"));
+        let chunks = "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+        assert_eq!(written(&head, Framing::Chunked), format!("{expected}{chunks}"));
+        // A length that was said stands once, and one that was not where a body is meant to be.
+        let head = "POST / HTTP/2.0\r\nhost: a\r\ncontent-length: 5\r\n\r\n";
+        let expected = "POST / HTTP/1.1\r\nHost: a\r\nVia: 2.0 pollux\r\nContent-Length: ";
+        let of_five = format!("{expected}5\r\nExpect: 100-continue\r\n\r\n");
+        assert_eq!(written(head, Framing::Length(5)), of_five);
+        let head = "POST / HTTP/2.0\r\nhost: a\r\n\r\n";
+        assert_eq!(written(head, Framing::None), format!("{expected}0\r\n\r\n"));
     }
 
     #[test]

@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Counter, Group, ListenAddress, Signal, Signals, Sockets};
 use pollux_sys::ring::{RESTRICTED, UNRESTRICTED};
-use pollux_tls::{HTTP_1_1, HTTP_2};
 
 use crate::backends;
 use crate::backends::names::Lookups;
@@ -157,9 +156,8 @@ impl Server {
         let OwnProcess { sockets: passed, settings, privileged } = process.unwrap_or_default();
         let logs = Logs::new(config.monitoring.log_level);
         let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
-        let protocols: &[&[u8]] =
-            if config.is_http2_off { &[HTTP_1_1] } else { &[HTTP_2, HTTP_1_1] };
-        let open = |keys: &Keys| Certificate::open(keys.clone(), protocols.iter().copied());
+        let protocols = config.http2.protocols().iter().copied();
+        let open = |keys: &Keys| Certificate::open(keys.clone(), protocols.clone());
         let certificate = config.tls.as_ref().map(open).transpose()?;
         let is_passed = passed.is_some();
         let Loops { threads, listeners, .. } = config.loops;

@@ -99,7 +99,7 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("socket_mode and socket_owner", old.sockets != new.sockets),
         ("cert and key", old.tls != new.tls),
         // TLS offers its protocols as it did at the start.
-        ("no_http2", old.tls.is_some() && old.is_http2_off != new.is_http2_off),
+        ("no_http2", old.tls.is_some() && old.http2.is_off != new.http2.is_off),
         ("user and group", old.identity != new.identity),
         ("no_sandbox, require_sandbox, sandbox_path, sandbox_exact", old.sandbox != new.sandbox),
         ("poller", loops.poller != new.loops.poller),

@@ -45,7 +45,7 @@ const REFUSED: &[(&str, &str, u16)] = &[
         405,
     ),
     ("TRACE with a body", "TRACE / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 405),
-    ("HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    ("a version of HTTP that has streams", "GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505),
 ];
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\n";

@@ -367,7 +367,7 @@ fn rules_of_a_front_end_change_fields_and_nothing_else() {
 }
 
 /// Rules for answers, as the settings have them.
-fn answer_rules(rules: &[&str]) -> Vec<AnswerRule> {
+pub(crate) fn answer_rules(rules: &[&str]) -> Vec<AnswerRule> {
     let list: Vec<_> = rules.iter().map(|rule| format!("{rule:?}")).collect();
     let text =
         format!("response_field = [{}]\n[[server]]\naddress = \"127.0.0.1:9\"", list.join(", "));

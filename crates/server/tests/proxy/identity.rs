@@ -64,6 +64,17 @@ impl Identity {
         self.connect_as(&self.client, to)
     }
 
+    /// The same with a client that speaks this protocol, which the server has to agree to.
+    pub(crate) fn connect_by(&self, to: SocketAddr, protocol: &[u8]) -> ClientStream {
+        let client = Trust::File(self.ca()).config(Some(protocol)).expect("an authority");
+        let mut stream = self.connect_as(&client, to);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+        }
+        assert_eq!(stream.conn.alpn_protocol(), Some(protocol));
+        stream
+    }
+
     pub(crate) fn connect_as(&self, client: &Arc<ClientConfig>, to: SocketAddr) -> ClientStream {
         let name = ServerName::try_from("localhost").expect("a name");
         let client = ClientConnection::new(Arc::clone(client), name).expect("sound");

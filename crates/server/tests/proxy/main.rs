@@ -16,6 +16,8 @@
 //! | `splicing` | long bodies through pipes |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `encrypted` | TLS from clients, and to backends |
+//! | `http2` | clients of HTTP/2: what becomes of each stream, and which payloads reach no backend |
+//! | `http2_client` | the client of those |
 //! | `identity` | certificates, and both ends of TLS |
 //!
 //! This file starts proxies, backends that play a script, and clients that compare bytes. A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -28,6 +30,8 @@ mod encrypted;
 mod faults;
 mod flow;
 mod heads;
+mod http2;
+mod http2_client;
 mod identity;
 mod limits;
 mod log;

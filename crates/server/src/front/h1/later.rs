@@ -4,27 +4,23 @@
 //! The steps of the request itself are in `exchange/request.rs`, which this calls; the side of the backend is
 //! `exchange/upstream.rs`.
 
-use pollux_engine::{Actions, CloseCause};
-use pollux_http::{Method, ProxyHeader, Rejection, Request, RequestKind, Status};
+use std::time::Duration;
 
-use crate::backends::groups::hash;
-use crate::config::Balance;
-use crate::counters::{ServerCounter, index_of};
+use pollux_engine::{Actions, CloseCause};
+use pollux_http::{Method, Rejection, Request};
+
+use crate::counters::ServerCounter;
+use crate::exchange::asker::Asker;
 use crate::exchange::deadlines::Due;
 use crate::exchange::direction::Side;
-use crate::exchange::request::{Asked, NewHead};
-use crate::exchange::stream::header_of;
-use crate::exchange::table::{Asker, Next};
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::table::Next;
 use crate::fault::Fault;
+use crate::front::ask::{self, Origin, Passed, Verdict};
 use crate::front::h1::{HttpSession, Phase};
 use crate::front::state::LoopState;
 use crate::handlers::answer;
 use crate::handlers::answer::Persistence;
-use crate::head::cache::{RequestFacts, RequestKey};
-use crate::head::common::FieldContext;
-use crate::head::explanation;
-use crate::head::proxied::is_idempotent;
+use crate::head::{Version, explanation};
 use crate::ids::ExchangeId;
 use crate::refusal::Refusal;
 
@@ -40,43 +36,23 @@ impl HttpSession {
         head: &[u8],
     ) {
         let is_last = !request.keep_alive || self.is_draining;
-        let Ok(max_forwards) = max_forwards(request) else {
-            return self.answer_here(state, actions, request, head, None, is_last);
-        };
+        let version = Version::of_minor(request.version_minor);
         let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
-        let front = upstreams.frontends.get(self.front);
-        let is_secure = upstreams.frontends.secured(self.front).is_some();
-        let claims_tls = request.target.is_https() && !is_secure;
-        if claims_tls && !(front.x_forwarded.believes() && is_said_secure(request)) {
-            return self.refuse_https(state, actions, request, head);
-        }
-        if matches!(request.method, Method::Connect | Method::Trace) {
-            // What follows CONNECT may be meant for the tunnel, made to look like a request.
-            let is_last = is_last || request.method == Method::Connect;
-            let refusal = Some(Refusal::OtherMethod);
-            return self.answer_here(state, actions, request, head, refusal, is_last);
-        }
-        self.client.peer(actions);
-        let facts = RequestFacts {
-            method: index_of(request.method),
-            kind: RequestKind::of(request.method),
-            is_idempotent: is_idempotent(request.method),
-            minor: request.version_minor,
-            keep_alive: request.keep_alive,
-            key: match upstreams.balance(upstreams.frontends.group(self.front)) {
-                Balance::Client => hash(self.client.address().as_bytes()),
-                Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
-                _ => 0,
-            },
-            rules: upstreams.frontends.rules(self.front).for_request(request),
+        let verdict =
+            ask::judge(upstreams, actions, &mut self.client, self.front, request, version);
+        let (facts, max_forwards) = match verdict {
+            Verdict::Passed(facts, max_forwards) => (facts, max_forwards),
+            Verdict::Https => return self.refuse_https(state, actions, request, head),
+            Verdict::Here(refusal) => {
+                // What follows CONNECT may be meant for the tunnel, made to look like a request.
+                let is_last = is_last || request.method == Method::Connect;
+                return self.answer_here(state, actions, request, head, refusal, is_last);
+            }
         };
-        let LoopState { upstreams, log, head_limits, .. } = state;
-        let upstreams = upstreams.as_mut().expect("a proxy has backends");
-        let asked = self.asked(upstreams, actions, is_secure, facts.keep_alive);
-        let log = log.as_ref();
-        let head = NewHead { request, head, facts, max_forwards, limits: head_limits, log };
-        let at = upstreams.begin(&asked, &head);
-        upstreams.set_asker_deadline(at, actions);
+        let origin = self.origin(actions);
+        let passed = Passed { request, head, facts, max_forwards };
+        let at = ask::begin(state, actions, &self.client, origin, passed);
+        state.upstreams().set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         if request.framing.has_body() {
             // An answer that begins early does not hold up the body.
@@ -96,19 +72,13 @@ impl HttpSession {
         is_last: bool,
     ) {
         let is_last = is_last || request.framing.has_body();
+        let common = state.common_of(self.front);
         let context = answer::Context {
             persistence: Persistence::of(request.version_minor, is_last),
             is_head: request.method == Method::Head,
-            asked: state.common_of(self.front).asked(request),
+            asked: common.asked(request),
         };
-        let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-        let common = state.common_of(self.front);
-        let answered = match refusal {
-            Some(refusal) => answer::other_method(actions, common, context, refusal, allow),
-            None => answer::empty(actions, common, context, Status::NO_CONTENT, |head| {
-                head.field("Allow", allow);
-            }),
-        };
+        let answered = ask::answer_here(actions, common, context, refusal);
         self.answer_begun(state, actions, head, answered, is_last);
         if is_last {
             actions.linger();
@@ -122,50 +92,16 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> Option<usize> {
-        let upstreams = state.upstreams();
-        let is_secure = upstreams.frontends.secured(self.front).is_some();
-        let by = RequestKey { front: self.front, is_secure, peer: &self.client.known()?.address };
-        let last = upstreams.repeats.request.take_if(|last| last.is(input, by))?;
-        state.counters.count_request_at(last.facts.method);
-        let upstreams = state.upstreams();
-        let at = upstreams
-            .begin_again(&self.asked(upstreams, actions, is_secure, last.facts.keep_alive), &last);
-        upstreams.set_asker_deadline(at, actions);
+        let origin = self.origin(actions);
+        let (at, head_bytes) = ask::begin_again(state, actions, &self.client, origin, input)?;
+        state.upstreams().set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
-        let head_bytes = last.len();
-        upstreams.repeats.request = Some(last);
         Some(head_bytes)
     }
 
-    /// What an exchange has to know of this client.
     #[inline]
-    fn asked(
-        &self,
-        upstreams: &Upstreams,
-        actions: &Actions<'_>,
-        is_secure: bool,
-        keep_alive: bool,
-    ) -> Asked<'_> {
-        let group = upstreams.frontends.group(self.front);
-        Asked {
-            asker: Asker::of(actions),
-            front: self.front,
-            is_secure,
-            group,
-            peer: self.client.address(),
-            header: upstreams.groups[group.place()]
-                .sends_header
-                .is_some()
-                .then(|| self.header(actions)),
-            is_last: !keep_alive || self.is_draining,
-        }
-    }
-
-    /// Its PROXY head in front of a connection to a backend.
-    #[cold]
-    fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
-        let said = self.client.known().and_then(|peer| peer.header);
-        said.unwrap_or_else(|| header_of(actions))
+    fn origin(&self, actions: &Actions<'_>) -> Origin {
+        Origin { asker: Asker::of(actions), front: self.front, is_last: self.is_draining }
     }
 
     /// Input while a request is under way: its body, or what follows it.
@@ -269,9 +205,7 @@ impl HttpSession {
         at: ExchangeId,
     ) {
         let upstreams = state.upstreams();
-        if upstreams.exchanges.get_mut(at).response.has_left(&mut upstreams.pipes) {
-            upstreams.wake_upstream(at, actions);
-        }
+        upstreams.answer_left(at, actions);
         if !upstreams.exchange(at).request.is_whole() {
             upstreams.set_asker_deadline(at, actions);
         }
@@ -349,23 +283,14 @@ impl HttpSession {
     ) {
         let exchange = state.upstreams().exchange(at);
         let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole();
-        let context = answer::Context {
-            persistence: Persistence::of(exchange.minor, is_last),
-            is_head: exchange.kind == RequestKind::Head,
-            asked: FieldContext::of_rules(exchange.rules),
+        let persistence = match exchange.version {
+            Version::Http10 => Persistence::of(0, is_last),
+            _ => Persistence::of(1, is_last),
         };
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let (status, details) = (fault.status(), exchange.details(fault));
-        let proxy_status = format!("pollux;error={};details=\"{details}\"", fault.error_type());
-        let why = because.unwrap_or(&details);
-        let common = state.common_of(self.front);
-        let answered = answer::explained(actions, common, context, status, why, |head| {
-            head.field("Proxy-Status", proxy_status.as_bytes());
-        });
-        let exchange = state.upstreams().exchange(at);
-        (exchange.status, exchange.refusal) = (Some(status), Refusal::of_page(fault));
-        exchange.response.set_body_bytes(answered.body_bytes);
+        let answered = ask::answer_fault(state, actions, at, fault, because, persistence);
+        state.upstreams().exchange(at).response.set_body_bytes(answered.body_bytes);
         self.end_exchange(state, actions, at, Some(fault));
     }
 
@@ -376,7 +301,7 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        match state.upstreams().due(at) {
+        match state.upstreams().due(at, Some(Duration::ZERO)) {
             None => state.upstreams().set_asker_deadline(at, actions),
             Some(Due::Drain) => {
                 let next = state.upstreams().drained(at);
@@ -405,29 +330,5 @@ impl HttpSession {
             _ => Some(Fault::ClientGone),
         });
         upstreams.finish(at, fault, self.client.address(), log.as_mut());
-    }
-}
-
-/// Whether a proxy in front says that the client speaks TLS with it.
-#[cold]
-fn is_said_secure(request: &Request<'_>) -> bool {
-    let said = request.fields.first("x-forwarded-proto");
-    said.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
-}
-
-/// What is left of Max-Forwards for the next one, where it counts: with OPTIONS (TRACE goes no
-/// further anyway). An error when it is used up (RFC 9110 7.6.2).
-fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
-    if request.method != Method::Options {
-        return Ok(None);
-    }
-    let Some(value) = request.fields.first("max-forwards") else { return Ok(None) };
-    // A number that does not fit is more than this proxy counts (RFC 9110 7.6.2).
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let number = str::from_utf8(value).ok().filter(|_| is_number);
-    match number.map(|text| text.parse::<u64>().unwrap_or(u64::MAX)) {
-        Some(0) => Err(()),
-        Some(left) => Ok(Some(left - 1)),
-        None => Ok(None),
     }
 }

@@ -1,0 +1,285 @@
+//! `pollux proxy` before other programs that speak HTTP/2: the conformance suite, clients that ask while workers come and go, and
+//! bodies of many streams.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread::JoinHandle;
+
+use pollux_http::h2::{Ask, Connection, ErrorCode, Event, Output, Role, Scratch, Settings};
+use pollux_http::{Field, Limits, Method};
+use pollux_testing::{DEADLINE, Process, Signal, addresses, has, wait_until};
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::stage::{Backend, Proxy};
+
+/// `pollux serve` as a backend.
+struct Server {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
+        let mut process = Process::start(command.stdin(Stdio::null()));
+        let address = addresses(&process.wait_for_stderr_line("http://"))[0];
+        Self { _process: process, address }
+    }
+}
+
+/// Settings for clients in TLS, with files that are in the folder of the proxy.
+fn certificate(folder: &std::path::Path) -> String {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    let cert = params.self_signed(&key).expect("signed");
+    let (cert_path, key_path) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&cert_path, cert.pem()).expect("written");
+    std::fs::write(&key_path, key.serialize_pem()).expect("written");
+    format!("cert = \"{}\"\nkey = \"{}\"", cert_path.display(), key_path.display())
+}
+
+/// Runs the suite in its strict form; what it says at its end.
+fn suite(address: SocketAddr, more: &[&str]) -> String {
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    // A busy machine may be slow; what is as expected is seen at once.
+    let flags = ["--strict", "--timeout", "2", "--host", &ip, "--port", &port];
+    let mut command = Command::new("h2spec");
+    let output = command.args(flags).args(more).output().expect("it was found");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn all_tests_of_h2spec_pass_before_servers_of_http_1() {
+    if !has("h2spec") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = tempfile::tempdir().expect("a folder");
+    std::fs::write(files.path().join("index.html"), "x".repeat(128)).expect("written");
+    let backends = [
+        Server::start(&["--reply", "128"]),
+        Server::start(&[files.path().to_str().expect("text")]),
+    ];
+    let tls = certificate(folder.path());
+    for driver in ["epoll-et", "uring"] {
+        for backend in &backends {
+            for (more, flags) in [("", &[][..]), (tls.as_str(), &["--tls", "--insecure"])] {
+                let settings = format!("poller = \"{driver}\"\n{more}");
+                let proxy = match Proxy::try_start(&[backend.address], &settings) {
+                    Ok(proxy) => proxy,
+                    Err(said) => {
+                        pollux_testing::skip(format_args!("{driver}: {said:?}"));
+                        continue;
+                    }
+                };
+                let said = suite(proxy.address, flags);
+                let is_all = said.contains("146 tests, 146 passed, 0 skipped, 0 failed");
+                assert!(is_all, "{driver} {more}: {said}");
+            }
+        }
+    }
+}
+
+/// Clients that ask all the time on connections of many streams; at a GOAWAY each opens another one.
+struct Clients {
+    is_over: Arc<AtomicBool>,
+    right: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<Vec<String>>>,
+}
+
+/// Streams that a client has at once.
+const STREAMS: usize = 8;
+
+impl Clients {
+    fn start(to: SocketAddr, count: usize) -> Self {
+        let (is_over, right) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let one = |number: usize| {
+            let (is_over, right) = (Arc::clone(&is_over), Arc::clone(&right));
+            std::thread::spawn(move || ask_all(to, number, &is_over, &right))
+        };
+        let threads = (0..count).map(one).collect();
+        Self { is_over, right, threads }
+    }
+
+    fn await_right(&self, more: u64) {
+        let goal = self.right.load(SeqCst) + more;
+        wait_until("more right answers", || {
+            let ended = self.threads.iter().any(JoinHandle::is_finished);
+            assert!(!ended, "a client has ended");
+            self.right.load(SeqCst) >= goal
+        });
+    }
+
+    /// Ends them: how many were answered rightly, and what went wrong.
+    fn end(self) -> (u64, Vec<String>) {
+        self.is_over.store(true, SeqCst);
+        let failed = self.threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
+        let failed = failed.collect();
+        (self.right.load(SeqCst), failed)
+    }
+}
+
+/// What a client knows of a request.
+#[derive(Default)]
+struct Asked {
+    path: String,
+    head: String,
+    body: Vec<u8>,
+}
+
+fn ask_all(to: SocketAddr, number: usize, is_over: &AtomicBool, right: &AtomicU64) -> Vec<String> {
+    use std::io::{Read, Write};
+    let mut failed = Vec::new();
+    let mut asked = 0_u64;
+    while !is_over.load(SeqCst) && failed.is_empty() {
+        let mut socket = TcpStream::connect(to).expect("the port stays open");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        socket.set_nodelay(true).expect("set");
+        let mut connection = Connection::<Asked>::new(Role::Client, Settings::DEFAULT);
+        let (mut scratch, mut unread) = (Scratch::default(), Vec::new());
+        let mut room = vec![0; 1 << 17];
+        let mut out = Output::new(&mut room);
+        connection.start(&mut out);
+        let mut last = None;
+        loop {
+            while last.is_none() && !is_over.load(SeqCst) && connection.len() < STREAMS {
+                asked += 1;
+                let path = format!("/{number}/{asked}");
+                let length = path.len().to_string();
+                let fields = [
+                    Field { name: "x-id", value: path.as_bytes() },
+                    Field { name: "content-length", value: length.as_bytes() },
+                ];
+                let authority = "x";
+                let (method, scheme) = (Method::Post, "http");
+                let ask = Ask { method, scheme, authority, path: &path, fields: &fields };
+                let data = Asked { path: path.clone(), ..Asked::default() };
+                let Some(stream) = connection.ask(&mut out, &ask, false, data) else { break };
+                connection.send_data(&mut out, stream, path.as_bytes(), true);
+            }
+            if !out.is_empty() && socket.write_all(out.bytes()).is_err() {
+                failed.push("the connection was reset".to_owned());
+                break;
+            }
+            if connection.is_empty() && (last.is_some() || is_over.load(SeqCst)) {
+                break;
+            }
+            let mut buffer = vec![0; 64 * 1024];
+            match socket.read(&mut buffer) {
+                Ok(0) => {
+                    let left = connection.take_all().map(|(_, asked)| asked.path);
+                    failed.extend(left.map(|path| format!("{path}: the connection ended")));
+                    break;
+                }
+                Ok(len) => unread.extend_from_slice(&buffer[..len]),
+                Err(error) => {
+                    failed.push(format!("{error}"));
+                    break;
+                }
+            }
+            out = Output::new(&mut room);
+            let mut at = 0;
+            let limits = Limits::DEFAULT;
+            loop {
+                let step = connection.read(&unread[at..], &mut scratch, &mut out, &limits, 0);
+                let step = step.expect("the proxy keeps the rules");
+                at += step.used;
+                let Some(event) = step.event else { break };
+                let mut done = None;
+                match event {
+                    Event::Response { stream, response, ends } => {
+                        let id = response.fields.first("x-id").unwrap_or_default();
+                        let id = String::from_utf8_lossy(id);
+                        let asked = connection.data_mut(stream).expect("it was asked");
+                        asked.head = format!("{} {id}", response.facts.status.code());
+                        done = ends.then_some(stream);
+                    }
+                    Event::Data { stream, data, ends } => {
+                        let asked = connection.data_mut(stream).expect("it was asked");
+                        asked.body.extend_from_slice(data);
+                        connection.release(&mut out, stream, data.len());
+                        done = ends.then_some(stream);
+                    }
+                    Event::Reset { code, data, .. } => {
+                        failed.push(format!("{}: {code}", data.path));
+                    }
+                    Event::GoneAway { last: to, code } => {
+                        assert_eq!(code, ErrorCode::NO_ERROR);
+                        last = Some(to);
+                        // Nobody looks at these.
+                        let lost: Vec<u32> =
+                            connection.streams().map(|(id, _)| id).filter(|id| *id > to).collect();
+                        for id in lost {
+                            failed.push(format!(
+                                "stream {id} was not looked at, the last one is {to}"
+                            ));
+                        }
+                    }
+                    _ => {}
+                }
+                if let Some(asked) = done.and_then(|stream| connection.take_done(stream)) {
+                    let is_right = asked.head == format!("200 {}", asked.path)
+                        && asked.body == asked.path.as_bytes();
+                    if is_right {
+                        right.fetch_add(1, SeqCst);
+                    } else {
+                        failed.push(format!("{}: {}", asked.path, asked.head));
+                    }
+                }
+            }
+            unread.drain(..at);
+        }
+    }
+    failed
+}
+
+#[test]
+fn no_stream_fails_while_settings_are_read_anew_again_and_again() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let clients = Clients::start(proxy.address, 4);
+    let mut workers = vec![proxy.one_worker(&[])];
+    for round in 0..4 {
+        clients.await_right(200);
+        proxy.write_settings(&[backend.address], &format!("threads = {}", 1 + round % 3));
+        assert_eq!(proxy.reload(), (true, "reloaded\n".to_owned()));
+        clients.await_right(50);
+        workers.push(proxy.one_worker(&workers));
+    }
+    let (right, failed) = clients.end();
+    assert!(right >= 1000, "{right}");
+    assert!(failed.is_empty(), "of {right}: {failed:?}");
+    proxy.await_metric("pollux_http_requests_total", "\"post\"", right);
+    proxy.await_metric("pollux_http_answers_total", "2xx", right);
+    proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success());
+}
+
+/// What h2load says of its requests: started, and answered with 2xx.
+fn load(to: SocketAddr, flags: &[&str]) -> Option<String> {
+    if !has("h2load") {
+        return None;
+    }
+    let mut command = Command::new("h2load");
+    let output = command.args(flags).arg(format!("http://{to}/")).output().expect("it was found");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn h2load_gets_all_that_it_asks_for_by_one_stream_and_by_many() {
+    let backend = Server::start(&["--reply", "128"]);
+    let proxy = Proxy::start(&[backend.address], "");
+    for streams in ["1", "16"] {
+        let flags = ["-n", "5000", "-c", "64", "-m", streams];
+        let Some(said) = load(proxy.address, &flags) else { return };
+        let all =
+            "5000 total, 5000 started, 5000 done, 5000 succeeded, 0 failed, 0 errored, 0 timeout";
+        assert!(said.contains(all), "{said}");
+    }
+    proxy.await_metric("pollux_http_answers_total", "2xx", 10_000);
+    proxy.await_metric("pollux_proxy_faults_total", "", 0);
+}

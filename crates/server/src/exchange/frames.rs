@@ -1,0 +1,115 @@
+//! How an answer leaves by a stream of HTTP/2: its head in HEADERS, its body in DATA, each no larger than the windows and the
+//! room take, and its trailers in HEADERS again.
+//!
+//! ```text
+//!  interim heads │ head, with its Content-Length │ body      │ trailers
+//!  HEADERS ..    │ HEADERS                       │ DATA ..   │ HEADERS, or DATA that ends the stream
+//! ```
+//!
+//! What a call sends is at most one frame of the body, with all heads in front of it: streams take turns. What ends the stream
+//! stands in the last frame where its end is known by then.
+
+use pollux_http::Fields;
+use pollux_http::h2::{CONTROL_ROOM_BYTES, Connection, Output};
+
+use crate::exchange::framing::Framer;
+use crate::exchange::message::Message;
+
+/// Longest head of an answer that a stream gets, as lines: it leaves in one call.
+pub(crate) const HEAD_BYTES_MAX: usize = 56 * 1024;
+
+/// What waits for the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Waits {
+    #[default]
+    Nothing,
+    /// Heads, for which there has to be so much room.
+    Head(usize),
+    /// Bytes of the body.
+    Body,
+    /// The end alone, for which there has to be so much room.
+    End(usize),
+}
+
+/// Room that such lines take at most as a field block: a long one has five bytes of lengths, where a line has four that stand
+/// between, and the frames have heads.
+const fn room_for(lines: usize) -> usize {
+    lines + lines / 16 + CONTROL_ROOM_BYTES
+}
+
+const _: () =
+    assert!(room_for(HEAD_BYTES_MAX) < pollux_engine::Actions::ROOM_MIN, "a call takes it");
+
+/// What of this message waits.
+pub(super) fn waits(framer: &Framer, message: &Message) -> Waits {
+    let (head, body) = message.waiting();
+    if !framer.is_head_out {
+        return match (message.has_head(), body.len()) {
+            (true, _) => Waits::Head(room_for(head.len())),
+            (false, 0) => Waits::Nothing,
+            (false, interims) => Waits::Head(room_for(interims)),
+        };
+    }
+    match body.is_empty() {
+        false => Waits::Body,
+        true if message.is_whole && !framer.is_end_out => {
+            Waits::End(room_for(message.trailers().len()))
+        }
+        true => Waits::Nothing,
+    }
+}
+
+/// Sends what windows and room take, up to one frame of the body; says how many bytes were taken, or 1 for an end alone. There
+/// has to be as much room as [`waits`] says. An end that comes with the head stands in it where `hides_empty` says so, else in
+/// a frame of its own, for those who wait for a body.
+pub(super) fn send<T>(
+    framer: &mut Framer,
+    message: &mut Message,
+    by: &mut Connection<T>,
+    stream: u32,
+    out: &mut Output<'_>,
+    hides_empty: bool,
+) -> u64 {
+    let mut taken = 0;
+    while !framer.is_head_out {
+        let (head, behind) = message.waiting();
+        let heads = if message.has_head() { head } else { behind };
+        if heads.is_empty() {
+            return taken;
+        }
+        let len = by.head_len(heads);
+        let is_final = message.has_head() && len == head.len();
+        let is_all =
+            is_final && message.is_whole && behind.is_empty() && message.trailers().is_empty();
+        by.send_head(out, stream, &heads[..len], is_all && hides_empty);
+        (framer.is_head_out, framer.is_end_out) = (is_final, is_all && hides_empty);
+        message.took(len);
+        taken += len as u64;
+    }
+    if framer.is_end_out {
+        return taken;
+    }
+    let (_, body) = message.waiting();
+    let room = out.room().saturating_sub(CONTROL_ROOM_BYTES);
+    let piece = body.len().min(by.data_room(stream)).min(room);
+    let is_all = message.is_whole && piece == body.len();
+    if taken > 0 && !is_all && by.is_behind(stream) {
+        // A large body does not get in front of a more urgent one, as its head may.
+        return taken;
+    }
+    let is_last = message.is_whole && piece == body.len();
+    let has_trailers = !message.trailers().is_empty();
+    let ends = is_last && !has_trailers;
+    if piece > 0 || ends {
+        by.send_data(out, stream, &body[..piece], ends);
+        message.took(piece);
+        taken += piece as u64;
+    }
+    if is_last && has_trailers && out.room() >= room_for(message.trailers().len()) {
+        let trailers: Vec<_> = Fields::of_trailers(message.trailers()).collect();
+        by.send_trailers(out, stream, &trailers);
+        framer.is_end_out = true;
+    }
+    framer.is_end_out |= ends;
+    taken.max(u64::from(framer.is_end_out))
+}

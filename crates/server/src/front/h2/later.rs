@@ -1,0 +1,418 @@
+//! A stream that has an exchange ([`Part::Later`]): what its client gives to it (the head of its request, the body behind it),
+//! what it gets (the answer of a backend, one of the proxy, or RST_STREAM), and what follows that.
+//!
+//! It is to a stream what `h1/later.rs` is to a connection of HTTP/1.1: the steps of the request are those of
+//! `exchange/request.rs`, and so is the side of the backend.
+//!
+//! | what of its connection HTTP/1.1 would | a stream |
+//! |---|---|
+//! | pause, as the backend takes no more of the body | gets no WINDOW_UPDATE until it does: its window bounds what is kept |
+//! | have take no more of the answer | waits for its window: its backend is paused when 32 KiB wait |
+//! | cut, as an answer has begun | is reset, the others continue |
+
+use std::time::Duration;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::h2::{ErrorCode, Output, Sending};
+use pollux_http::{Fields, Method, Rejection, Request, RequestKind, Status};
+
+use crate::body_clock::BodyClock;
+use crate::counters::ServerCounter;
+use crate::exchange::asker::Asker;
+use crate::exchange::deadlines::Due;
+use crate::exchange::frames::Waits;
+use crate::exchange::table::Next;
+use crate::fault::{Fault, Party};
+use crate::front::ask::{self, Origin, Passed, Verdict};
+use crate::front::client::Client;
+use crate::front::h2::{Asked, Call, Part, Streams, Task};
+use crate::front::state::LoopState;
+use crate::handlers::answer::{Context, Persistence};
+use crate::head::{Version, explanation};
+use crate::ids::ExchangeId;
+use crate::record::Cut;
+use crate::refusal::Refusal;
+
+/// What a stream knows of its exchange.
+#[derive(Debug)]
+pub(super) struct Later {
+    at: ExchangeId,
+    /// What of the answer waits for windows and room.
+    waits: Waits,
+    /// Bytes of the request's body of which the window was given back.
+    released: u64,
+    /// More of it is to come.
+    is_reading: bool,
+    /// Why the answer is one of the proxy, where it is: the exchange has nothing to do with a backend any more.
+    page: Option<Fault>,
+}
+
+impl Later {
+    /// Whether what waits needs a window.
+    pub(super) fn waits_for_window(&self) -> bool {
+        self.waits == Waits::Body
+    }
+
+    /// What of it can be sent now.
+    fn sending(&self) -> Sending {
+        match self.waits {
+            Waits::Nothing => Sending::Nothing,
+            Waits::Body => Sending::Data,
+            // No window is needed for these.
+            Waits::Head(_) | Waits::End(_) => Sending::End,
+        }
+    }
+
+    /// Room without which nothing is sent now.
+    pub(super) fn room_min(&self) -> usize {
+        match self.waits {
+            Waits::Head(room) | Waits::End(room) => room,
+            Waits::Nothing | Waits::Body => 0,
+        }
+    }
+
+    /// Whether a body is waited for.
+    pub(super) fn is_reading(&self) -> bool {
+        self.is_reading && self.page.is_none()
+    }
+
+    /// By when its client has to have done something, windows aside.
+    pub(super) fn deadline(&self, state: &LoopState, stood: Option<Duration>) -> Moment {
+        let Some(upstreams) = &state.upstreams else { return Moment::NEVER };
+        match self.page {
+            None => upstreams.asker_deadline(self.at, stood),
+            Some(_) => upstreams.drain_end,
+        }
+    }
+
+    /// Books the exchange, which is over, whole or by this fault.
+    fn finish(&self, state: &mut LoopState, client: &Client, fault: Option<Fault>) {
+        let LoopState { upstreams, log, .. } = state;
+        let upstreams = upstreams.as_mut().expect("a proxy has backends");
+        upstreams.finish(self.at, fault, client.address(), log.as_mut());
+    }
+
+    /// The same where the stream came to its end before.
+    pub(super) fn finish_cut(&self, state: &mut LoopState, client: &Client, cut: Cut) {
+        // What reset the stream from here has said so.
+        let known = state.upstreams().exchange(self.at).fault;
+        let fault = known.unwrap_or(match cut {
+            Cut::ClientTimeout => Fault::ClientTimeout,
+            Cut::BadRequest => Fault::BadRequest(Status::BAD_REQUEST),
+            Cut::Ended => Fault::Ended,
+            Cut::ClientGone | Cut::FileFailed => Fault::ClientGone,
+        });
+        self.finish(state, client, Some(fault));
+    }
+}
+
+/// What the client gives.
+impl Streams {
+    /// A request has come: a backend is to answer it, unless that is done here. Its body follows unless it `ends`.
+    #[inline]
+    pub(super) fn ask(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        request: &Request<'_>,
+        head: &[u8],
+        ends: bool,
+    ) {
+        let origin = self.origin(call, stream);
+        if ends
+            && let Some((at, _)) =
+                ask::begin_again(call.state, call.actions, call.client, origin, head)
+        {
+            return self.begin_later(call, stream, at, true);
+        }
+        call.state.counters.count_request(request.method);
+        self.pass(call, stream, request, head, ends);
+    }
+
+    fn origin(&self, call: &Call<'_, '_>, stream: u32) -> Origin {
+        let ready = self.ready.expect("a proxy has exchanges");
+        let asker = Asker::of_stream(call.actions, ready, stream);
+        Origin { asker, front: self.front, is_last: false }
+    }
+
+    /// Passes a request on, or answers it here once there is room for that.
+    pub(super) fn pass(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        request: &Request<'_>,
+        head: &[u8],
+        ends: bool,
+    ) {
+        let upstreams = call.state.upstreams.as_ref().expect("a proxy has backends");
+        let (front, version) = (self.front, Version::Http2);
+        match ask::judge(upstreams, call.actions, call.client, front, request, version) {
+            Verdict::Passed(facts, max_forwards) => {
+                let origin = self.origin(call, stream);
+                let passed = Passed { request, head, facts, max_forwards };
+                let at = ask::begin(call.state, call.actions, call.client, origin, passed);
+                self.begin_later(call, stream, at, ends);
+            }
+            Verdict::Https => self.refuse(call, stream, Rejection::HTTPS_WITHOUT_TLS, head),
+            Verdict::Here(_) if !self.takes_answer(call) => {
+                self.ask_later(call, stream, head, Asked::Sound(request.framing));
+            }
+            Verdict::Here(refusal) => {
+                if call.state.log.is_some() {
+                    // The line has it.
+                    call.client.peer(call.actions);
+                }
+                let context = Context {
+                    persistence: Persistence::Implicit,
+                    is_head: request.method == Method::Head,
+                    asked: call.state.common_of(front).asked(request),
+                };
+                self.answer_by(call, stream, head, |state, upper| {
+                    ask::answer_here(upper, state.common_of(front), context, refusal)
+                });
+            }
+        }
+    }
+
+    /// The stream has an exchange from now on.
+    fn begin_later(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
+        let later = Later { at, waits: Waits::Nothing, released: 0, is_reading: true, page: None };
+        let stood = self.stood_until(call.state.now.at);
+        call.state.upstreams().begin_standing(at, stood);
+        self.begin_sending(call);
+        self.readers += 1;
+        let task = self.connection.data_mut(stream).expect("its request has just come");
+        task.part = Part::Later(Box::new(later));
+        self.give(call, stream, &[], ends);
+    }
+
+    /// An exchange may have less time than it had.
+    fn note_deadline(&mut self, state: &LoopState, stream: u32) {
+        let stood = self.stood_known();
+        if let Some(later) = self.later_mut(stream) {
+            let deadline = later.deadline(state, stood);
+            self.look_at = self.look_at.min(deadline);
+        }
+    }
+
+    /// Gives the exchange some of the body, all of which was taken within the window, or its end.
+    pub(super) fn give(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
+        let stood = self.stood_until(call.state.now.at);
+        let Some(later) = self.later_mut(stream) else { return };
+        if !later.is_reading() {
+            // Nobody wants it any more.
+            return;
+        }
+        later.is_reading = !ends;
+        let at = later.at;
+        self.readers -= usize::from(ends);
+        let limits = call.state.head_limits;
+        call.state.upstreams().set_stood(at, stood);
+        let given = call.state.upstreams().request_data(at, call.actions, data, ends, &limits);
+        if let Err(rejection) = given {
+            let why = explanation(&rejection, &limits);
+            call.client.report_refusal(call.state, call.actions, rejection, false);
+            return self.fail_later(call, stream, Fault::BadRequest(rejection.status), Some(&why));
+        }
+        self.note_deadline(call.state, stream);
+    }
+
+    /// Fields behind the body, whose end follows.
+    pub(super) fn give_trailers(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        trailers: Fields<'_>,
+    ) {
+        if let Some(Later { at, page: None, .. }) = self.later_mut(stream) {
+            call.state.upstreams().request_trailers(*at, trailers);
+        }
+    }
+
+    fn later_mut(&mut self, stream: u32) -> Option<&mut Later> {
+        match self.connection.data_mut(stream) {
+            Some(Task { part: Part::Later(later), .. }) => Some(&mut **later),
+            _ => None,
+        }
+    }
+}
+
+/// What the client gets.
+impl Streams {
+    /// Something happened to exchanges of this connection.
+    pub(in crate::front) fn on_wake(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        client: &mut Client,
+    ) {
+        let Some(ready) = self.ready else { return };
+        let mut woken = std::mem::take(&mut state.streams.woken);
+        state.upstreams().ready.take(ready, &mut woken);
+        let mut call = Call { state, actions, client };
+        for stream in woken.drain(..) {
+            self.exchange_moved(&mut call, stream);
+        }
+        call.state.streams.woken = woken;
+        self.send_rests(&mut call);
+        self.settle(&mut call);
+    }
+
+    /// Something happened to the exchange of a stream: it failed, has something to send, or has got rid of some of the
+    /// request.
+    fn exchange_moved(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let Some(later) = self.later_mut(stream) else { return };
+        let (at, is_page) = (later.at, later.page.is_some());
+        let upstreams = call.state.upstreams();
+        let exchange = upstreams.exchange(at);
+        (exchange.is_asker_woken, exchange.was_queued) = (false, false);
+        if let Some(next) = exchange.next().filter(|_| !is_page) {
+            return self.end_by(call, stream, next, None);
+        }
+        self.release_body(call, stream);
+        self.note_waits(call.state, stream);
+        self.note_deadline(call.state, stream);
+    }
+
+    /// Lets the client send as much of the body as has gone to the backend.
+    fn release_body(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let stood = self.stood_until(call.state.now.at);
+        let Some(later) = self.later_mut(stream).filter(|later| later.is_reading()) else { return };
+        let upstreams = call.state.upstreams();
+        upstreams.set_stood(later.at, stood);
+        let exchange = upstreams.exchange(later.at);
+        let left = exchange.request.body_bytes_left();
+        let gone = exchange.request.body_bytes().saturating_sub(left);
+        let more = gone.saturating_sub(later.released);
+        later.released += more;
+        exchange.is_asker_paused = left > 0;
+        upstreams.set_asker_deadline(later.at, call.actions);
+        call.send(|out| self.connection.release(out, stream, more as usize));
+    }
+
+    /// Sees what of the answer waits.
+    fn note_waits(&mut self, state: &mut LoopState, stream: u32) {
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        let Part::Later(later) = &mut task.part else { return };
+        let waits = state.upstreams().exchange(later.at).response.waits();
+        if waits == Waits::Body && later.waits != Waits::Body {
+            // Before that it did not wait for its window.
+            (task.pace, task.body_bytes) = (BodyClock::started(state.now.at), 0);
+            self.look_at = self.look_at.min(state.now.at + state.limits.write_timeout);
+        }
+        later.waits = waits;
+        let sending = later.sending();
+        self.connection.set_sending(stream, sending);
+    }
+
+    /// Sends what windows and room take of the answer, up to one frame of its body.
+    pub(super) fn send_later(&mut self, call: &mut Call<'_, '_>, stream: u32, later: Box<Later>) {
+        let (at, connection) = (later.at, &mut self.connection);
+        let upstreams = call.state.upstreams();
+        let exchange = upstreams.exchange(at);
+        // A frame without bytes for those who wait for the body of a 200.
+        let hides_empty = exchange.kind == RequestKind::Head || exchange.status != Some(Status::OK);
+        let mut sent_bytes = 0;
+        let is_over = upstreams.answer_leaves_by(at, call.actions, |response, actions| {
+            let mut out = Output::new(actions.spare());
+            sent_bytes = response.send_frames(connection, stream, &mut out, hides_empty);
+            let len = out.len();
+            actions.advance(len);
+            sent_bytes
+        });
+        let response = &upstreams.exchange(at).response;
+        if is_over || (later.page.is_some() && response.is_done()) {
+            self.senders -= 1;
+            self.readers -= usize::from(later.is_reading());
+            later.finish(call.state, call.client, later.page);
+            return self.end_stream(call, stream);
+        }
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        task.pace.on_bytes(call.state.now.at);
+        task.body_bytes += sent_bytes;
+        task.part = Part::Later(later);
+        self.note_waits(call.state, stream);
+    }
+
+    /// The exchange fails by what this side did, or did not do in time; the client gets the reason where it is to blame.
+    #[cold]
+    fn fail_later(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        fault: Fault,
+        because: Option<&str>,
+    ) {
+        let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
+        let next = call.state.upstreams().fault(at, fault);
+        self.end_by(call, stream, next, because);
+    }
+
+    #[cold]
+    fn end_by(&mut self, call: &mut Call<'_, '_>, stream: u32, next: Next, because: Option<&str>) {
+        match next {
+            Next::Retry => {}
+            Next::Cut => self.cut_later(call, stream),
+            Next::Page(fault) => self.page(call, stream, fault, because),
+        }
+    }
+
+    /// Some of an answer has left, of which there is no more: its part must not pass for the whole.
+    fn cut_later(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
+        let fault = call.state.upstreams().exchange(at).fault;
+        let is_of_client = fault.is_some_and(|fault| fault.party() == Party::Client);
+        let code = if is_of_client { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
+        self.reset(call, stream, code, Cut::ClientGone);
+    }
+
+    /// An answer of the proxy in place of one of the backend: it leaves as that would have.
+    fn page(&mut self, call: &mut Call<'_, '_>, stream: u32, fault: Fault, because: Option<&str>) {
+        let Some(later) = self.later_mut(stream) else { return };
+        let at = later.at;
+        let was_reading = later.is_reading();
+        later.page = Some(fault);
+        self.readers -= usize::from(was_reading);
+        let mut room = std::mem::take(&mut call.state.streams.room);
+        room.resize(Actions::ROOM_MIN, 0);
+        let (_, len) = call.actions.layered(&mut room, |upper| {
+            ask::answer_fault(call.state, upper, at, fault, because, Persistence::Implicit)
+        });
+        let (head, body) = room[..len].split_at(self.connection.head_len(&room[..len]));
+        let upstreams = call.state.upstreams();
+        upstreams.part(at);
+        upstreams.exchange(at).response.begin_page(head, body);
+        call.state.streams.room = room;
+        self.note_waits(call.state, stream);
+    }
+
+    /// The deadline of a stream is over.
+    pub(super) fn later_too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+        let stood = self.stood_known();
+        let Some(later) = self.later_mut(stream) else { return };
+        let (at, is_page) = (later.at, later.page.is_some());
+        let upstreams = call.state.upstreams();
+        let due = match is_page {
+            false => upstreams.due(at, stood),
+            true => (upstreams.drain_end <= upstreams.now.at).then_some(Due::Drain),
+        };
+        match due {
+            // Its window was closed for too long.
+            None => {
+                call.count(ServerCounter::Http2WindowTimeouts);
+                self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
+            }
+            Some(Due::Drain) => {
+                upstreams.drained(at);
+                self.cut_later(call, stream);
+            }
+            Some(Due::Request) => self.fail_later(call, stream, Fault::RequestTimeout, None),
+            Some(Due::Queue) => self.fail_later(call, stream, Fault::QueueTimeout, None),
+            Some(Due::Body) => {
+                let refusal = Refusal::LateBody;
+                refusal.count(&call.state.counters);
+                self.fail_later(call, stream, Fault::ClientTimeout, Some(refusal.reason()));
+            }
+        }
+    }
+}
