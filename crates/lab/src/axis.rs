@@ -36,6 +36,8 @@ pub enum AxisKind {
     Word(&'static [&'static str]),
     /// One of these words, which say nothing without the name of the axis.
     Manner(&'static [&'static str]),
+    /// One of these versions of what the axis is named after, such as 1.1 and 2.
+    Version(&'static [&'static str]),
     /// Whether threads have CPUs of their own, `split`, or not, `free`; with one CPU it is `free`.
     Cpus,
     /// A whole number from the first to the second.
@@ -72,6 +74,14 @@ impl Axis {
     pub fn kind(&self) -> Kind<Value> {
         match self.kind {
             AxisKind::Word(words) | AxisKind::Manner(words) => one_of_words(words),
+            AxisKind::Version(versions) => {
+                let read = move |text: &str| match versions.contains(&text) {
+                    true => Ok(Value::of(text)),
+                    false => Err(String::new()),
+                };
+                let kind = Kind::new("VERSION", versions.join(" or "), read);
+                kind.or_number().offering(versions.iter().copied())
+            }
             AxisKind::Cpus => one_of_words(&CPUS),
             AxisKind::Count(low, high) => whole(low..=high).map(Value::Number),
             AxisKind::Bytes(low, high) => bytes(low..=high).map(Value::Number),

@@ -189,6 +189,52 @@ fn servers_speak_tls_with_full_handshakes_and_serve_files() {
     assert!(said.contains("expected --tls and --no-keepalive"), "{said}");
 }
 
+/// In clear text and in TLS, with bodies; what does not speak it is left out with the reason.
+#[test]
+fn servers_are_asked_by_http2_on_several_streams() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let keys = "--cert {cert} --key {key}";
+    let mine =
+        |more: &str| format!("mine={pollux} serve --reply 128 --listen {{address}} --quiet {more}");
+    let installed = |names: &[&'static str]| -> Vec<&'static str> {
+        names.iter().copied().filter(|name| has(name)).collect()
+    };
+    let plain = installed(&["nginx", "haproxy", "h2o", "nghttpd"]);
+    let secure = installed(&["nginx", "haproxy"]);
+    for (mine, others, options) in [
+        (mine(""), plain, &["--streams", "16"][..]),
+        (mine(keys), secure, &["--streams", "4", "--tls"]),
+        (mine(""), Vec::new(), &["--streams", "4", "--request-bytes", "200000"]),
+    ] {
+        let arms = [&["epoll-et", "raw-epoll", &mine][..], &others].concat();
+        let with = [&["--http", "2", "--baseline", "epoll-et"][..], options].concat();
+        let done = record(&run(&arms, &with));
+        for arm in ["epoll-et", "mine"].into_iter().chain(others) {
+            for run in measured(&done, arm) {
+                assert_eq!(run["figures"]["failed"], 0.0, "{arm}: {run}");
+                assert_eq!(run["figures"]["answer_bytes"], 128.0, "{arm}: {run}");
+            }
+        }
+        let left = done["left_out"].as_array().expect("a list").iter();
+        let reason = |left: &Value| left["reason"].as_str().map(str::to_owned);
+        let raw = left.filter(|left| left["arm"] == "raw-epoll").filter_map(reason).next();
+        assert!(raw.expect("left out").contains("HTTP/1.1 alone"));
+        let result = &done["results"].as_array().expect("results")[0];
+        assert_eq!(
+            (&result["axes"]["http"], &result["axes"]["streams"]),
+            (&"2".into(), &options[1].into())
+        );
+    }
+    for (options, expected) in [
+        (["--streams", "4"], "expected --http 2"),
+        (["--http", "2"], "wrk and ab speak HTTP/1 alone"),
+    ] {
+        let said = run(&["epoll-et"], &[&options[..], &["--generator", "wrk"]].concat());
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
 #[test]
 fn a_body_reaches_every_arm_whole_and_those_that_take_none_are_left_out() {
     let mine = format!("mine={}", python("--body 70000"));

@@ -54,7 +54,8 @@ impl PlannedPoint {
         let index = self.arms.iter().position(|known| known.name == arm)?;
         let axes = &self.point.axes;
         let number = |axis: &str| axes.get(axis).map_or(1, |_| axes.number(axis));
-        Some(Pace::of(self.times[index].as_ref()?, number("connections") * number("pipeline")))
+        let wave = number("connections") * number("pipeline") * number("streams");
+        Some(Pace::of(self.times[index].as_ref()?, wave))
     }
 
     /// Whether an arm has to be killed at its end, as a look at it says.

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::axis::{Axes, PROCESSES};
 
 /// Axes that say how a server is asked; the others say what is started, and asked for.
-const OF_LOAD: [&str; 9] = [
+const OF_LOAD: [&str; 10] = [
     "connections",
     "pipeline",
+    "streams",
     "keepalive",
     "dead",
     "resumption",

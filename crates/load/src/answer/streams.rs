@@ -100,8 +100,11 @@ impl Http2 {
     fn send_bodies(&mut self, request: &[u8]) {
         for _ in 0..self.unsent.len() {
             let Some((stream, mut at)) = self.unsent.pop_front() else { break };
-            let room = self.connection.data_room(stream).min(request.len() - at);
-            if room > 0 {
+            loop {
+                let room = self.connection.data_room(stream).min(request.len() - at);
+                if room == 0 {
+                    break;
+                }
                 let ends = at + room == request.len();
                 let piece = &request[at..at + room];
                 self.say(|connection, out| connection.send_data(out, stream, piece, ends));

@@ -11,7 +11,10 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use pollux_http::h2::{Connection, ErrorCode, Event, Output, Role, Scratch, Settings};
 use pollux_http::{Limits, Method};
-use pollux_load::{Arrival, Errors, FindingKind, Outcome, Pace, Plan, Protocol, Stage};
+use pollux_load::{
+    Arrival, Client, Errors, FindingKind, Outcome, Pace, Plan, Protocol, RequestError, Stage,
+    Target, Trust, ask_by,
+};
 
 use crate::{Peer, Server, delay, is_sound, on_every_driver, plan, some, try_run};
 
@@ -31,6 +34,8 @@ struct H2 {
     scratch: Scratch,
     input: Vec<u8>,
     room: Vec<u8>,
+    /// Heads of requests whose bodies are to come.
+    heads: BTreeMap<u32, String>,
     /// Requests that were shown.
     requests: u32,
 }
@@ -41,7 +46,8 @@ impl H2 {
     fn new(peer: Peer, settings: Settings) -> Self {
         let connection = Connection::new(Role::Server, settings);
         let (scratch, input, room) = (Scratch::default(), Vec::new(), vec![0; 1 << 17]);
-        let mut h2 = Self { peer, connection, scratch, input, room, requests: 0 };
+        let mut h2 =
+            Self { peer, connection, scratch, input, room, heads: BTreeMap::new(), requests: 0 };
         h2.say(Connection::start);
         h2
     }
@@ -100,13 +106,12 @@ impl H2 {
 
     /// The next request that is whole: its stream and head.
     fn request(&mut self) -> Option<(u32, String)> {
-        let mut heads = BTreeMap::new();
         loop {
             match self.next()? {
                 Seen::Request { stream, head, ends: true } => return Some((stream, head)),
-                Seen::Request { stream, head, .. } => drop(heads.insert(stream, head)),
+                Seen::Request { stream, head, .. } => drop(self.heads.insert(stream, head)),
                 Seen::Data { stream, ends: true, .. } => {
-                    return Some((stream, heads.remove(&stream)?));
+                    return Some((stream, self.heads.remove(&stream)?));
                 }
                 _ => {}
             }
@@ -717,4 +722,42 @@ fn latency_counts_from_the_schedule_when_all_streams_are_in_use() {
     assert!(last_ns >= 40 * 10_000_000 - 100_000_000, "{last_ns}");
     let took = outcome.sent_to_answer.expect("it is counted");
     assert!(took.mean_ns < 100_000_000.0, "from sending on only the streams before it: {took:?}");
+}
+
+/// As the lab looks at a server: with a body that is longer than its windows, and again on the same connection.
+#[test]
+fn a_request_before_any_load_is_asked_by_http2_too() {
+    let settings = Settings { stream_window: 1_000, ..Settings::DEFAULT };
+    let server = Server::start(move |peer| {
+        let mut h2 = H2::new(peer, settings);
+        while let Some((stream, head)) = h2.request() {
+            match head.starts_with("POST /reset") {
+                true => h2.reset(stream, ErrorCode::INTERNAL_ERROR),
+                false => h2.answer_with(stream, "404", b"no such"),
+            };
+        }
+    });
+    let patience = Duration::from_secs(20);
+    let target = |path: &str| {
+        let target = Target::parse(&server.url(path), None).expect("a URL");
+        Target { method: "POST".to_owned(), body: vec![b'x'; 100_000], ..target }
+    };
+    let http = Protocol::Http2;
+    let answered = ask_by(http, &target("/"), &Trust::default(), patience).expect("an answer");
+    assert_eq!((answered.status, answered.body_bytes, answered.keep_alive), (404, 7, true));
+    let mut client =
+        Client::open(http, &target("/"), &Trust::default(), patience).expect("a connection");
+    client.send(2).expect("sent");
+    for _ in 0..2 {
+        assert_eq!(client.answer(patience).expect("an answer").status, 404);
+    }
+    let reset = ask_by(http, &target("/reset"), &Trust::default(), patience);
+    assert!(
+        matches!(&reset, Err(RequestError::Answer(why)) if why.to_string().contains("internal_error")),
+        "{reset:?}"
+    );
+    let other = Server::start(|mut peer| peer.answer_all(crate::OK));
+    let target = Target::parse(&other.url("/"), None).expect("a URL");
+    let refused = ask_by(http, &target, &Trust::default(), patience);
+    assert!(matches!(refused, Err(RequestError::Malformed(_))), "{refused:?}");
 }

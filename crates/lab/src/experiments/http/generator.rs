@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use pollux_load::{End, Expect, LoadError, Plan};
+use pollux_load::{End, Expect, LoadError, Plan, Protocol};
 use pollux_processes::{Backlog, Program};
 use pollux_report::number;
 use rustix::process::Signal;
@@ -313,6 +313,8 @@ pub(super) fn plan(
         requests_per_connection: (!load.is_kept_alive).then_some(NonZeroU32::MIN),
         unproven_max: limit.map(|limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN)),
         pipeline: load.pipeline as u32,
+        http: load.http,
+        streams: load.streams as u32,
         connect_timeout: PATIENCE,
         request_timeout: PATIENCE,
         grace: PATIENCE,
@@ -335,7 +337,10 @@ pub(super) fn pollux_command(
     command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);
     command.args(["--poller", load.driver.name()]);
     command.args(["--connections", &load.connections.to_string()]);
-    command.args(["--pipeline", &load.pipeline.to_string()]);
+    match load.http {
+        Protocol::Http2 => command.args(["--http", "2", "--streams", &load.streams.to_string()]),
+        _ => command.args(["--pipeline", &load.pipeline.to_string()]),
+    };
     command.args(["--duration", &format!("{}ms", time.as_millis())]);
     command.args(["--expect-status", &asked.status.to_string()]);
     if let Some(bytes) = asked.body_bytes {

@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use pollux_doctor::FDS_SPARE;
 use pollux_engine::Driver;
-use pollux_load::{LoadError, Target, Trust};
+use pollux_load::{LoadError, Protocol, Target, Trust};
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
 use pollux_sys::descriptors;
@@ -21,7 +21,7 @@ use rcgen::{CertificateParams, KeyPair, SanType};
 use serde::Deserialize;
 
 use super::super::PROCESSES;
-use super::{Generator, Role, is_split};
+use super::{Generator, Role, is_http2, is_split};
 use crate::arm::missing_driver;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
@@ -38,6 +38,10 @@ pub(super) struct Load {
     pub(super) connections: usize,
     /// Requests that one of them sends at once.
     pub(super) pipeline: usize,
+    /// Which HTTP it speaks.
+    pub(super) http: Protocol,
+    /// Requests that a connection of HTTP/2 has under way.
+    pub(super) streams: usize,
     /// Whether a connection serves more than one.
     pub(super) is_kept_alive: bool,
     /// Connections beside them that ask once and are silent then.
@@ -84,6 +88,8 @@ impl Load {
             role,
             connections,
             pipeline: 1,
+            http: Protocol::Http1,
+            streams: 1,
             is_kept_alive: true,
             dead: 0,
             is_split: false,
@@ -110,6 +116,8 @@ impl Load {
         let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
             pipeline: count("pipeline", 1),
+            http: if is_http2(&spec.axes) { Protocol::Http2 } else { Protocol::Http1 },
+            streams: count("streams", 1),
             is_kept_alive: spec.axes.get("keepalive").is_none() || spec.axes.is_on("keepalive"),
             dead: count("dead", 0),
             is_split: is_split(&spec.axes),

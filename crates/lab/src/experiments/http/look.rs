@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Client, Protocol, RequestError, Turns};
+use pollux_load::{Client, RequestError, Turns};
 use pollux_processes::backlog_at;
 use rustix::fs::{FlockOperation, flock};
 
@@ -71,7 +71,7 @@ pub(crate) fn look(
         ..Look::default()
     };
     let target = server.asked.target.clone();
-    let open = || Client::open(Protocol::Http1, &target, &load.trust(), ANSWER_PATIENCE);
+    let open = || Client::open(load.http, &target, &load.trust(), ANSWER_PATIENCE);
     answers(&mut look, &mut server, &open)?;
     let answer = Duration::from_secs_f64(look.answer_s.unwrap_or(0.0));
     let keeps = look.keeps_connections == Some(true);
@@ -193,7 +193,7 @@ fn wave(look: &mut Look, server: &mut Server, load: &Load) -> Result<(), Measure
     if !is_kept {
         plan.requests_per_connection = Some(NonZeroU32::MIN);
     }
-    plan.pipeline = 1;
+    (plan.pipeline, plan.streams) = (1, 1);
     let mut turns = Turns::open(plan).map_err(|error| generator_failed(&error))?;
     let turn = |turns: &mut Turns| {
         turns.turn(WAVE_PATIENCE, Some(requests)).map_err(|error| generator_failed(&error))

@@ -81,8 +81,12 @@ const H2O: Peer = Peer { name: "h2o", missing: || host::missing_program("h2o", "
 const LIGHTTPD: Peer =
     Peer { name: "lighttpd", missing: || host::missing_program("lighttpd", "lighttpd") };
 
+/// The server of nghttp2, which speaks HTTP/2 alone.
+const NGHTTPD: Peer =
+    Peer { name: "nghttpd", missing: || host::missing_program("nghttpd", "nghttp2-server") };
+
 /// In the order of lists.
-const PEERS: [Peer; 6] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD];
+const PEERS: [Peer; 7] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD, NGHTTPD];
 
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
 const PROCESSES_MAX: u64 = 16;
@@ -93,6 +97,9 @@ const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 const BODY_BYTES_MAX: u64 = 1 << 20;
 /// The same of the baseline servers, and of HAProxy, whose replies fit one of its buffers.
 const IN_MEMORY_BYTES_MAX: u64 = 65_536;
+
+/// Most streams of a connection; every server is configured to allow as many.
+const STREAMS_MAX: u64 = 256;
 
 /// Of servers and proxies.
 pub(crate) const CONNECTIONS: Axis = Axis {
@@ -128,6 +135,14 @@ pub(crate) const REQUEST_BYTES: Axis = Axis {
     default: "0",
 };
 
+/// Which HTTP is spoken.
+const HTTP: Axis = Axis {
+    name: "http",
+    about: "which HTTP the load generator speaks: 1.1, or 2 (in clear text from the first byte on, in TLS by ALPN)",
+    original: None,
+    kind: AxisKind::Version(&["1.1", "2"]),
+    default: "1.1",
+};
 /// Likewise.
 pub(crate) const ENCRYPTED: Axis = Axis {
     name: "encrypted",
@@ -161,6 +176,14 @@ const AXES: &[Axis] = &[
         about: "requests that a connection sends at once",
         original: None,
         kind: AxisKind::Count(1, 256),
+        default: "1",
+    },
+    HTTP,
+    Axis {
+        name: "streams",
+        about: "requests that a connection of HTTP/2 has under way at the same time",
+        original: Some("h2load -m"),
+        kind: AxisKind::Count(1, STREAMS_MAX),
         default: "1",
     },
     KEEPALIVE,
@@ -240,7 +263,12 @@ impl Experiment for Http {
 
     fn load(&self, axes: &Axes) -> String {
         let value = |axis| axes.get(axis).map(Value::to_string).unwrap_or_default();
-        let mut words = format!("HTTP on {} connections", value("connections"));
+        let is_http2 = is_http2(axes);
+        let http = if is_http2 { "HTTP/2" } else { "HTTP" };
+        let mut words = format!("{http} on {} connections", value("connections"));
+        if is_http2 {
+            words += &format!(" with {} streams each", value("streams"));
+        }
         if !axes.is_on("keepalive") {
             words += ", each for one request";
         }
@@ -275,10 +303,19 @@ impl Experiment for Http {
             return Some("only pollux sends a reply in two writes when it is asked to".to_owned());
         }
         let is_form = arm.form().is_some();
+        if is_http2(axes) {
+            if is_baseline_server || is_form {
+                return Some("it speaks HTTP/1.1 alone".to_owned());
+            }
+        } else if arm.is(NGHTTPD) {
+            return Some("it speaks HTTP/2 alone; expected --http 2".to_owned());
+        }
         if is_form && Generator::of(axes) == Generator::Ab {
             return Some("it speaks HTTP/1.1 and ab does not".to_owned());
         }
-        let is_plain = is_baseline_server || is_form || arm.is(H2O) || arm.is(LIGHTTPD);
+        let is_plain = is_baseline_server
+            || is_form
+            || [H2O, LIGHTTPD, NGHTTPD].iter().any(|server| arm.is(*server));
         if axes.is_on(ENCRYPTED.name) && is_plain {
             return Some("the lab has no configuration of it with TLS".to_owned());
         }
@@ -290,7 +327,7 @@ impl Experiment for Http {
                 let what = "without a server behind it, it answers before it has read the body";
                 return Some(what.to_owned());
             }
-            if arm.is(H2O) || arm.is(LIGHTTPD) {
+            if [H2O, LIGHTTPD, NGHTTPD].iter().any(|server| arm.is(*server)) {
                 return Some("it answers from files, which take no body".to_owned());
             }
         }
@@ -309,6 +346,24 @@ impl Experiment for Http {
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {
         let is_pipelined = axes.number("pipeline") > 1;
+        let has_streams = axes.number("streams") > 1;
+        if !is_http2(axes) {
+            if has_streams {
+                return Some("HTTP/1.1 has no streams; expected --http 2".to_owned());
+            }
+        } else if is_pipelined {
+            return Some(
+                "a pipeline is of HTTP/1.1; HTTP/2 has streams: expected --streams".to_owned(),
+            );
+        } else if Generator::of(axes) != Generator::Pollux {
+            return Some("wrk and ab speak HTTP/1 alone; expected pollux".to_owned());
+        } else if axes.number("dead") > 0 {
+            return Some("dead connections speak HTTP/1.1".to_owned());
+        } else if is_split(axes) {
+            return Some("a reply in two writes is one of HTTP/1.1".to_owned());
+        } else if has_streams && !axes.is_on("keepalive") {
+            return Some("without keep-alive there is one request for each connection".to_owned());
+        }
         if is_pipelined && !axes.is_on("keepalive") {
             return Some("without keep-alive there is one request for each connection".to_owned());
         }
@@ -416,6 +471,11 @@ pub(crate) fn in_words(axes: &Axes) -> String {
         words += &format!(", replies of {}", size(REPLY_BYTES));
     }
     words
+}
+
+/// Whether HTTP/2 is spoken.
+fn is_http2(axes: &Axes) -> bool {
+    axes.get(HTTP.name) == Some(&Value::Number(2))
 }
 
 /// Whether head and body of a reply are two writes.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Answered, RequestError, Target, Trust, ask};
+use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
 use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
 
 use super::Role;
@@ -80,7 +80,8 @@ pub(super) struct Server {
     pub(super) asked: ServerSpec,
     /// What it answered at first.
     pub(super) answered: Answered,
-    /// Which certificates are trusted, where it is asked over TLS.
+    /// Which HTTP it is asked by, and which certificates are trusted, where it is asked over TLS.
+    http: Protocol,
     trust: Trust,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
@@ -137,7 +138,7 @@ impl Server {
                 &mut first,
                 &mut tree,
                 address,
-                (&target, &load.trust()),
+                (load.http, &target, &load.trust()),
                 patience,
                 is_interrupted,
             )?
@@ -187,7 +188,8 @@ impl Server {
         }
         let target = load.target(&load.url(address));
         let target = target.map_err(|error| failed(in_words(&error)))?;
-        let answered = ask(&target, &load.trust(), ANSWER_PATIENCE).map_err(|error| {
+        let answered = ask_by(load.http, &target, &load.trust(), ANSWER_PATIENCE);
+        let answered = answered.map_err(|error| {
             let elsewhere = elsewhere(&[pid], "; it listens at ");
             failed(format!("did not answer {}: {}{elsewhere}", target.url, in_words(&error)))
         })?;
@@ -236,6 +238,7 @@ impl Server {
             address,
             asked,
             answered,
+            http: load.http,
             trust: load.trust(),
             mechanism,
             page,
@@ -322,7 +325,7 @@ impl Server {
 
     /// What is wrong with its answer now, if anything.
     fn changed(&self) -> Option<String> {
-        match ask(&self.asked.target, &self.trust, ANSWER_PATIENCE) {
+        match ask_by(self.http, &self.asked.target, &self.trust, ANSWER_PATIENCE) {
             Ok(answered) => change(&self.answered, &answered),
             Err(error) => {
                 Some(format!("did not answer after the measurement: {}", in_words(&error)))
@@ -413,7 +416,7 @@ fn first_answer(
     process: &mut Program,
     tree: &mut Tree,
     address: SocketAddr,
-    (target, trust): (&Target, &Trust),
+    (http, target, trust): (Protocol, &Target, &Trust),
     patience: Duration,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Answered, MeasureError> {
@@ -421,7 +424,7 @@ fn first_answer(
     let start = Instant::now();
     let mut watched = Elsewhere::default();
     loop {
-        let error = match ask(target, trust, ANSWER_PATIENCE) {
+        let error = match ask_by(http, target, trust, ANSWER_PATIENCE) {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use pollux_engine::Driver;
+use pollux_load::Protocol;
 use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
@@ -20,7 +21,7 @@ use super::forms;
 use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
 use super::times::TimesSocket;
-use super::{BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGINX, PEERS};
+use super::{BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGHTTPD, NGINX, PEERS};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::form::Form;
@@ -142,6 +143,9 @@ fn start(
             command.args(["--reply", &load.reply_bytes.to_string()]);
         }
         secure(&mut command, load);
+        if load.http == Protocol::Http2 {
+            command.args(["--http2-streams", &streams_max(load).to_string()]);
+        }
         if load.processes > 1 {
             command.args(["--listeners", "shared"]);
         }
@@ -254,6 +258,11 @@ fn secure(command: &mut Command, load: &Load) {
     }
 }
 
+/// Streams that a server allows, beside what is its own default.
+fn streams_max(load: &Load) -> usize {
+    load.streams.max(100)
+}
+
 fn common(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) {
     command.args(["--listen", &listen.to_string(), "--poller", driver.name()]);
     command.args(["--threads", &load.threads.to_string()]);
@@ -352,6 +361,10 @@ fn command(
         () if peer == HAPROXY_SPLICE.name => haproxy(ends, load, &files, true),
         () if peer == LIGHTTPD.name => lighttpd(ends.listen, load, &files),
         () if peer == H2O.name => h2o(ends.listen, load, &files),
+        () if peer == NGHTTPD.name => {
+            nghttpd(&mut command, ends.listen, load, &files);
+            return Ok(Some(command));
+        }
         () => return Ok(None),
     };
     let config = folder.join(format!("{peer}.conf"));
@@ -427,6 +440,14 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
         ),
         None => ("", String::new()),
     };
+    // In clear text it speaks one of both on a port.
+    let (http2, keys) = match load.http {
+        Protocol::Http2 => {
+            let streams = streams_max(load);
+            (" http2", format!("http2_max_concurrent_streams {streams}; {keys}"))
+        }
+        _ => ("", keys),
+    };
     let upstream = behind.map_or_else(String::new, |behind| {
         format!(
             "  upstream lab {{ server {behind}; keepalive {connections}; keepalive_timeout \
@@ -443,7 +464,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
          client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
          fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
          scgi_temp_path {folder}/nginx-scgi;\n  \
-         server {{ listen {address}{secure} backlog=4096; {keys}location / {{ {answer} }} }}\n}}\n"
+         server {{ listen {address}{secure}{http2} backlog=4096; {keys}location / {{ {answer} }} }}\n}}\n"
     )
 }
 
@@ -476,13 +497,18 @@ fn haproxy(
         false => "",
     };
     let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
+        let alpn = if load.http == Protocol::Http2 { " alpn h2" } else { "" };
         format!(
-            " ssl crt {} ssl-min-ver TLSv1.3 ciphersuites {OPENSSL_SUITE}",
+            " ssl crt {} ssl-min-ver TLSv1.3 ciphersuites {OPENSSL_SUITE}{alpn}",
             certificate.both.display()
         )
     });
+    let streams = match load.http {
+        Protocol::Http2 => format!("  tune.h2.max-concurrent-streams {}\n", streams_max(load)),
+        _ => String::new(),
+    };
     format!(
-        "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n{pool}\
+        "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n{pool}{streams}\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client {FOR_EVER_S}s\n  \
          timeout server {FOR_EVER_S}s\n  timeout http-request {FOR_EVER_S}s\n  \
          timeout http-keep-alive {FOR_EVER_S}s\n{splice}\
@@ -512,11 +538,19 @@ fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
     let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
     format!(
         "{user}listen:\n  host: {}\n  port: {}\nnum-threads: 1\nmax-connections: {connections}\n\
-         http1-request-timeout: {FOR_EVER_S}\n\
+         http1-request-timeout: {FOR_EVER_S}\nhttp2-idle-timeout: {FOR_EVER_S}\n\
+         http2-max-concurrent-requests-per-connection: {}\n\
          hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {site}\n",
         address.ip(),
         address.port(),
+        streams_max(load),
     )
+}
+
+fn nghttpd(command: &mut Command, address: SocketAddr, load: &Load, files: &Files) {
+    command.args(["--no-tls", "--workers=1", "--address", &address.ip().to_string()]);
+    command.args(["--max-concurrent-streams", &streams_max(load).to_string()]);
+    command.arg("--htdocs").arg(&files.site).arg(address.port().to_string());
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl<'a> Served<'a> {
             failed: 0,
             backlog,
             unproven_max,
-            wave: (load.connections * load.pipeline) as u64,
+            wave: (load.connections * load.pipeline * load.streams) as u64,
             open: if load.is_kept_alive { load.connections_at_once() as u64 } else { 0 },
             generator_ns_before,
             server_before: before.0,

@@ -34,7 +34,7 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
     let texts = |words: &[&str]| words.iter().map(|word| Value::of(word)).collect::<Vec<_>>();
     match axis.kind {
         AxisKind::Cpus => subsequence(texts(&CPUS), 1..=2).boxed(),
-        AxisKind::Word(words) | AxisKind::Manner(words) => {
+        AxisKind::Word(words) | AxisKind::Manner(words) | AxisKind::Version(words) => {
             subsequence(texts(words), 1..=words.len()).boxed()
         }
         AxisKind::Path => subsequence(texts(&["/", "/x?y=1"]), 1..=2).boxed(),
@@ -311,8 +311,8 @@ fn without_its_generator_a_point_is_left_out() {
     let labels: Vec<_> = plan.points.iter().map(|point| point.point.label.as_str()).collect();
     let churn = "100 connections, no keepalive";
     assert_eq!(labels[4..6], [churn.to_owned(), format!("{churn}, ab")]);
-    assert_eq!(plan.left_out[0].point, format!("{churn}, wrk"));
-    assert_eq!(plan.left_out[0].reason, "wrk is not installed here");
+    let left = plan.left_out.iter().find(|left| left.point == format!("{churn}, wrk"));
+    assert_eq!(left.expect("left out").reason, "wrk is not installed here");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
     }
     let plan = Plan::make(job, &machine(1 << 20, &|_| None));
     assert_eq!(plan.points.len(), 8);
-    assert!(plan.left_out[0].reason.contains("one request at a time"));
+    assert!(plan.left_out.iter().any(|left| left.reason.contains("one request at a time")));
 }
 
 #[test]
