@@ -27,6 +27,9 @@ const TINY: Rate = Rate::new(50_000, 50_000, 50_000);
 /// What each HEADERS or DATA that is sent earns: two window updates, and a PING with one more.
 const CONTROL_EARNED: u32 = 4;
 
+/// A reset that cost a connection to a backend: one more than its answer has earned.
+const CUT_PRICE: u32 = 2;
+
 /// Empty frames in a row.
 const EMPTY_MAX: u32 = 10;
 
@@ -122,6 +125,14 @@ impl Abuse {
         match self.resets.pay(RESETS, 1, now_ms) {
             true => Ok(()),
             false => Err(Fault::calm("too many streams that were reset before their answers")),
+        }
+    }
+
+    /// A stream was reset within its answer, which has cost its maker more than an answer earns.
+    pub(crate) fn cut(&mut self, now_ms: u64) -> Result<(), Fault> {
+        match self.resets.pay(RESETS, CUT_PRICE, now_ms) {
+            true => Ok(()),
+            false => Err(Fault::calm("too many streams that were reset within their answers")),
         }
     }
 

@@ -266,6 +266,11 @@ impl Exchange {
         self.stage >= Stage::Answering
     }
 
+    /// Whether an upstream connection has it.
+    pub(crate) fn has_backend(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Whether some of the answer has left.
     pub(crate) fn is_committed(&self) -> bool {
         self.stage >= Stage::Committed

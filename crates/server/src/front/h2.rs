@@ -401,7 +401,13 @@ impl Streams {
             }
             Event::Reset { code, data, .. } => {
                 call.state.counters.count_reset(code, false);
+                let costs_backend = data.costs_backend(call.state);
                 self.cut(call, &data, Cut::ClientGone);
+                let now_ms = call.state.now.at.as_nanos() / 1_000_000;
+                if costs_backend && let Err(fault) = self.connection.charge_cut(now_ms) {
+                    call.send(|out| self.connection.fail(out, &fault));
+                    self.fail(call, &fault);
+                }
             }
             Event::PingAnswered { data } => {
                 if data == SHUTDOWN_PING && matches!(self.ending, Ending::Announced(_)) {
@@ -1220,6 +1226,14 @@ impl Task {
         match &self.part {
             Part::Later(later) => later.is_reading(),
             _ => self.reading().is_some(),
+        }
+    }
+
+    /// Whether its end now costs a connection to a backend, within its answer: before that a reset is charged anyway.
+    fn costs_backend(&self, state: &LoopState) -> bool {
+        match (&self.part, &state.upstreams) {
+            (Part::Later(later), Some(upstreams)) => later.costs_backend(upstreams),
+            _ => false,
         }
     }
 

@@ -411,6 +411,15 @@ impl<T> Connection<T> {
         Some(self.remove(at).data)
     }
 
+    /// A stream that the peer has reset within its answer has cost more than the work on it, such as a connection to a backend:
+    /// that is charged.
+    ///
+    /// # Errors
+    /// The peer has done so too often: the connection is over.
+    pub fn charge_cut(&mut self, now_ms: u64) -> Result<(), Fault> {
+        self.abuse.cut(now_ms)
+    }
+
     /// What was kept with a stream that both ends have ended, which is no more.
     #[inline]
     pub fn take_done(&mut self, stream: u32) -> Option<T> {

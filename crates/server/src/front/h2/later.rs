@@ -22,6 +22,7 @@ use crate::exchange::asker::Asker;
 use crate::exchange::deadlines::Due;
 use crate::exchange::frames::Waits;
 use crate::exchange::table::Next;
+use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, Party};
 use crate::front::ask::{self, Origin, Passed, Verdict};
 use crate::front::client::Client;
@@ -83,6 +84,12 @@ impl Later {
             None => upstreams.asker_deadline(self.at, stood),
             Some(_) => upstreams.drain_end,
         }
+    }
+
+    /// Whether its end now costs a connection to a backend, within the answer.
+    pub(super) fn costs_backend(&self, upstreams: &Upstreams) -> bool {
+        let exchange = upstreams.exchanges.get(self.at);
+        exchange.is_committed() && exchange.has_backend()
     }
 
     /// Books the exchange, which is over, whole or by this fault.
