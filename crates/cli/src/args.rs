@@ -50,9 +50,9 @@ pub(crate) enum Command {
     /// Put HTTP load on a server, and measure rate and latency
     #[command(arg_required_else_help = true)]
     Load(Box<LoadCommand>),
-    /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
+    /// Serve files, a fixed reply or an echo over HTTP, on any event mechanism
     Serve(Box<ServeCommand>),
-    /// Pass HTTP/1.1 requests on to backends, on any event mechanism
+    /// Pass HTTP requests on to backends, on any event mechanism
     #[command(arg_required_else_help = true)]
     Proxy(Box<ProxyCommand>),
     /// Run an unmodified program, and report what its event loop does

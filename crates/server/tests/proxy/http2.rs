@@ -338,6 +338,36 @@ fn a_client_that_takes_nothing_of_one_stream_gets_the_others() {
     });
 }
 
+#[test]
+fn a_client_that_reads_nothing_is_cut_with_all_that_it_has_asked_for() {
+    const MUCH: usize = 64 << 20;
+    const STREAMS: u64 = 5;
+    let backend = Backend::answering(|_, client| {
+        client.try_send(format!("HTTP/1.1 200 OK\r\nContent-Length: {MUCH}\r\n\r\n"));
+        let piece = vec![b'x'; 64 << 10];
+        for _ in 0..MUCH / piece.len() {
+            client.try_send(&piece);
+        }
+        None::<String>
+    });
+    let set = |config: &mut ProxyConfig| {
+        config.limits.clients.write_timeout = Duration::from_secs(1);
+    };
+    on_every_driver(&[backend.address], set, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        for _ in 0..STREAMS {
+            client.get("/");
+        }
+        proxy.await_that("a full socket", |proxy| proxy.count_of_engine(Counter::SendsShort) > 0);
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+        let came = proxy.count_of_engine(Counter::BytesIn);
+        let gone = proxy.count_of_engine(Counter::BytesOut);
+        // Of each stream 96 KiB, and a pool of receive buffers under way.
+        assert!(came < gone + (5 << 20), "{driver}: {came} came, {gone} left");
+        assert_eq!(proxy.faults(Fault::ClientTimeout), STREAMS, "{driver}");
+    });
+}
+
 /// What a backend does not take is not acknowledged.
 #[test]
 fn a_client_may_send_no_more_than_a_window_before_the_backend_takes_it() {
