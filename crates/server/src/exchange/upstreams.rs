@@ -378,12 +378,29 @@ impl Upstreams {
     /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
     /// for the bytes that still come belong to no request.
     pub(crate) fn take_back(&mut self, at: ExchangeId) {
-        let Some(link) = self.detach(at) else { return };
-        let link = self.links.get_mut(link);
-        // One that is being opened has seen nothing and can serve another request.
-        if let Some(id) = link.id {
-            link.is_cut = true;
-            self.commands.push_back(Command::Wake(id));
+        let Some(at) = self.detach(at) else { return };
+        let link = self.links.get_mut(at);
+        match link.id {
+            Some(id) => {
+                link.is_cut = true;
+                self.commands.push_back(Command::Wake(id));
+            }
+            // One that is being opened has seen nothing and can serve another request.
+            None => self.forget_connect(at),
+        }
+    }
+
+    /// A connection that was to be opened in this turn is opened for nobody: a client may ask and give up as often as it likes.
+    fn forget_connect(&mut self, link: UpstreamId) {
+        let opens_it = |command: &Command<Outgoing>| match command {
+            Command::Connect { session, .. } => {
+                matches!(session.purpose, Purpose::Requests(of) if of == link)
+            }
+            _ => false,
+        };
+        if let Some(place) = self.commands.iter().rposition(opens_it) {
+            self.commands.remove(place);
+            self.end_link(link, false);
         }
     }
 

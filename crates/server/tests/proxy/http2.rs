@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_engine::Counter;
 use pollux_http::Method;
-use pollux_http::h2::ErrorCode;
+use pollux_http::h2::{Ask, ErrorCode};
 use pollux_server::config::{Forwarding, LogTarget, ProxyConfig};
 use pollux_server::{Fault, FieldRule, ProxyCounter, ServerCounter};
 
@@ -596,6 +596,31 @@ fn a_client_that_cuts_answer_after_answer_is_cut_itself() {
         }
         assert_eq!(client.gone[0].1, ErrorCode::ENHANCE_YOUR_CALM, "{driver}");
         assert!((500..2000).contains(&cuts), "{driver}: {cuts}");
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+    });
+}
+
+#[test]
+fn requests_that_are_given_up_at_once_open_no_connections() {
+    const BURST: usize = 400;
+    let backend = Backend::polite();
+    backend.on_every_driver(|driver, proxy| {
+        let before = backend.accepted();
+        let mut client = Client2::connect(proxy);
+        let fields = [];
+        let (method, scheme) = (Method::Get, "http");
+        let ask = Ask { method, scheme, authority: "x", path: "/", fields: &fields };
+        client.says(|connection, out| {
+            for _ in 0..BURST {
+                let stream = connection.ask(out, &ask, true, ()).expect("a stream is free");
+                connection.reset(out, stream, ErrorCode::CANCEL);
+            }
+        });
+        assert_eq!(client.answer_to("/").body, b"hi", "{driver}");
+        // It may come in more than one piece.
+        let opened = backend.accepted() - before;
+        assert!(opened < BURST as u64 / 8, "{driver}: {opened}");
+        assert_eq!(proxy.faults(Fault::ClientGone), BURST as u64, "{driver}");
         proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
     });
 }

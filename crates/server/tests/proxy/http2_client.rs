@@ -84,7 +84,11 @@ impl<S: Read + Write> Client2<S> {
         client
     }
 
-    fn says<R>(&mut self, say: impl FnOnce(&mut Connection<()>, &mut Output<'_>) -> R) -> R {
+    /// What the client says next, in one piece.
+    pub(crate) fn says<R>(
+        &mut self,
+        say: impl FnOnce(&mut Connection<()>, &mut Output<'_>) -> R,
+    ) -> R {
         let mut room = vec![0; 1 << 17];
         let mut out = Output::new(&mut room);
         let said = say(&mut self.connection, &mut out);
