@@ -283,3 +283,34 @@ fn h2load_gets_all_that_it_asks_for_by_one_stream_and_by_many() {
     proxy.await_metric("pollux_http_answers_total", "2xx", 10_000);
     proxy.await_metric("pollux_proxy_faults_total", "", 0);
 }
+
+#[test]
+fn a_proxy_that_is_ended_answers_every_stream_that_was_begun() {
+    if !has("h2load") {
+        return;
+    }
+    let backend = Server::start(&["--reply", "128"]);
+    for streams in ["1", "16"] {
+        let mut proxy = Proxy::start(&[backend.address], "access_log = \"access.log\"");
+        let to = proxy.address;
+        // More than it will answer before it ends.
+        let load = std::thread::spawn(move || {
+            load(to, &["-n", "9000000", "-c", "64", "-m", streams]).expect("it is there")
+        });
+        wait_until("thousands of answers", || {
+            proxy.metric("pollux_http_answers_total", "2xx") > 5000
+        });
+        proxy.signal(Signal::TERM);
+        let said = load.join().expect("it ends");
+        assert!(proxy.ended().success());
+        // h2load opens no connection anew, and counts what it would have sent next as begun. What has reached the proxy stands
+        // in its log.
+        let log = std::fs::read_to_string(proxy.file("access.log")).expect("a log");
+        let is_right = |line: &&str| line.contains("\" 200 128 ") && line.ends_with(" ok");
+        let answered = log.lines().filter(is_right).count();
+        assert!(answered > 5000, "{said}");
+        assert_eq!(log.lines().count(), answered, "{streams}: only those");
+        let succeeded = format!(" {answered} succeeded, ");
+        assert!(said.contains(&succeeded), "{streams}: {answered}: {said}");
+    }
+}
