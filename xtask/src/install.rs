@@ -9,6 +9,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pollux_xatmi_c::prefix::{Library, Package, place};
+
 /// The packages with their programs, in the order in which they are built.
 const PACKAGES: [(&str, &[&str]); 2] =
     [("pollux-cli", &["pollux"]), ("pollux-pool", &["pollux-pool", "tpbridge"])];
@@ -25,6 +27,17 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_", ""),
     ("fish", "share/fish/vendor_completions.d/", ".fish"),
 ];
+
+/// The epoll interface for C programs, as it is installed.
+const EPOLL_INTERFACE: Package<'_> = Package {
+    name: "pollux-epoll",
+    description: "The epoll interface over any event mechanism, for C programs",
+    version: env!("CARGO_PKG_VERSION"),
+    headers: &[pollux_epoll_c::HEADER],
+    soname: pollux_epoll_c::SONAME,
+    link_names: &[pollux_epoll_c::LINK_NAME],
+    archives: &[],
+};
 
 /// Builds and installs below `DESTDIR` and the prefix; `arguments` are those after `install`. Says where,
 /// and how many files.
@@ -87,13 +100,13 @@ pub(crate) fn stage(root: &Path, prefix: &Path) -> Result<(), String> {
     let build = ["build", "--release", "--locked", "--package", "pollux-epoll-c"];
     done(crate::cargo().args(build).current_dir(root))?;
     let library = built.join(pollux_epoll_c::BUILT_NAME);
-    pollux_epoll_c::lay_out(prefix, &library).map_err(|error| error.to_string())
+    EPOLL_INTERFACE.lay_out(prefix, &library, Library::Copied).map_err(|error| error.to_string())
 }
 
 /// Copies a program or a library. Beside and renamed: one that is in use keeps its file.
 fn put(built: &Path, folder: &Path, name: &str) -> Result<(), String> {
     let copy = |path: &Path| std::fs::copy(built.join(name), path).map(drop);
-    pollux_prefix::place(&folder.join(name), copy).map_err(|error| error.to_string())
+    place(&folder.join(name), copy).map_err(|error| error.to_string())
 }
 
 /// Where the files of a prefix go: below `DESTDIR`, where that is set, as for packages.
@@ -178,11 +191,10 @@ fn put_tree(staged: &Path, prefix: &Path) -> Result<usize, String> {
     let before = listed(prefix).unwrap_or_default();
     for name in &names {
         let from = staged.join(name);
-        let copied =
-            pollux_prefix::place(&prefix.join(name), |path| match std::fs::read_link(&from) {
-                Ok(target) => std::os::unix::fs::symlink(target, path),
-                Err(_) => std::fs::copy(&from, path).map(drop),
-            });
+        let copied = place(&prefix.join(name), |path| match std::fs::read_link(&from) {
+            Ok(target) => std::os::unix::fs::symlink(target, path),
+            Err(_) => std::fs::copy(&from, path).map(drop),
+        });
         copied.map_err(|error| error.to_string())?;
     }
     names.push(LIST.into());
@@ -190,7 +202,7 @@ fn put_tree(staged: &Path, prefix: &Path) -> Result<usize, String> {
         remove_file(prefix, old)?;
     }
     let lines: String = names.iter().map(|name| format!("{}\n", name.display())).collect();
-    let written = pollux_prefix::place(&prefix.join(LIST), |path| std::fs::write(path, &lines));
+    let written = place(&prefix.join(LIST), |path| std::fs::write(path, &lines));
     written.map_err(|error| error.to_string())?;
     Ok(names.len())
 }
@@ -302,6 +314,31 @@ mod tests {
             error.contains(LIST) && error.ends_with("nothing is removed without it"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_program_is_built_with_what_pkg_config_says_of_the_epoll_interface() {
+        if !["cc", "pkg-config"].into_iter().all(pollux_testing::has) {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let tests = std::env::current_exe().expect("the own path");
+        let built = tests.parent().expect("a folder").join(pollux_epoll_c::BUILT_NAME);
+        EPOLL_INTERFACE.lay_out(folder.path(), &built, Library::Copied).expect("laid out");
+        let mut asked = Command::new("pkg-config");
+        asked.args(["--cflags", "--libs", EPOLL_INTERFACE.name]);
+        asked.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
+        let flags = String::from_utf8(output(&mut asked).expect("flags")).expect("text");
+        let (source, program) = (folder.path().join("one.c"), folder.path().join("one"));
+        let text =
+            "#include <pollux/epoll.h>\nint main(void) { return px_epoll_create1(0) < 0; }\n";
+        std::fs::write(&source, text).expect("written");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(&source);
+        done(compiler.args(flags.split_whitespace())).expect("built");
+        // It has no path of the library in it.
+        done(Command::new(&program).env("LD_LIBRARY_PATH", folder.path().join("lib")))
+            .expect("run");
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 33] = [
+const LAYERS: [(&str, u32); 32] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
-    ("pollux-prefix", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
     ("pollux-sandbox", 1),

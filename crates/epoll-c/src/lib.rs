@@ -48,7 +48,7 @@
 //! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
 //!
 //! # The files of an installation
-//! What C programs are built with, which `cargo xtask install` lays out ([`lay_out`]):
+//! What C programs are built with, which `cargo xtask install` lays out (`xtask/src/install.rs`):
 //!
 //! ```text
 //! PREFIX/include/pollux/epoll.h
@@ -66,11 +66,6 @@ mod kernel;
 mod registrations;
 mod waiters;
 
-use std::io;
-use std::path::Path;
-
-use pollux_prefix::{Library, Package};
-
 pub use instance::Instance;
 pub use instances::{Handed, Identity, Instances};
 pub use pollux_poller::Mechanism;
@@ -81,21 +76,8 @@ pub const SONAME: &str = env!("POLLUX_EPOLL_SONAME");
 /// The file that cargo builds, in `target/PROFILE/deps` and `target/PROFILE`.
 pub const BUILT_NAME: &str = "libpollux_epoll_c.so";
 
-const PACKAGE: Package<'_> = Package {
-    name: "pollux-epoll",
-    description: env!("CARGO_PKG_DESCRIPTION"),
-    version: env!("CARGO_PKG_VERSION"),
-    headers: &[("pollux/epoll.h", include_str!("../include/pollux/epoll.h"))],
-    soname: SONAME,
-    link_names: &["libpollux_epoll.so"],
-    archives: &[],
-};
+/// The header, as it stands below `include`, with its text.
+pub const HEADER: (&str, &str) = ("pollux/epoll.h", include_str!("../include/pollux/epoll.h"));
 
-/// Puts everything below `prefix`, the library as a copy of `built`; what stood there under the same
-/// names is replaced. The caller knows where the library was built.
-///
-/// # Errors
-/// What the file system says, with the path.
-pub fn lay_out(prefix: &Path, built: &Path) -> io::Result<()> {
-    PACKAGE.lay_out(prefix, built, Library::Copied)
-}
+/// The name at link time.
+pub const LINK_NAME: &str = "libpollux_epoll.so";

@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use pollux_command::output::{self, Failure};
 use pollux_pool_flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
-use pollux_prefix::place;
 use pollux_xatmi_c::layout::{self, Library};
+use pollux_xatmi_c::prefix::place;
 
 use crate::server_main::{ServiceSpec, main_source};
 

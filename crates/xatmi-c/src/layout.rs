@@ -15,8 +15,8 @@
 use std::io;
 use std::path::Path;
 
-pub use pollux_prefix::Library;
-use pollux_prefix::Package;
+pub use crate::prefix::Library;
+use crate::prefix::Package;
 
 /// What the dynamic linker looks for.
 pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");

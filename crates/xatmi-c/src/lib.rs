@@ -19,7 +19,7 @@
 //! | `messages.rs`, `calls.rs` | the data of calls, conversations and services; calls and conversations |
 //! | `tx.rs`, `events.rs` | transactions by both interfaces; events and unsolicited messages |
 //! | `service.rs`, `server.rs` | one call of a service function; the life of a server |
-//! | `layout.rs` | the files of an installation; on its own |
+//! | `prefix.rs`, `layout.rs` | files below a prefix, those of a C library; this one's files. Used by installers, on their own |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is not a buffer and buffers that were freed are answered with an error where they can be recognised.
@@ -37,6 +37,8 @@ pub mod layout;
 pub mod logging;
 mod memory;
 mod messages;
+#[forbid(unsafe_code)]
+pub mod prefix;
 pub mod server;
 pub mod service;
 pub mod transactions;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pollux_xatmi_c::prefix::place;
+
 use super::{Release, answer, size_of, version};
 use crate::install::{self, at, create, done, output};
 
@@ -151,8 +153,7 @@ fn units(root: &Path) -> Result<String, String> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    pollux_prefix::place(to, |path| std::fs::copy(from, path).map(drop))
-        .map_err(|error| error.to_string())
+    place(to, |path| std::fs::copy(from, path).map(drop)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_processes::Program;
+use pollux_xatmi_c::prefix::place;
 
 use crate::install::{at, create, done, output, target};
 
@@ -91,7 +92,7 @@ fn static_program(root: &Path, release: &Release) -> Result<PathBuf, String> {
     })?;
     let built = target(root).join(STATIC_TARGET).join("release/pollux");
     let program = release.out.join(format!("pollux-{}-{STATIC_TARGET}", release.version));
-    pollux_prefix::place(&program, |path| std::fs::copy(&built, path).map(drop))
+    place(&program, |path| std::fs::copy(&built, path).map(drop))
         .map_err(|error| error.to_string())?;
     Ok(program)
 }

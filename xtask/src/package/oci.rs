@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use pollux_xatmi_c::prefix::place;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
@@ -36,8 +37,8 @@ impl Content {
 
 /// Writes the image to `path`.
 pub(super) fn write(path: &Path, content: &Content, version: &str) -> Result<(), String> {
-    let made = image(content, version)
-        .and_then(|bytes| pollux_prefix::place(path, |path| std::fs::write(path, &bytes)));
+    let made =
+        image(content, version).and_then(|bytes| place(path, |path| std::fs::write(path, &bytes)));
     made.map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -1,17 +1,19 @@
 //! The C interface as C programs see it: header, library and what each function answers.
 //!
-//! Every test compiles a small C program with what pkg-config says of an installation. Without a
-//! compiler or pkg-config they are skipped with the reason, which `POLLUX_FORBID_SKIP` forbids.
+//! Every test compiles a small C program with the header and the library as they were built (that an installation
+//! has them, and what pkg-config says of it, is tested in `xtask/src/install.rs`). Without a compiler they are
+//! skipped with the reason, which `POLLUX_FORBID_SKIP` forbids.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pollux_conformance::rig::allowed;
-use pollux_epoll_c::{BUILT_NAME, Mechanism, lay_out};
+use pollux_epoll_c::{BUILT_NAME, LINK_NAME, Mechanism, SONAME};
 use pollux_testing::has;
 use tempfile::TempDir;
 
-/// An installation and the compiler's flags for it.
+/// The library under the names that linkers look for, and the compiler's flags for it.
 struct Installed {
     folder: TempDir,
     flags: Vec<String>,
@@ -19,18 +21,18 @@ struct Installed {
 
 impl Installed {
     fn new() -> Option<Self> {
-        if !["cc", "pkg-config"].into_iter().all(has) {
+        if !has("cc") {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
         let tests = std::env::current_exe().expect("the own path");
         let built = tests.parent().expect("a folder").join(BUILT_NAME);
-        lay_out(folder.path(), &built).expect("laid out");
-        let mut asked = Command::new("pkg-config");
-        asked.args(["--cflags", "--libs", "pollux-epoll"]);
-        asked.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
-        let flags = printed(&asked.output().expect("asked"));
-        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        for name in [SONAME, LINK_NAME] {
+            symlink(&built, folder.path().join(name)).expect("a link");
+        }
+        let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include").to_owned();
+        let found = format!("-L{}", folder.path().display());
+        let flags = vec![include, found, "-lpollux_epoll".to_owned()];
         Some(Self { folder, flags })
     }
 
@@ -41,7 +43,7 @@ impl Installed {
         let mut compiler = Command::new("cc");
         compiler.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread"]);
         compiler.args(more).arg("-o").arg(&output).arg(path).args(&self.flags);
-        compiler.arg(format!("-Wl,-rpath,{}", self.folder.path().join("lib").display()));
+        compiler.arg(format!("-Wl,-rpath,{}", self.folder.path().display()));
         printed(&compiler.output().expect("the compiler"));
         output
     }

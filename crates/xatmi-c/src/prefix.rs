@@ -1,6 +1,6 @@
 //! What is installed below a prefix: files that appear whole, and those of a C library.
 //!
-//! The C interfaces say what their [`Package`] has; `cargo xtask install`, `pollux-pool` and tests lay it
+//! What a C interface has is its [`Package`]; `cargo xtask install`, `pollux-pool` and tests lay it
 //! out. Nothing here looks for a file: the caller knows where it was built.
 //!
 //! ```text
@@ -9,7 +9,6 @@
 //! PREFIX/lib/libNAME.so -> SONAME      and other names to link by
 //! PREFIX/lib/pkgconfig/PACKAGE.pc
 //! ```
-#![forbid(unsafe_code)]
 
 use std::io;
 use std::path::Path;
