@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 32] = [
+const LAYERS: [(&str, u32); 31] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
@@ -15,7 +15,6 @@ const LAYERS: [(&str, u32); 32] = [
     ("pollux-sandbox", 1),
     ("pollux-command", 2),
     ("pollux-poller", 2),
-    ("pollux-sim", 3),
     ("pollux-testing", 3),
     ("pollux-conformance", 4),
     ("pollux-processes", 2),
@@ -43,8 +42,8 @@ const LAYERS: [(&str, u32); 32] = [
     ("pollux-cli", 7),
 ];
 
-/// What the tests of every layer may use: the simulated kernel, the suite of the pollers, and what they share.
-const FOR_TESTS: [&str; 3] = ["pollux-sim", "pollux-testing", "pollux-conformance"];
+/// What the tests of every layer may use: the suite of the pollers with its simulated kernel, and what tests share.
+const FOR_TESTS: [&str; 2] = ["pollux-testing", "pollux-conformance"];
 
 /// Sentences for every dependency that goes up or sideways, and for crates without a layer.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {

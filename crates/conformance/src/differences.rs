@@ -115,7 +115,7 @@ fn page() -> String {
 /// The table.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
-        backends: &[pollux_sim::BACKEND],
+        backends: &[crate::sim::BACKEND],
         cases: Cases::Needing(Need::Kernel),
         deviation: Deviation::NoObject,
         reason: "the simulated world has pipes, socket pairs, event counters and queues, and \
@@ -242,7 +242,7 @@ pub const DIFFERENCES: &[Difference] = &[
                  time, a level until it is reported); one listener for each loop (SO_REUSEPORT) needs none",
     },
     Difference {
-        backends: &[Backend::Epoll, pollux_sim::BACKEND],
+        backends: &[Backend::Epoll, crate::sim::BACKEND],
         cases: Cases::Named(&["reuse::a_wait_that_finds_only_stale_events_continues"]),
         deviation: Deviation::EndsEarly,
         reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \

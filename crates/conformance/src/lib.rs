@@ -5,6 +5,8 @@
 //! with the declared table ([`differences`]). Test binaries of three crates run the cases: of `poller` as they are
 //! (and scripts that need a process of their own, which stand there), of `epoll-c` and `preload` through the epoll
 //! interface, in several ways ([`runner::Way`]).
+//!
+//! [`sim`] is the oracle: a simulated kernel that the cases run on too, and that loops are tested with.
 #![forbid(unsafe_code)]
 
 pub mod aio_polls;
@@ -13,6 +15,7 @@ mod groups;
 pub mod objects;
 pub mod rig;
 pub mod runner;
+pub mod sim;
 
 use rig::Rig;
 

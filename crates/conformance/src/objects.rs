@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pollux_sim::{SimFd, World};
+use crate::sim::{SimFd, World};
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;

@@ -14,7 +14,7 @@ use pollux_poller::{
     Backend, Error, Event, Events, Interest, Mechanism, Poller, Readiness, Registration, Token,
     Trigger,
 };
-use pollux_sim::{SimFd, World};
+use crate::sim::{SimFd, World};
 
 use rustix::thread::Pid;
 
@@ -69,7 +69,7 @@ impl Rig {
     /// # Errors
     /// The poller was not opened.
     pub(crate) fn new(backend: Backend, open: Open, used_up: UsedUp) -> Result<Self, Error> {
-        let world = (backend == pollux_sim::BACKEND).then(World::new);
+        let world = (backend == crate::sim::BACKEND).then(World::new);
         let poller = unless_used_up(backend, &used_up, || open_in(backend, open, world.as_ref()))?;
         let plugs = Vec::new();
         Ok(Self { poller, backend, open, started: Instant::now(), world, plugs, used_up })

@@ -27,7 +27,7 @@ pub const BACKENDS: [Backend; 6] = [
     Backend::Aio,
     Backend::Epoll,
     Backend::Uring,
-    pollux_sim::BACKEND,
+    crate::sim::BACKEND,
 ];
 
 /// How long one case may take in a thread: the largest takes a second.
@@ -312,7 +312,7 @@ mod tests {
     fn a_thread_of_a_case_that_is_skipped_takes_the_case_with_it() {
         fn run_by(script: fn(&mut Rig) -> Verdict) -> Answer {
             let case = Case { name: "a case", needs: &[], run: script };
-            run(&case, pollux_sim::BACKEND, pollux_poller::Mechanism::open)
+            run(&case, crate::sim::BACKEND, pollux_poller::Mechanism::open)
         }
         let swallowed = run_by(|rig| {
             let open = rig.opener();

@@ -162,7 +162,7 @@ fn a_scripted_interrupt_ends_the_wait(rig: &mut Rig) -> Verdict {
     let mut events = Events::with_capacity(8);
     match rig.world() {
         Some(world) => {
-            world.fault(pollux_sim::Fault::Interrupt);
+            world.fault(pollux_conformance::sim::Fault::Interrupt);
             rig.poller.wait(&mut events, Some(LONG)).expect("a signal is not an error");
         }
         None => {

@@ -12,7 +12,7 @@ use pollux_poller::{
     Caps, Error, Event, Events, Interest, Poller, Readiness, Registration, SignalMask, Token,
     Trigger, Waker,
 };
-use pollux_sim::{Errno, Fault, SimFd, World};
+use pollux_conformance::sim::{Errno, Fault, SimFd, World};
 
 use super::entry::Direction;
 use super::{Due, FdTable, Watch};

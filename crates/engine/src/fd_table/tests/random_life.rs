@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pollux_poller::{Events, Interest, Poller, Readiness, Registration, Token, Trigger};
-use pollux_sim::{Errno, SimFd};
+use pollux_conformance::sim::{Errno, SimFd};
 use proptest::prelude::*;
 
 use super::*;

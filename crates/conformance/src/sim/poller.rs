@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::World;
-use crate::kernel::PollerId;
+use crate::sim::World;
+use crate::sim::kernel::PollerId;
 use pollux_poller::{
     Backend, Caps, Counters, Error, Events, Poller, Registration, SignalMask, Token, Waker,
 };

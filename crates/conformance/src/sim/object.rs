@@ -71,7 +71,7 @@ pub(crate) trait Object {
     fn release(&mut self, side: Side, wakes: &mut Vec<Wake>);
 
     /// What only sockets can do; `None` where this is not a socket.
-    fn as_socket(&mut self) -> Option<&mut crate::streams::Pair> {
+    fn as_socket(&mut self) -> Option<&mut crate::sim::streams::Pair> {
         None
     }
 }

@@ -4,10 +4,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use pollux_conformance::sim::{SimFd, World};
 use pollux_poller::{
     Error, Events, Interest, Mechanism, Poller, Readiness, Registration, Token, Trigger,
 };
-use pollux_sim::{SimFd, World};
 use rustix::pipe::PipeFlags;
 
 /// Descriptors and pollers of one kind: real or simulated.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use pollux_poller::Readiness;
 use rustix::io::Errno;
 
-use crate::object::{Object, Side, Wake};
+use crate::sim::object::{Object, Side, Wake};
 
 const PAGE_LEN_BYTES: usize = 4096;
 /// The default of Linux; `F_SETPIPE_SZ` could change it.

@@ -19,8 +19,8 @@ use std::os::fd::RawFd;
 
 use rustix::io::Errno;
 
-use crate::object::{Object, Side, Wake};
-use crate::poller::Key;
+use crate::sim::object::{Object, Side, Wake};
+use crate::sim::poller::Key;
 use pollux_poller::{Readiness, Registration, Trigger};
 
 /// One open file: a side of an object. Duplicated descriptors share it.
@@ -132,7 +132,7 @@ impl Kernel {
     pub(crate) fn change_socket(
         &mut self,
         file: FileId,
-        what: impl FnOnce(&mut crate::streams::Pair, Side, &mut Vec<Wake>),
+        what: impl FnOnce(&mut crate::sim::streams::Pair, Side, &mut Vec<Wake>),
     ) {
         self.change(file, |object, wakes| {
             let socket = object.as_socket().expect("the descriptor names no socket");

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use pollux_conformance::sim::{Errno, Fault, SimFd, World};
 use pollux_poller::{Error, Events, Interest, Poller, Readiness, Registration, Token, Trigger};
-use pollux_sim::{Errno, Fault, SimFd, World};
 
 const READ_LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
 const READ_EDGE: Registration = Registration::new(Interest::READABLE, Trigger::Edge);

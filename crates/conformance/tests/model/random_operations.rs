@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use pollux_conformance::sim::{SimFd, World};
 use pollux_poller::{
     Backend, Caps, Error, Events, Interest, Mechanism, Poller, Readiness, Registration, Token,
     Trigger,
 };
-use pollux_sim::{SimFd, World};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};

@@ -13,11 +13,11 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::Fault;
-use crate::kernel::{FileId, Kernel, PollerId};
-use crate::object::{Eventfd, Object, Queue};
-use crate::poller::SimPoller;
-use crate::streams::{Pair, Pipe};
+use crate::sim::Fault;
+use crate::sim::kernel::{FileId, Kernel, PollerId};
+use crate::sim::object::{Eventfd, Object, Queue};
+use crate::sim::poller::SimPoller;
+use crate::sim::streams::{Pair, Pipe};
 use pollux_poller::Poller;
 
 /// A simulated kernel. Clones are handles of the same world.
@@ -227,7 +227,7 @@ impl World {
 
     /// Runs the actions whose time has come, and those that they script for a time that has.
     pub(crate) fn run_due(&self) {
-        for _ in 0..crate::poller::STEPS_MAX {
+        for _ in 0..crate::sim::poller::STEPS_MAX {
             let action = self.state().pop_due();
             match action {
                 Some(action) => action(self),
