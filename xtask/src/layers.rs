@@ -7,18 +7,16 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 31] = [
+const LAYERS: [(&str, u32); 29] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
-    ("pollux-sandbox", 1),
     ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-testing", 3),
     ("pollux-conformance", 4),
     ("pollux-processes", 2),
-    ("pollux-loop-stats", 2),
     ("pollux-callers", 3),
     ("pollux-doctor", 4),
     ("pollux-engine", 3),

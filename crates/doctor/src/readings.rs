@@ -237,11 +237,11 @@ pub struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn take() -> Self {
-        let landlock = match pollux_sandbox::try_files() {
+        let landlock = match pollux_sys::sandbox::try_files() {
             Ok(confined) => Reading::Value(confined.to_string()),
             Err(unavailable) => Reading::unavailable(unavailable.reason),
         };
-        let seccomp = match pollux_sandbox::try_calls() {
+        let seccomp = match pollux_sys::sandbox::try_calls() {
             Ok(()) => Reading::Value(()),
             Err(unavailable) => Reading::unavailable(unavailable.reason),
         };

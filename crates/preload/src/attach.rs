@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use pollux_loop_stats::{Cell as Tally, Counter, Image, Region};
+use pollux_sys::loop_stats::{Cell as Tally, Counter, Image, Region};
 use pollux_sys::shared::SharedWords;
 
 use crate::filters;

@@ -14,7 +14,7 @@ use libc::{
     FILE, addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd,
     sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, useconds_t,
 };
-use pollux_loop_stats::{Call, Counter, Site};
+use pollux_sys::loop_stats::{Call, Counter, Site};
 
 use crate::descriptors::{self, Met};
 use crate::names::{look_up, taken, unknown};

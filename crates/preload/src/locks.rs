@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t, sigset_t, ssize_t, timespec};
-use pollux_loop_stats::Call;
+use pollux_sys::loop_stats::Call;
 
 use crate::calls::{outcome_of_none, timed};
 use crate::names::{taken, unknown};

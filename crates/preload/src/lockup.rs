@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_ulong};
 
-use pollux_loop_stats::Counter;
+use pollux_sys::loop_stats::Counter;
 
 use crate::names::{taken, unknown};
 use crate::thread::{Thread, errno, set_errno};

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pollux_loop_stats::Counter;
+use pollux_sys::loop_stats::Counter;
 
 use crate::thread::{Thread, errno, set_errno};
 use crate::{attach, descriptors, emulation, filters};

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libc::{epoll_event, iovec, msghdr, pollfd, sigset_t, ssize_t, timespec};
-use pollux_loop_stats::Call;
+use pollux_sys::loop_stats::Call;
 
 use crate::attach;
 use crate::calls::{self, Words, outcome_of_connect, outcome_of_none, outcome_of_read};

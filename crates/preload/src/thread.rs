@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use pollux_epoll_c::border::{self, Fault};
-use pollux_loop_stats::{Call, Cell as Tally};
+use pollux_sys::loop_stats::{Call, Cell as Tally};
 
 use crate::turn::{Note, Notes, Outcome, Turn, ticks};
 use crate::{attach, filters};

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use pollux_loop_stats::{
+use pollux_sys::loop_stats::{
     CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX,
     NOTES_MAX, Site, turn_kinds,
 };

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use libc::{epoll_event, sigset_t, timespec};
-use pollux_loop_stats::{Call, Cell as Tally, Counter, Histogram, Site};
+use pollux_sys::loop_stats::{Call, Cell as Tally, Counter, Histogram, Site};
 
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};

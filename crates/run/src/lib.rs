@@ -24,7 +24,7 @@ mod symbols;
 
 use std::fmt::Write as _;
 
-use pollux_loop_stats::{Counter, Site};
+use pollux_sys::loop_stats::{Counter, Site};
 use pollux_report::number;
 
 use symbols::Symbols;

@@ -1,11 +1,11 @@
 //! The figures as one HTML file (advice first, then curves, then all numbers), and as JSON for programs.
 
-use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use pollux_report::chart::bars::{Bar, Head, small};
 use pollux_report::chart::{Canvas, Edges, Line, Marks, Scale, Vertex, WIDTH};
 use pollux_report::markup::{card, details, escape, scroll, section, strip};
 use pollux_report::number::{self, or_na};
 use pollux_report::{Cell, Table};
+use pollux_sys::loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use serde_json::{Map, Value, json as value};
 
 use crate::show::{self, LongTurn, sentence};

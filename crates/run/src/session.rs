@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use pollux_loop_stats::{Region, VARIABLE, WORDS};
+use pollux_sys::loop_stats::{Region, VARIABLE, WORDS};
 use pollux_processes::descendants;
 use pollux_sys::shared::SharedWords;
 use rustix::fs::getxattr;

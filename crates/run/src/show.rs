@@ -1,6 +1,6 @@
 //! The figures for people: a table for each process, histograms, the longest turns, advice.
 
-use pollux_loop_stats::{Call, Counter, Figures, Histogram, LONG_NS, Turn, events_of, time_of};
+use pollux_sys::loop_stats::{Call, Counter, Figures, Histogram, LONG_NS, Turn, events_of, time_of};
 use pollux_report::number::{self, or_na};
 use pollux_report::terminal::{Page, bar};
 use pollux_report::{Cell, Table, Tone};

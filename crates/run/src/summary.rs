@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pollux_loop_stats::{Counter, Figures, Module, Region, Site, Turn};
+use pollux_sys::loop_stats::{Counter, Figures, Module, Region, Site, Turn};
 use serde::Serialize;
 
 use crate::symbols::Symbols;

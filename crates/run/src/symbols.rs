@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pollux_loop_stats::Module;
+use pollux_sys::loop_stats::Module;
 
 /// Types of headers and sections.
 const ET_DYN: u64 = 3;

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use pollux_engine::Driver;
-use pollux_sandbox::{try_calls, try_files};
 use pollux_server::{OwnProcess, Server};
 use pollux_settings::Given;
 use pollux_sys::ring::{Ring, Sizes};
+use pollux_sys::sandbox::{try_calls, try_files};
 use pollux_testing::{Process, Trial, run_tests, skip, test};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 

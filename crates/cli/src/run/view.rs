@@ -17,9 +17,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pollux_loop_stats::Counter;
 use pollux_report::number;
 use pollux_run::{Course, Process, Summary};
+use pollux_sys::loop_stats::Counter;
 
 use crate::output;
 

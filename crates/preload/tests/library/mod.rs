@@ -7,7 +7,7 @@ use std::process::Command;
 
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use pollux_epoll_c::Mechanism;
-use pollux_loop_stats::{Region, VARIABLE, WORDS};
+use pollux_sys::loop_stats::{Region, VARIABLE, WORDS};
 use pollux_sys::shared::SharedWords;
 
 /// The library as cargo built it for the tests of this package.

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pollux_loop_stats::{
+use pollux_sys::loop_stats::{
     CALLS_MAX, Call, CallRecord, Cell, Counter, Histogram, LONG_NS, NESTED_WAITS_MAX, Region, Site,
     turn_kinds,
 };

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use pollux_loop_stats::{Module, Region, WORDS};
+use pollux_sys::loop_stats::{Module, Region, WORDS};
 use pollux_processes::{descendants, is_running, threads};
 use pollux_sys::descriptors;
 use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use pollux_engine::{Driver, Signal, Signals};
 use pollux_poller::Mechanism;
-use pollux_sandbox::{AllowedPaths, Confined, Unavailable, Use};
+use pollux_sys::sandbox::{AllowedPaths, Confined, Unavailable, Use};
 use pollux_tls::{Keys, Pem, TlsError};
 
 use crate::ServerError;
@@ -205,9 +205,9 @@ impl Task {
         }
         narrow.paths.iter().for_each(|path| reach.add(path, Use::ReadBelow));
         self.removed.iter().for_each(|path| reach.add(path, Use::Remove));
-        let _ = pollux_sandbox::refuse_privileges();
-        let confined = pollux_sandbox::confine_files(&reach).ok();
-        let _ = pollux_sandbox::confine_calls();
+        let _ = pollux_sys::sandbox::refuse_privileges();
+        let confined = pollux_sys::sandbox::confine_files(&reach).ok();
+        let _ = pollux_sys::sandbox::confine_calls();
         confined
     }
 
@@ -316,7 +316,7 @@ impl Sandbox {
         if sandbox.mode == SandboxMode::Off {
             return Ok(sandbox);
         }
-        let privileges = pollux_sandbox::refuse_privileges();
+        let privileges = pollux_sys::sandbox::refuse_privileges();
         sandbox.note("no new privileges", privileges.map(|()| "no new privileges".to_owned()))?;
         let (mut reach, fixed) = reach(config, settings, has_privileged);
         let monitoring = &config.monitoring;
@@ -326,7 +326,7 @@ impl Sandbox {
         let accounts = config.identity.iter().flat_map(|_| ACCOUNTS.map(Path::new));
         accounts.for_each(|path| reach.add(path, Use::ReadOne));
         removed.iter().for_each(|path| reach.add(path, Use::Remove));
-        let files = pollux_sandbox::confine_files(&reach);
+        let files = pollux_sys::sandbox::confine_files(&reach);
         sandbox.files = files.as_ref().ok().cloned();
         sandbox.fixed = fixed.filter(|_| files.is_ok());
         sandbox.note("landlock", files.map(|confined| confined.to_string()))?;
@@ -345,7 +345,7 @@ impl Sandbox {
         if self.mode == SandboxMode::Off {
             return Ok(());
         }
-        let calls = pollux_sandbox::confine_calls();
+        let calls = pollux_sys::sandbox::confine_calls();
         self.note("seccomp", calls.map(|()| "seccomp".to_owned()))?;
         if matches!(driver, Driver::Completion | Driver::Readiness(Mechanism::UringPoll)) {
             let unavailable = || Unavailable { reason: "this kernel restricts none".to_owned() };

@@ -22,7 +22,7 @@ use landlock::{
 
 use rustix::process::geteuid;
 
-use crate::{Unavailable, on_a_thread};
+use crate::sandbox::{Unavailable, on_a_thread};
 
 /// What is forbidden, as far as the kernel knows it: files, TCP ports, abstract sockets and signals.
 const KNOWN: ABI = ABI::V7;

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-use crate::{Call, Counter, Histogram, Site};
+use crate::loop_stats::{Call, Counter, Histogram, Site};
 
 pub(crate) const CELL_WORDS: usize = 1024;
 

@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, apply_filter, apply_filter_all_threads,
 };
 
-use crate::{Unavailable, on_a_thread};
+use crate::sandbox::{Unavailable, on_a_thread};
 
 /// Allowed with any arguments.
 const ALLOWED: &[c_long] = &[

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::cell::CELL_WORDS;
+use self::cell::CELL_WORDS;
 pub use cell::{
     CALLS_MAX, CallRecord, Cell, Figures, NOTES_MAX, SiteFigure, Turn, events_of, time_of,
 };
