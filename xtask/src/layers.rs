@@ -7,12 +7,11 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 29] = [
+const LAYERS: [(&str, u32); 28] = [
     ("pollux-sys", 1),
-    ("pollux-settings", 1),
+    ("pollux-settings", 2),
     ("pollux-report", 1),
     ("pollux-stats", 1),
-    ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-testing", 3),
     ("pollux-conformance", 4),

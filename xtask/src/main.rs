@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 
 /// The tests that compare a page of docs/ with the table that it is made from, or a transcript with what is played; with `POLLUX_BLESS` they write it.
 const PAGES: [&str; 5] = [
-    "-p pollux-command -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
+    "-p pollux-settings -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
     "-p pollux-server --test proxy in_the_documentation",
     "-p pollux-server --test transcripts transcripts_say",
     "-p pollux-poller --test conformance differences",

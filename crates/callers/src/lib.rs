@@ -14,7 +14,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use pollux_command::output::in_words;
+use pollux_settings::command::output::in_words;
 use pollux_processes::ControlSocket;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

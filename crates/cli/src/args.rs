@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_command::help::{self, Section};
-use pollux_command::output;
+use pollux_settings::command::help::{self, Section};
+use pollux_settings::command::output;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
 use pollux_pool_flags as pool;

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use pollux_command::{foreign, help, output};
+use pollux_settings::command::{foreign, help, output};
 use pollux_doctor::host::{find_program_beside, own_folder};
 use pollux_engine::Signals;
 

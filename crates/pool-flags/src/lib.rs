@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use pollux_command::help::Section;
+use pollux_settings::command::help::Section;
 use pollux_engine::ListenAddress;
 use pollux_settings::whole;
 

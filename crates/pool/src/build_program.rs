@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::output::{self, Failure};
 use pollux_pool_flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
 use pollux_xatmi_c::layout::{self, Library};
 use pollux_xatmi_c::prefix::place;

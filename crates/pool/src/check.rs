@@ -18,7 +18,7 @@ use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
 
 use crate::{SILENCE, config_file, environment, show};
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::output::{self, Failure};
 
 /// What was found.
 #[derive(Serialize)]

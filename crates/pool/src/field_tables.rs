@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::output::{self, Failure};
 use pollux_pool_flags::{FldFlags, Language};
 use pollux_xatmi::field_table::{
     FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,

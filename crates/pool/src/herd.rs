@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pollux_callers::{Failure as Reason, Served, Target};
-use pollux_command::output::{Failure, in_words};
+use pollux_settings::command::output::{Failure, in_words};
 use pollux_pool_flags::{StartFlags, Wake};
 use pollux_processes::{ControlSocket, Program};
 use pollux_sys::descriptors;

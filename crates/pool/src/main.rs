@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use pollux_command::help;
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::help;
+use pollux_settings::command::output::{self, Failure};
 use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{Control, ControlError};

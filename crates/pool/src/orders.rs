@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::output::{self, Failure};
 use pollux_pool_flags::StartFlags;
 use pollux_processes::Program;
 use pollux_sys::descriptors;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pollux_command::output::{self, Failure};
+use pollux_settings::command::output::{self, Failure};
 use pollux_xatmi::control::{
     Answer, ClientRow, Control, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
 };

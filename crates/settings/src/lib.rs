@@ -75,8 +75,10 @@
 //! | `given` | what was said, by flags and by a TOML text; arguments for clap |
 //! | `describe` | a struct with its keys, line by line; the table as data, and as a reference page |
 //! | `mistake` | what is wrong, and where |
+//! | [`command`] | what commands share beside their settings: output, sections of help, manual pages, completions |
 #![forbid(unsafe_code)]
 
+pub mod command;
 mod describe;
 mod given;
 mod key;

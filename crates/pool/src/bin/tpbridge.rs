@@ -5,8 +5,8 @@
 use std::process::ExitCode;
 
 use clap::Command;
-use pollux_command::help::{self, Section};
-use pollux_command::output;
+use pollux_settings::command::help::{self, Section};
+use pollux_settings::command::output;
 
 fn main() -> ExitCode {
     let asks = |word: &str| ["-h", "--help", "-V", "--version"].contains(&word);

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 
 use pollux_callers::Failure as Reason;
-use pollux_command::output::in_words;
+use pollux_settings::command::output::in_words;
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Outgoing};
 use pollux_xatmi::environment::Environment;

@@ -128,7 +128,7 @@ fn command(
     };
     match load.generator {
         Generator::Pollux => {
-            pollux_command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
+            pollux_settings::command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
         }
         Generator::Wrk => wrk_command(&program()?, load, &asked.target.url, scratch)
             .map_err(setup("the script for wrk")),
@@ -326,7 +326,7 @@ pub(super) fn plan(
 }
 
 /// The command for a whole run; it ends by itself after `time`.
-pub(super) fn pollux_command(
+pub(super) fn pollux_settings::command(
     load: &Load,
     asked: &ServerSpec,
     time: Duration,

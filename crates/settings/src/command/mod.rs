@@ -8,7 +8,6 @@
 //! | `help` | sections of a help text, the same as a manual page, completion scripts |
 //!
 //! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
-#![forbid(unsafe_code)]
 
 pub mod foreign;
 pub mod help;

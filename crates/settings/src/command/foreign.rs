@@ -5,7 +5,8 @@
 //! not known.
 
 use clap::Command;
-use pollux_settings::did_you_mean;
+
+use crate::did_you_mean;
 
 const RUN: &str = "pollux run";
 
@@ -189,8 +190,7 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
-        pollux_settings::kept("reference/other-tools.md", "flags", &reference())
-            .expect("that of the table");
+        crate::kept("other-tools.md", "flags", &reference()).expect("that of the table");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
-use pollux_settings::{did_you_mean, shown as shown_value};
 
-use crate::foreign;
+use crate::command::foreign;
+use crate::{did_you_mean, shown as shown_value};
 
 /// A command that could not do what it was asked.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 
-use crate::output::{self, Failure};
+use crate::command::output::{self, Failure};
 
 /// Columns of a help text, as clap's own.
 const WIDTH_CHARS: usize = 100;
