@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 28] = [
+const LAYERS: [(&str, u32); 27] = [
     ("pollux-sys", 1),
     ("pollux-settings", 2),
     ("pollux-report", 1),
@@ -28,7 +28,6 @@ const LAYERS: [(&str, u32); 28] = [
     ("pollux-xatmi-nats", 5),
     // What is only measured is in the layer below the lab, so that nothing else can use it.
     ("pollux-peer-polling", 5),
-    ("pollux-baselines", 5),
     ("pollux-xatmi-c", 5),
     ("pollux-epoll-c", 4),
     ("pollux-run", 3),

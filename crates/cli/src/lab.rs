@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::{Duration, Instant};
 
-use pollux_baselines::{BaselineOptions, BaselineServer};
+use pollux_lab::baselines::{BaselineOptions, BaselineServer};
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{self, Task, measure, serve};
@@ -468,7 +468,7 @@ fn baseline(name: &str, options: &BaselineOptions) -> Result<ExitCode, Failure> 
         Failure::usage(format!("\"{name}\" is not a baseline server; expected one of {names}"))
     })?;
     prepare()?;
-    let ran = pollux_baselines::run(server, options, &mut |address| {
+    let ran = pollux_lab::baselines::run(server, options, &mut |address| {
         output::remark(&format!("pollux lab baseline: http://{address} ({server})"));
     });
     ran.map_err(|error| Failure::failed(output::in_words(&error)))?;

@@ -12,8 +12,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
-use crate::BaselineError;
-use crate::reply::{Replies, Unfinished};
+use crate::baselines::BaselineError;
+use crate::baselines::reply::{Replies, Unfinished};
 
 /// Events that one wait may bring.
 const EVENTS_MAX: usize = 512;

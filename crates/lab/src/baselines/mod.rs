@@ -5,7 +5,6 @@
 //! starts it as an arm. They are written on bare system calls, as a C program would be, and not
 //! on the poller or the loops that they are a measure for.
 //! `raw-uring` leans on the ring of `pollux-sys`, as there is no safe one below it.
-#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::io;

@@ -15,8 +15,8 @@ use pollux_sys::ring::{
     QueueFull, ReceiveBuffers, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
 
-use crate::BaselineError;
-use crate::reply::{Replies, Unfinished};
+use crate::baselines::BaselineError;
+use crate::baselines::reply::{Replies, Unfinished};
 
 /// The ring. Two of the longest answers fit into the arena.
 const SIZES: StreamSizes = StreamSizes {
