@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 27] = [
+const LAYERS: [(&str, u32); 26] = [
     ("pollux-sys", 1),
     ("pollux-settings", 2),
     ("pollux-report", 1),
@@ -25,7 +25,6 @@ const LAYERS: [(&str, u32); 27] = [
     ("pollux-server", 5),
     ("pollux-load", 5),
     ("pollux-xatmi", 4),
-    ("pollux-xatmi-nats", 5),
     // What is only measured is in the layer below the lab, so that nothing else can use it.
     ("pollux-peer-polling", 5),
     ("pollux-xatmi-c", 5),

@@ -13,42 +13,31 @@
 //! ```
 //!
 //! What `exportsvcs` lists is offered to others; what others offer and this pool does not have is
-//! called like a service at home. See `docs/pool.md`.
-#![forbid(unsafe_code)]
-
-mod broker;
-mod envelope;
-mod exchange;
-mod host;
-mod settings;
-
+//! called like a service at home. See `docs/pool-manager.md`.
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::Write;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
-use pollux_xatmi::pool::BRIDGE_PROGRAM;
 use pollux_xatmi::queue::monotonic_ns;
 use pollux_xatmi::worker::{
     Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };
 
-use broker::Broker;
-use envelope::{Answered, RequestHeader};
-use exchange::Wanted;
-use settings::Settings;
+use crate::broker::Broker;
+use crate::envelope::{Answered, RequestHeader};
+use crate::exchange::Wanted;
+use crate::settings::Settings;
 
 /// Runs as the worker that the manager started this process for, until the pool stops.
 ///
 /// # Errors
 /// TPESYSTEM where no manager started it, TPINITFAIL for options that make no sense, else as
 /// [`Worker::run`].
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Error> {
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Error> {
     let environment =
         Environment::of_process().map_err(|error| Error::new(Code::Invalid, error.to_string()))?;
     let worker = Worker::from_environment()?;
@@ -73,12 +62,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Erro
             }
         },
     )
-}
-
-/// The options that a bridge takes in `<appopt>`, for the help of its program.
-#[must_use]
-pub fn options() -> Vec<clap::Arg> {
-    settings::options()
 }
 
 /// Offers what is wanted now, and nothing else.
@@ -127,44 +110,4 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
 fn refused(code: Code) -> Done {
     let soft_error = Some(code);
     Done::Return(Return { rval: RVAL_FAIL, urcode: 0, buffer: None, len_bytes: 0, soft_error })
-}
-
-/// The log of the bridge, on standard error, which the manager directs to the worker's log.
-///
-/// A line that would only repeat the last one is left out, so that a broker that stays away does
-/// not fill a disk. A password is never in it.
-#[derive(Debug, Default)]
-struct Log(Mutex<String>);
-
-impl Log {
-    /// Writes a line, unless it is the last one again.
-    fn say(&self, line: &str) {
-        if self.is_new(line) {
-            // A log that can't be written cannot be reported anywhere.
-            // In one piece: all copies write to one file.
-            let whole = format!("{BRIDGE_PROGRAM}: {line}\n");
-            let _ = std::io::stderr().write_all(whole.as_bytes());
-        }
-    }
-
-    fn is_new(&self, line: &str) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = *last != line;
-        if is_new {
-            line.clone_into(&mut last);
-        }
-        is_new
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_said_once_until_another_one_was() {
-        let log = Log::default();
-        let said = ["a", "a", "b", "a"].map(|line| log.is_new(line));
-        assert_eq!(said, [true, false, true, true]);
-    }
 }

@@ -1,6 +1,24 @@
 //! `tpbridge`, the bridge of a service pool over a NATS broker. The manager of a pool starts it, from
 //! PATH or from beside its own program; to a user it says what it is.
+//!
+//! | file | one job |
+//! |---|---|
+//! | `worker` | its life as a worker of this pool: offers what others have, carries calls to them |
+//! | `settings` | options in the configuration, names of subjects at the broker |
+//! | `exchange` | which pool offers what, by lists that all send |
+//! | `host` | calls of others to the services of this pool |
+//! | `broker` | the connection to the broker, in a thread of its own |
+//! | `envelope` | a call and its answer as messages |
+//! | `log` | what it says, once |
 #![forbid(unsafe_code)]
+
+mod broker;
+mod envelope;
+mod exchange;
+mod host;
+mod log;
+mod settings;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -12,7 +30,7 @@ fn main() -> ExitCode {
     let asks = |word: &str| ["-h", "--help", "-V", "--version"].contains(&word);
     let ran = match std::env::args().nth(1) {
         Some(word) if asks(&word) => answer(),
-        _ => pollux_xatmi_nats::run(std::env::args_os())
+        _ => worker::run(std::env::args_os())
             .map(|_| ExitCode::SUCCESS)
             .map_err(|error| output::Failure::failed(output::in_words(&error))),
     };
@@ -31,7 +49,7 @@ fn answer() -> Result<ExitCode, output::Failure> {
         .long_version(format!("{version}{}", commit.unwrap_or_default()))
         .about("Share the services of a pool with those of other hosts, over a NATS broker")
         .override_usage("<server name=\"tpbridge\"> in the configuration of a pool")
-        .args(pollux_xatmi_nats::options());
+        .args(settings::options());
     let mut command = help::decorated(command, |path| Section::of(path, HELP));
     let asked = command.try_get_matches_from_mut(std::env::args_os().take(2));
     asked.map_or_else(|error| output::answer(error, &mut command), |_| Ok(ExitCode::SUCCESS))

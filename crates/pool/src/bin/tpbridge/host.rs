@@ -28,8 +28,8 @@ use pollux_xatmi::queue::Prefix;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::Log;
 use crate::envelope::{Answered, Data, RequestHeader};
+use crate::log::Log;
 
 /// How long a bridge that ends waits for the call that it is in.
 pub(crate) const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);

@@ -24,8 +24,8 @@ use rustix::event::EventfdFlags;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::Log;
 use crate::host::{self, Host, Served};
+use crate::log::Log;
 use crate::settings::{Domain, GROUP, Settings};
 
 /// How often the pool at home is asked what it offers.
