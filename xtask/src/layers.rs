@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 26] = [
+const LAYERS: [(&str, u32); 25] = [
     ("pollux-sys", 1),
     ("pollux-settings", 2),
     ("pollux-report", 1),
@@ -31,7 +31,6 @@ const LAYERS: [(&str, u32); 26] = [
     ("pollux-epoll-c", 4),
     ("pollux-run", 3),
     ("pollux-preload", 5),
-    ("pollux-pool-flags", 5),
     ("pollux-lab", 6),
     ("pollux-pool", 6),
     ("pollux-cli", 7),

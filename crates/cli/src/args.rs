@@ -1,16 +1,15 @@
 //! The command line: subcommands, flags, help texts with examples, exit codes.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_settings::command::help::{self, Section};
-use pollux_settings::command::output;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
-use pollux_pool_flags as pool;
-use pollux_pool_flags::{FldFlags, PoolCommand};
+use pollux_settings::command::help::{self, Section};
+use pollux_settings::command::output;
 use pollux_settings::{FlagsOnly, Kind, one_of, parsed};
 
 use crate::doctor;
@@ -40,7 +39,7 @@ pub(crate) fn command() -> clap::Command {
 
 /// What stands below the flags of the command at `path`, such as `pollux lab run`.
 pub(crate) fn sections(path: &str) -> Vec<Section> {
-    [Section::of(path, include_str!("help.txt")), pool::sections(path)].concat()
+    Section::of(path, include_str!("help.txt"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,12 +58,13 @@ pub(crate) enum Command {
     #[command(arg_required_else_help = true)]
     Run(Box<RunCommand>),
     /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
-    #[command(subcommand, arg_required_else_help = true)]
-    Pool(Box<PoolCommand>),
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Pool(HandedOver),
     /// Check what on this machine limits which experiment, and print the commands that fix it
     Doctor(DoctorFlags),
     /// Make C headers or Rust modules of field tables (.fd files)
-    Fld(FldFlags),
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Fld(HandedOver),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -75,6 +75,13 @@ pub(crate) enum Command {
         /// The folder, created where it is missing
         folder: PathBuf,
     },
+}
+
+/// Words for another program, which answers all of them, `--help` too.
+#[derive(Debug, Args)]
+pub(crate) struct HandedOver {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -4,13 +4,11 @@
 //! the outcome becomes an exit code.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use pollux_settings::command::{foreign, help, output};
-use pollux_doctor::host::{find_program_beside, own_folder};
 use pollux_engine::Signals;
 
 use args::{Cli, Command};
@@ -19,6 +17,7 @@ mod args;
 mod doctor;
 mod lab;
 mod load;
+mod pool;
 mod process_number;
 mod progress;
 mod run;
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
 fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let early = servers::early_signals(&words)?;
-    hand_over(&words).map_or_else(|| parsed_and_run(early), Err)
+    pool::hand_over(&words).map_or_else(|| parsed_and_run(early), Err)
 }
 
 /// Runs the command, or prints the help or the error that the command line leads to.
@@ -62,49 +61,26 @@ fn run(command: Command, early: Option<Signals>) -> Result<ExitCode, output::Fai
     match command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(command) => load::run(&command),
-        Command::Pool(_) | Command::Fld(_) => Err(pool_is_missing()),
+        Command::Pool(_) | Command::Fld(_) => Err(pool::is_missing()),
         Command::Serve(command) => servers::serve(&command, early),
         Command::Proxy(flags) => servers::proxy(&flags, early),
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
-        Command::Completions { shell } => help::completions(shell, args::command(), "pollux"),
-        Command::Man { folder } => help::man(&folder, args::command(), args::sections),
+        Command::Completions { shell } => {
+            help::completions(shell, pool::with_its_commands(args::command()), "pollux")
+        }
+        Command::Man { folder } => man(&folder),
     }
 }
 
-/// The program of `pollux pool` and `pollux fld`, as git has them for its commands: looked for beside the file of this
-/// program first, then in PATH. It takes the place of this process, so its exit code and the signals that it gets are
-/// its own.
-const POOL: &str = "pollux-pool";
-
-/// Runs the program in the place of this one where the first of `words` is its command. Returns where
-/// another one is meant, where there is no such program, and, with a failure, where it cannot be run.
-fn hand_over(words: &[OsString]) -> Option<output::Failure> {
-    let (first, rest) = words.split_first()?;
-    let words = match first.to_str()? {
-        "pool" => rest,
-        "fld" => words,
-        _ => return None,
-    };
-    let program = find_program_beside(POOL)?;
-    let mut command = std::process::Command::new(&program);
-    if first == "fld" {
-        // Its help and its errors show the command as it was called.
-        command.arg0("pollux");
-    }
-    let error = command.args(words).exec();
-    Some(output::Failure::failed(format!("{} could not be run: {error}", program.display())))
-}
-
-/// What is said where the program is needed and missing.
-fn pool_is_missing() -> output::Failure {
-    let own = own_folder().map_or_else(
-        || "beside this program".to_owned(),
-        |folder| format!("in {}, where this program is,", folder.display()),
-    );
-    output::Failure::failed(format!(
-        "{POOL}, the program of `pollux pool` and `pollux fld`, was found neither {own} nor in \
-         PATH; in the sources of pollux, build it with `cargo build --release -p {POOL}`, or install \
-         both with `cargo xtask install --prefix DIR`"
-    ))
+/// Writes the manual pages: those of this program, and of the one that it hands words over to.
+fn man(folder: &Path) -> Result<ExitCode, output::Failure> {
+    let mut command = args::command();
+    command.build();
+    let mut pages = help::manual_pages(&command, args::sections);
+    pages.retain(|(name, _)| !pool::has_page(name));
+    help::write_pages(folder, &pages)?;
+    pool::write_pages(folder)?;
+    output::remark(&format!("manual pages written to {}", folder.display()));
+    Ok(ExitCode::SUCCESS)
 }

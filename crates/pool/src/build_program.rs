@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use pollux_settings::command::output::{self, Failure};
-use pollux_pool_flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
 use pollux_xatmi_c::layout::{self, Library};
 use pollux_xatmi_c::prefix::place;
 
+use crate::flags::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
 use crate::server_main::{ServiceSpec, main_source};
 
 /// Builds a client: the sources have main.

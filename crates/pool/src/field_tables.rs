@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pollux_settings::command::output::{self, Failure};
-use pollux_pool_flags::{FldFlags, Language};
 use pollux_xatmi::field_table::{
     FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
 };
+
+use crate::flags::{FldFlags, Language};
 
 /// Reads all tables, then writes a file for each.
 pub(crate) fn run(flags: &FldFlags) -> Result<ExitCode, Failure> {

@@ -18,7 +18,6 @@ use std::time::Duration;
 use clap::Args;
 use pollux_callers::{Failure as Reason, Served, Target};
 use pollux_settings::command::output::{Failure, in_words};
-use pollux_pool_flags::{StartFlags, Wake};
 use pollux_processes::{ControlSocket, Program};
 use pollux_sys::descriptors;
 use pollux_xatmi::control::{Answer, Control, Request};
@@ -26,9 +25,10 @@ use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::Prefix;
 use rustix::process::Signal;
 
-use crate::orders::{self, OPEN};
-
 use bank::Customer;
+
+use crate::flags::{StartFlags, Wake};
+use crate::orders::{self, OPEN};
 
 /// The word behind which the words of a manager to its worker follow.
 const SERVER: &str = "herd-server";

@@ -3,6 +3,7 @@
 //!
 //! | part | one job |
 //! |---|---|
+//! | `flags` | the command line |
 //! | `orders` | a pool in the foreground, or behind the terminal; stop, restart, reload: what a running pool is asked to do |
 //! | `show` | ps, services, queues, clients, the pool itself |
 //! | `check` | a configuration against this machine |
@@ -15,6 +16,7 @@
 mod build_program;
 mod check;
 mod field_tables;
+mod flags;
 mod herd;
 mod orders;
 mod server_main;
@@ -26,14 +28,15 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pollux_settings::command::help;
+use pollux_settings::command::outline::Outline;
 use pollux_settings::command::output::{self, Failure};
-use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{Control, ControlError};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker;
 
+use flags::{PoolCommand, StartFlags, Wake, Which, sections};
 use herd::HerdFlags;
 
 /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
@@ -61,6 +64,15 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Print what `pollux` completes the words by that it hands over
+    #[command(hide = true)]
+    Outline,
+    /// Write the manual pages of `pollux pool` and `pollux fld` into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder, created where it is missing
+        folder: PathBuf,
+    },
 }
 
 /// The version with the commit that was built, where the build knew it.
@@ -70,15 +82,44 @@ fn long_version() -> String {
     format!("{version}{}", commit.unwrap_or_default())
 }
 
+/// The command that hands words over to this program.
+const POLLUX: &str = "pollux";
+
 /// The command line with everything that its help says, by the name that it was called by: `pollux fld`, which
 /// `pollux` hands over under its own name, else `pollux pool`.
 fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
     let command = output::with_negative_numbers(help::decorated(Cli::command(), sections));
-    match std::env::args_os().next().is_some_and(|name| name == "pollux") {
-        true => command.bin_name("pollux"),
+    match std::env::args_os().next().is_some_and(|name| name == POLLUX) {
+        true => command.bin_name(POLLUX),
         false => command,
     }
+}
+
+/// The commands of `pollux` that this program is: the pool, and field tables by their own name.
+fn of_pollux() -> [clap::Command; 2] {
+    let pool = Cli::command().name("pool");
+    let tables = pool.find_subcommand("fld").expect("the command of field tables").clone();
+    [pool, tables]
+}
+
+/// Prints them for the completions of `pollux`.
+fn outline() -> Result<ExitCode, Failure> {
+    let outlines = of_pollux().map(|command| Outline::of(&command));
+    output::result(&serde_json::to_string(&outlines).map_err(Failure::failed)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes their manual pages.
+fn man(folder: &Path) -> Result<ExitCode, Failure> {
+    let command = clap::Command::new(POLLUX).version(env!("CARGO_PKG_VERSION"));
+    let mut command = command.propagate_version(true).subcommands(of_pollux());
+    command.build();
+    let mut pages = help::manual_pages(&command, sections);
+    // Its own page is written by that program.
+    pages.retain(|(name, _)| name != POLLUX);
+    help::write_pages(folder, &pages)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Longest silence of a manager that is well: it answers within milliseconds, also while it
@@ -106,6 +147,8 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
         Ok(Cli { command: Command::Completions { shell } }) => {
             help::completions(shell, self::command(), "pollux-pool")
         }
+        Ok(Cli { command: Command::Outline }) => outline(),
+        Ok(Cli { command: Command::Man { folder } }) => man(&folder),
         Err(error) => output::answer(error, &mut command),
     }
 }

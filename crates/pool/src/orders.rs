@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pollux_settings::command::output::{self, Failure};
-use pollux_pool_flags::StartFlags;
 use pollux_processes::Program;
 use pollux_sys::descriptors;
 use pollux_xatmi::control::{Answer, Control, ControlError, Progress, Request};
@@ -27,6 +26,7 @@ use pollux_xatmi::pool::{
 };
 use pollux_xatmi::supervisor::Selection;
 
+use crate::flags::StartFlags;
 use crate::{SILENCE, asked, config_file, connect, environment, show};
 
 /// The line that a pool prints when it listens.

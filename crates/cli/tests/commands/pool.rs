@@ -59,6 +59,8 @@ fn the_pool_is_a_program_that_gets_the_words_and_gives_the_exit_code() {
     assert_eq!(output.status.code(), Some(7));
     let output = installed.run(&["fld", "--help"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[fld]\n[--help]\n");
+    let output = installed.run(&["help", "pool", "start"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[help]\n[start]\n");
     // The one beside comes before PATH, also where pollux was found through a link.
     installed.script("bin/pollux-pool", "echo beside");
     let link = installed.path("path/linked");
@@ -83,9 +85,9 @@ fn a_signal_ends_the_pool_as_it_ends_any_program() {
 }
 
 #[test]
-fn where_the_program_is_missing_help_is_given_and_orders_are_refused_with_a_remedy() {
+fn where_the_program_is_missing_every_word_is_refused_with_a_remedy() {
     let installed = Installed::new();
-    for words in [&["pool", "ps"][..], &["fld", "bank.fd"]] {
+    for words in [&["pool", "ps"][..], &["fld", "bank.fd"], &["pool"], &["pool", "--help"]] {
         let output = installed.run(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}");
         let own = format!("in {},", installed.path("bin").display());
@@ -94,14 +96,53 @@ fn where_the_program_is_missing_help_is_given_and_orders_are_refused_with_a_reme
         }
         assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     }
-    let output = installed.run(&["pool", "--help"]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("build-server"));
-    let output = installed.run(&["pool", "start", "--id", "x"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let output = installed.run(&["--help"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Run a pool of service processes"));
     // A file that cannot be run is passed over.
     std::fs::write(installed.path("bin/pollux-pool"), "no program").expect("a file");
     assert!(said(&installed.run(&["pool", "ps"])).contains("was found neither"));
+}
+
+/// What `pollux-pool outline` says in this test: a command with a flag.
+const OUTLINE: &str = r#"[{"name":"pool","about":"A pool","flags":[],"commands":[{"name":"start","about":null,"commands":[],
+    "flags":[{"name":"wake","short":null,"shorts":[],"long":"wake","help":null,"is_hidden":false,"is_repeated":false,
+    "values":[1,1],"value_names":["WHICH"],"offered":[["one",null],["all",null]],"hint":"Unknown"}]}]}]"#;
+
+#[test]
+fn completions_and_manual_pages_have_what_the_program_says_of_itself() {
+    let installed = Installed::new();
+    let pages = installed.path("pages");
+    let man = ["man", pages.to_str().expect("UTF-8")];
+    let script = || {
+        let output = installed.run(&["completions", "bash"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        (
+            String::from_utf8(output.stdout).expect("UTF-8"),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    // Missing: both are made without it.
+    assert!(!script().0.contains("--wake"));
+    let output = installed.run(&man);
+    assert!(said(&output).contains("pollux-pool was not found"), "{}", said(&output));
+    assert!(pages.join("pollux-serve.1").exists() && !pages.join("pollux-pool.1").exists());
+    // There: it is asked.
+    let written = "[ \"$1\" = man ] && echo page > \"$2/pollux-pool.1\" && exit 0";
+    installed.script(
+        "bin/pollux-pool",
+        &format!("{written}\n[ \"$1\" = outline ] && /bin/cat <<'END'\n{OUTLINE}\nEND"),
+    );
+    assert!(script().0.contains("--wake"), "{}", script().0);
+    let output = installed.run(&man);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(std::fs::read_to_string(pages.join("pollux-pool.1")).expect("a page"), "page\n");
+    // Another version: completions go without, pages are an error.
+    installed.script("bin/pollux-pool", "echo unknown command >&2; exit 2");
+    let (text, remarks) = script();
+    assert!(text.contains("serve") && remarks.contains("of another version"), "{remarks}");
+    let output = installed.run(&man);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("its manual pages were not written"), "{}", said(&output));
 }
 
 #[test]

@@ -506,20 +506,18 @@ fn called<'a>(command: &'a Command, label: &str) -> Option<&'a Command> {
     })
 }
 
-/// Writes one manual page for each command into `folder`, which is made if need be.
+/// Writes manual pages, as [`manual_pages`] has them, into `folder`, which is made if need be.
 ///
 /// # Errors
 /// The folder or a page cannot be written.
-pub fn man(folder: &Path, mut command: Command, sections: Sections) -> Result<ExitCode, Failure> {
+pub fn write_pages(folder: &Path, pages: &[(String, String)]) -> Result<(), Failure> {
     let failed =
         |error| Failure::failed(format!("{}: cannot be written: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
-    command.build();
-    for (name, page) in manual_pages(&command, sections) {
-        std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
-    }
-    output::remark(&format!("manual pages written to {}", folder.display()));
-    Ok(ExitCode::SUCCESS)
+    pages
+        .iter()
+        .try_for_each(|(name, page)| std::fs::write(folder.join(format!("{name}.1")), page))
+        .map_err(failed)
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 //! | `output` | results to standard output, the rest to standard error, failures with their exit code, one line for a wrong command line |
 //! | `foreign` | flags of other programs, with what takes their place here |
 //! | `help` | sections of a help text, the same as a manual page, completion scripts |
+//! | `outline` | a command line as data, for a program that hands words over to another |
 //!
 //! Nothing here knows a command; it is given one as a `clap::Command` and a table of sections.
 
 pub mod foreign;
 pub mod help;
+pub mod outline;
 pub mod output;

@@ -1,9 +1,7 @@
 //! The command line of the service pool: flags, values, and what stands below them in the help.
 //!
-//! `pollux-pool` reads it. `pollux` has it too, so that `pollux pool` has help, manual pages and
-//! completions like its other commands, and is answered where `pollux-pool` is missing; it never acts
-//! on it.
-#![forbid(unsafe_code)]
+//! `pollux` knows none of it: it hands words over, and asks for manual pages and for what completions are made of
+//! (`pollux-pool man`, `pollux-pool outline`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,13 +12,13 @@ use pollux_engine::ListenAddress;
 use pollux_settings::whole;
 
 /// What stands below the flags of the command at `path`, such as `pollux pool start`, in help and manual.
-pub fn sections(path: &str) -> Vec<Section> {
+pub(crate) fn sections(path: &str) -> Vec<Section> {
     Section::of(path, include_str!("help.txt"))
 }
 
 /// What is to be done with a pool.
 #[derive(Debug, Subcommand)]
-pub enum PoolCommand {
+pub(crate) enum PoolCommand {
     /// Start a pool, or workers of the one that runs
     Start(StartFlags),
     /// Stop the pool, or some of its workers
@@ -79,52 +77,52 @@ pub enum PoolCommand {
 
 /// How a list is shown.
 #[derive(Debug, Args)]
-pub struct Form {
+pub(crate) struct Form {
     /// Print as JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// Flags of `pollux pool start`.
 #[derive(Debug, Args)]
-pub struct StartFlags {
+pub(crate) struct StartFlags {
     /// The configuration [default: NDRX_CONFIG]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "id"])]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Only these workers, of a pool that runs
     #[command(flatten)]
-    pub which: Which,
+    pub(crate) which: Which,
     /// Workers that a message wakes: one, or all of them, as plain epoll does
     #[arg(long, value_name = "one|all", hide_possible_values = true, default_value_t = Wake::One)]
-    pub wake: Wake,
+    pub(crate) wake: Wake,
     /// Stay in the foreground, with the log on standard error
     #[arg(long)]
-    pub foreground: bool,
+    pub(crate) foreground: bool,
     /// Serve metrics for Prometheus at this address, under /metrics
     #[arg(long, value_name = "ADDRESS")]
-    pub metrics: Option<ListenAddress>,
+    pub(crate) metrics: Option<ListenAddress>,
     /// The log [default: pollux-pool-PREFIX.log in NDRX_ULOG, else beside the configuration]
     #[arg(long, value_name = "FILE")]
-    pub log: Option<PathBuf>,
+    pub(crate) log: Option<PathBuf>,
     /// The process that `start` leaves in the background
     #[arg(long, hide = true)]
-    pub detached: bool,
+    pub(crate) detached: bool,
 }
 
 /// Some workers.
 #[derive(Debug, Args)]
-pub struct Which {
+pub(crate) struct Which {
     /// Only the copies of this program
     #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Only the worker with this server id
     #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole::<u32>(0..=u32::MAX.into()))]
-    pub id: Option<u32>,
+    pub(crate) id: Option<u32>,
 }
 
 /// Workers that a message wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Wake {
+pub(crate) enum Wake {
     /// One of the workers that wait (EPOLLEXCLUSIVE)
     One,
     /// All of them: the herd, to be measured
@@ -133,8 +131,7 @@ pub enum Wake {
 
 impl Wake {
     /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
             Self::All => "all",
@@ -150,78 +147,78 @@ impl std::fmt::Display for Wake {
 
 /// `pollux pool build-client`
 #[derive(Debug, Args)]
-pub struct BuildClientFlags {
+pub(crate) struct BuildClientFlags {
     /// The program to make
     #[arg(short, long = "output", value_name = "FILE", default_value = "client")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     /// What a client and a server have.
     #[command(flatten)]
-    pub build: BuildFlags,
+    pub(crate) build: BuildFlags,
 }
 
 /// `pollux pool build-server`
 #[derive(Debug, Args)]
-pub struct BuildServerFlags {
+pub(crate) struct BuildServerFlags {
     /// The program to make
     #[arg(short, long = "output", value_name = "FILE", default_value = "SERVER")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     /// Services to offer from the start: A,B (each its own function), A,B:FUNCTION, or @FILE with
     /// one of these in each line; :FUNCTION only links one in
     #[arg(short, long = "services", value_name = "LIST")]
-    pub services: Vec<String>,
+    pub(crate) services: Vec<String>,
     /// Keep the source of main, as FILE.main.c beside the program
     #[arg(short, long)]
-    pub keep: bool,
+    pub(crate) keep: bool,
     /// What a client and a server have.
     #[command(flatten)]
-    pub build: BuildFlags,
+    pub(crate) build: BuildFlags,
 }
 
 /// What both have.
 #[derive(Debug, Args)]
-pub struct BuildFlags {
+pub(crate) struct BuildFlags {
     /// Sources and objects
     #[arg(value_name = "FILE")]
-    pub files: Vec<OsString>,
+    pub(crate) files: Vec<OsString>,
     /// Sources, objects and flags before the library; several may stand in one, between blanks
     #[arg(short, visible_short_alias = 'a', long, value_name = "FILE", allow_hyphen_values = true)]
-    pub first: Vec<String>,
+    pub(crate) first: Vec<String>,
     /// The same, behind the library
     #[arg(short, long, value_name = "FILE", allow_hyphen_values = true)]
-    pub last: Vec<String>,
+    pub(crate) last: Vec<String>,
     /// Print the compiler's command
     #[arg(short, long)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 /// `pollux pool lay-out`, for installers: what C programs are built with, below a prefix.
 #[derive(Debug, Args)]
-pub struct LayOutFlags {
+pub(crate) struct LayOutFlags {
     /// The folder that gets include and lib
     #[arg(value_name = "PREFIX")]
-    pub prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
     /// The library as cargo built it
     #[arg(long, value_name = "FILE")]
-    pub library: PathBuf,
+    pub(crate) library: PathBuf,
 }
 
 /// `pollux fld`, and `pollux pool fld`
 #[derive(Debug, Args)]
-pub struct FldFlags {
+pub(crate) struct FldFlags {
     /// Field tables; without any, those that FLDTBLDIR and FIELDTBLS name
     #[arg(value_name = "TABLE")]
-    pub tables: Vec<PathBuf>,
+    pub(crate) tables: Vec<PathBuf>,
     /// Folder for what is written; it is made if need be [default: that of each table]
     #[arg(short = 'd', long = "dir", value_name = "DIR")]
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// What is written
     #[arg(short = 'm', long, value_enum, default_value_t = Language::C)]
-    pub lang: Language,
+    pub(crate) lang: Language,
 }
 
 /// What is written for a table.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Language {
+pub(crate) enum Language {
     /// A header with a define for each field: TABLE.h
     C,
     /// A module with a constant for each field: TABLE.rs, with _ for what a module name cannot have
