@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 25] = [
+const LAYERS: [(&str, u32); 24] = [
     ("pollux-sys", 1),
     ("pollux-settings", 2),
     ("pollux-report", 1),
@@ -16,7 +16,6 @@ const LAYERS: [(&str, u32); 25] = [
     ("pollux-testing", 3),
     ("pollux-conformance", 4),
     ("pollux-processes", 2),
-    ("pollux-callers", 3),
     ("pollux-doctor", 4),
     ("pollux-engine", 3),
     ("pollux-http", 3),

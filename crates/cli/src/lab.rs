@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::{Duration, Instant};
 
-use pollux_lab::baselines::{BaselineOptions, BaselineServer};
 use pollux_engine::Driver;
 use pollux_lab::axis::Axis;
+use pollux_lab::baselines::{BaselineOptions, BaselineServer};
 use pollux_lab::child::{self, Task, measure, serve};
 use pollux_lab::compare_records::{self, Change};
-use pollux_lab::experiments::herd::{run_callers, run_worker};
+use pollux_lab::experiments::herd;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
@@ -441,24 +441,41 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A part of a run.
-type Part = fn() -> Result<ExitCode, Failure>;
+/// A part of a run, a hidden command.
+type Internal = fn() -> Result<ExitCode, Failure>;
 
 /// Those without flags, `pollux lab NAME`. A run starts thousands, so they are found before the flags of
 /// all commands are set up, which takes longer than the start of a process.
-const PARTS: &[(&str, Part)] = &[
+const INTERNAL: &[(&str, Internal)] = &[
     ("subject", subject),
     ("measure", measure_one),
     ("herd-worker", herd_worker),
     ("herd-callers", herd_callers),
+    ("herd-pool", herd_pool),
 ];
 
+/// Those with words of another program behind them.
+const INTERNAL_WITH_WORDS: &[(&str, Internal)] =
+    &[("herd-manager", herd_manager), ("herd-server", herd_server)];
+
 /// The part of a run that these words of the command line name, if they do.
-pub(crate) fn named(words: impl Iterator<Item = OsString>) -> Option<Part> {
+pub(crate) fn find_internal(words: impl Iterator<Item = OsString>) -> Option<Internal> {
     let words: Vec<OsString> = words.take(3).collect();
-    let [lab, name] = &words[..] else { return None };
-    let part = PARTS.iter().find(|(part, _)| lab == "lab" && name == part)?;
-    Some(part.1)
+    let found = |parts: &[(&str, Internal)], name: &OsString| {
+        parts.iter().find(|(part, _)| name == part).map(|(_, run)| *run)
+    };
+    match &words[..] {
+        [lab, name, rest @ ..] if lab == "lab" => {
+            let alone = rest.is_empty().then(|| found(INTERNAL, name)).flatten();
+            alone.or_else(|| found(INTERNAL_WITH_WORDS, name))
+        }
+        _ => None,
+    }
+}
+
+/// What stands behind `pollux lab NAME`.
+fn words_behind() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(3)
 }
 
 /// A baseline server, until it is ended by a signal; the lab reads the address as it reads a server's.
@@ -478,14 +495,36 @@ fn baseline(name: &str, options: &BaselineOptions) -> Result<ExitCode, Failure> 
 /// A worker of a herd; what it does comes over standard input.
 fn herd_worker() -> Result<ExitCode, Failure> {
     prepare()?;
-    run_worker().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_worker().map_err(|error| Failure::failed(output::in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The callers of a herd; what they do comes over standard input.
 fn herd_callers() -> Result<ExitCode, Failure> {
     prepare()?;
-    run_callers().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_callers().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A pool with its callers; what they do comes over standard input.
+fn herd_pool() -> Result<ExitCode, Failure> {
+    prepare()?;
+    herd::run_pool().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manager of that pool, which has its own signal for the end of what started it.
+fn herd_manager() -> Result<ExitCode, Failure> {
+    match herd::run_manager(words_behind()) {
+        Err(error) => Err(Failure::failed(output::in_words(&error))),
+        Ok(never) => match never {},
+    }
+}
+
+/// A worker of that pool.
+fn herd_server() -> Result<ExitCode, Failure> {
+    prepare()?;
+    herd::run_server(words_behind()).map_err(|error| Failure::failed(output::in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

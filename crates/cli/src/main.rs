@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use pollux_settings::command::{foreign, help, output};
 use pollux_engine::Signals;
+use pollux_settings::command::{foreign, help, output};
 
 use args::{Cli, Command};
 
@@ -24,8 +24,8 @@ mod run;
 mod servers;
 
 fn main() -> ExitCode {
-    let part = lab::named(std::env::args_os().skip(1));
-    let ran = part.map_or_else(handed_over_or_run, |run| run());
+    let internal = lab::find_internal(std::env::args_os().skip(1));
+    let ran = internal.map_or_else(handed_over_or_run, |run| run());
     match ran {
         Ok(code) => code,
         Err(failure) => {

@@ -10,14 +10,12 @@
 //! | `build_program` | C programs: the compiler, where headers and library are |
 //! | `server_main` | the services of a C server, and its `main` |
 //! | `field_tables` | headers and modules of field tables |
-//! | `herd` | a pool with its callers, for the laboratory: a bank |
 #![forbid(unsafe_code)]
 
 mod build_program;
 mod check;
 mod field_tables;
 mod flags;
-mod herd;
 mod orders;
 mod server_main;
 mod show;
@@ -36,8 +34,7 @@ use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker;
 
-use flags::{PoolCommand, StartFlags, Wake, Which, sections};
-use herd::HerdFlags;
+use flags::{PoolCommand, Wake, Which, sections};
 
 /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
 #[derive(Debug, Parser)]
@@ -52,12 +49,6 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Pool(PoolCommand),
-    /// A pool with its callers, for the laboratory
-    #[command(hide = true)]
-    Herd(HerdFlags),
-    /// Its manager
-    #[command(hide = true)]
-    HerdManager(StartFlags),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -127,7 +118,7 @@ fn man(folder: &Path) -> Result<ExitCode, Failure> {
 const SILENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match herd::server().unwrap_or_else(parsed_and_run) {
+    match parsed_and_run() {
         Ok(code) => code,
         Err(failure) => {
             output::error(&failure.message);
@@ -142,8 +133,6 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { command: Command::Pool(command) }) => run(command),
-        Ok(Cli { command: Command::Herd(flags) }) => herd::run(flags),
-        Ok(Cli { command: Command::HerdManager(flags) }) => herd::manager(&flags),
         Ok(Cli { command: Command::Completions { shell } }) => {
             help::completions(shell, self::command(), "pollux-pool")
         }

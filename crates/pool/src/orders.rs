@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pollux_settings::command::output::{self, Failure};
 use pollux_processes::Program;
 use pollux_sys::descriptors;
-use pollux_xatmi::control::{Answer, Control, ControlError, Progress, Request};
+use pollux_xatmi::control::{Answer, Control, ControlError, OPEN, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{
     Log, Pool, PoolOptions, find, keep_from_children, output_faults, workers_left,
@@ -28,9 +28,6 @@ use pollux_xatmi::supervisor::Selection;
 
 use crate::flags::StartFlags;
 use crate::{SILENCE, asked, config_file, connect, environment, show};
-
-/// The line that a pool prints when it listens.
-pub(crate) const OPEN: &str = "open";
 
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
 /// but a user at a terminal has given up long before.

@@ -28,6 +28,9 @@ pub use rows::{ClientRow, MailboxRow, PoolInfo, QueueRow, ServiceRow, Subscriber
 /// Rows of one message: the longest row is a few hundred bytes, a message carries 64 KiB.
 pub const ROWS_MAX: usize = 64;
 
+/// The line that a pool prints when it can be asked, as `pollux-pool start --detached`.
+pub const OPEN: &str = "open";
+
 /// What is sent to the socket.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {

@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use pollux_callers::CallResult;
 use pollux_doctor::Concern;
 use pollux_report::number;
 use strum::VariantNames as _;
@@ -38,16 +37,21 @@ use crate::measure::{Done, Observed, RunSpec};
 use crate::record::{Interval, Measurement};
 use crate::stats;
 use crate::subject::Subject;
+use callers::CallResult;
 use processes::pool_missing;
 use requests::Requests;
 use sources::{Opened, Wait, needed_bytes};
 use subject::RunningHerd;
 
+mod bank;
+mod callers;
+mod pool;
 mod processes;
 mod requests;
 mod sources;
 mod subject;
 
+pub use pool::{run_manager, run_pool, run_server};
 pub use processes::{run_callers, run_worker};
 pub use sources::Source;
 

@@ -8,10 +8,10 @@
 //! so are all when `WorkerProcesses` is dropped.
 //!
 //! The callers are one process: that of the lab's own workers ([`run_callers`]), or a program that has callers and
-//! workers of its own, the service pool of pollux and the baseline in C. `pollux-pool herd` starts a pool and calls its
-//! workers; how those wait is the pool's own switch. Names begin with the number of the measuring process, and files
+//! workers of its own, the service pool of pollux (`pool.rs`) and the baseline in C. How the workers of the pool wait is
+//! the pool's own switch. Names begin with the number of the measuring process, and files
 //! are in a folder of the run's own. `raw.c` is built once for each record: bare message queues with EPOLLEXCLUSIVE.
-//! Both talk over a control socket like the callers of `pollux_callers`; what a pool costs beside the program in C is
+//! Both talk over a control socket like the callers of `callers`; what a pool costs beside the program in C is
 //! what pollux adds to the kernel.
 
 use std::net::SocketAddr;
@@ -19,9 +19,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_callers::{
-    CallPlan, CallResult as Outcome, CallerMessage, Failure, PATIENCE, Served, Target,
-};
 use pollux_processes::{ControlSocket, Program, built_from_c};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -29,6 +26,10 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::Form;
+use super::callers::{
+    self, CallPlan, CallResult as Outcome, CallerMessage, Failure, PATIENCE, Served, Target,
+};
+use super::pool::PoolOrders;
 use super::requests::{Answers, Intake, Message, Purpose, Requests};
 use super::sources::{Opened, Source, Wait, Waiting, Woken, instance};
 use crate::error::{MeasureError, in_words};
@@ -313,8 +314,8 @@ impl Calling {
         calling.ready(is_interrupted)
     }
 
-    /// Starts a program with a control socket as its standard input; `theirs` ends with it. Other programs than
-    /// this one may take `end_patience` to end what they have started.
+    /// Starts a program with a control socket as its standard input; `theirs` ends with it. It may take
+    /// `end_patience` to end what it has started.
     fn spawn(
         control: ControlSocket,
         command: std::io::Result<Command>,
@@ -339,13 +340,10 @@ impl Calling {
         }
     }
 
-    /// Why they are not; a program of another version has no herd.
+    /// Why they are not.
     fn not_ready(&mut self) -> MeasureError {
         let what = match self.program.status() {
-            Some(status) => format!(
-                "ended before they were ready ({status}); expected pollux-pool of this version, where a pool \
-                 was asked for"
-            ),
+            Some(status) => format!("ended before they were ready ({status})"),
             None => "were not ready in time".to_owned(),
         };
         self.program.failed(&what).into()
@@ -397,7 +395,7 @@ impl Calling {
 }
 
 /// As a record has it.
-fn interval_of(of_calls: pollux_callers::Interval) -> Interval {
+fn interval_of(of_calls: callers::Interval) -> Interval {
     Interval {
         end_s: of_calls.end_s,
         events_per_s: of_calls.calls_per_s,
@@ -447,19 +445,20 @@ pub(super) fn start_pool(
         what: pool_missing().unwrap_or_default(),
     })?;
     let own = std::process::id();
+    let orders = PoolOrders {
+        program,
+        workers: spec.count("workers"),
+        callers: spec.count("callers"),
+        wake: form.wake.to_owned(),
+        transport: form.transport.to_owned(),
+        prefix: format!("/pollux-herd-{own}"),
+        folder: spec.scratch.join(format!("herd-pool-{own}")),
+    };
     let (control, theirs) = ControlSocket::pair()?;
-    let command = theirs.try_clone().map(|control| {
-        let mut command = Command::new(program);
-        command.args(["herd", "--wake", form.wake, "--transport", form.transport]);
-        command.args(["--prefix", &format!("/pollux-herd-{own}")]);
-        command.arg("--folder").arg(spec.scratch.join(format!("herd-pool-{own}")));
-        for axis in ["workers", "callers"] {
-            command.args([&format!("--{axis}"), &spec.count(axis).to_string()]);
-        }
-        command.stdin(Stdio::from(control)).stdout(Stdio::null());
-        command
-    });
-    Calling::spawn(control, command, theirs, POOL_PATIENCE)?.ready(is_interrupted)
+    let command = command("herd-pool", &theirs);
+    let calling = Calling::spawn(control, command, theirs, POOL_PATIENCE)?;
+    calling.control.send(&orders, &[])?;
+    calling.ready(is_interrupted)
 }
 
 /// Starts the program, with its workers.
@@ -493,7 +492,7 @@ pub(super) struct Orders {
 }
 
 /// The callers of the lab's own workers, at their sources, as `pollux lab herd-callers` runs them: receives over its
-/// standard input what to call, and then calls as `pollux_callers` has it.
+/// standard input what to call, and then calls as `callers` has it.
 ///
 /// # Errors
 /// [`MeasureError`] when a failure can't be reported; one that is reported is not an error here.
@@ -505,7 +504,7 @@ pub fn run_callers() -> Result<(), MeasureError> {
         let (requests, answers) = Requests::new(source, address, fds, callers)?;
         Ok(CallResult { requests, answers })
     };
-    Ok(pollux_callers::serve(&control, open)?)
+    Ok(callers::serve(&control, open)?)
 }
 
 /// A source, with what each caller needs for it.

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_callers::{CallPlan, CallResult, Served};
 
 use super::processes::{Calling, Orders, Report, WorkerProcesses, start_pool, start_raw};
 use super::sources::{Opened, Source, Wait};

@@ -1,20 +1,21 @@
 //! The bank of the test of 2015 on a service pool: its server, and one of its customers.
 //!
-//! The manager of a pool starts the server as a script that runs `pollux-pool herd-server`, which calls [`serve`];
+//! The manager of a pool starts the server as a script that runs `pollux lab herd-server`, which calls [`serve`];
 //! each caller has a [`Customer`]. A call is a typed buffer each way, like that of the
 //! original: a number of an account and a currency; what may be spent beside them. Accounts are not kept:
 //! the balance follows from the number, so that every answer can be checked.
 
 use std::ffi::OsString;
 
-use pollux_callers::Failure as Reason;
-use pollux_settings::command::output::in_words;
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Outgoing};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::{FieldId, FieldType, UbfError, UbfMut};
 use pollux_xatmi::worker::{Done, Incoming, Worker};
+
+use super::callers::Failure as Reason;
+use crate::error::in_words;
 
 /// The service.
 const SERVICE: &str = "BALANCE";

@@ -1,37 +1,39 @@
-//! `pollux-pool herd`: a pool with its callers, as the laboratory measures it (`pollux lab`, `herd`).
+//! A service pool with its callers, as one of the programs that have both.
 //!
-//! The process that the laboratory starts calls: it starts the manager of a pool, which
-//! starts the bank's workers, and has a customer of the bank for each caller. What it is asked and
-//! answers over its standard input is that of `pollux_callers`. The manager ends when this process does, and
-//! takes all workers and queues along; its files are in a folder of the run's own, which is removed. None of it is for users.
-
-mod bank;
+//! ```text
+//!  measuring process ─► herd-pool: calls, a customer of the bank for each caller
+//!                         └─► herd-manager ═► pollux-pool start --detached: the manager
+//!                                               └─► herdsv ═► herd-server: workers of the bank (bank.rs)
+//! ```
+//!
+//! What the process that calls is asked and answers over its standard input is that of `callers.rs`. The
+//! manager ends when this process does, and takes all workers and queues along; its files are in a folder of
+//! the run's own, which is removed.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use clap::Args;
-use pollux_callers::{Failure as Reason, Served, Target};
-use pollux_settings::command::output::{Failure, in_words};
 use pollux_processes::{ControlSocket, Program};
-use pollux_sys::descriptors;
-use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::control::{Answer, Control, OPEN, Request};
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::Prefix;
-use rustix::process::Signal;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
 
-use bank::Customer;
+use super::bank::{self, Customer};
+use super::callers::{self, Failure as Reason, PATIENCE, Served, Target};
+use crate::error::{MeasureError, in_words};
 
-use crate::flags::{StartFlags, Wake};
-use crate::orders::{self, OPEN};
-
-/// The word behind which the words of a manager to its worker follow.
-const SERVER: &str = "herd-server";
+/// The words of this program behind which those of a manager to its worker follow.
+const SERVER: &str = "lab herd-server";
 
 /// Name of the script that runs it.
 const PROGRAM: &str = "herdsv";
@@ -49,65 +51,58 @@ const LOG: &str = "pool.log";
 /// Why the lock of [`Pool`] is sound.
 const ALONE: &str = "one thread has it";
 
-/// What is measured.
-#[derive(Debug, Args)]
-pub(crate) struct HerdFlags {
-    /// Workers of the bank
-    #[arg(long)]
-    workers: usize,
-    /// Threads that call
-    #[arg(long)]
-    callers: usize,
-    /// Workers that a message wakes
-    #[arg(long)]
-    wake: Wake,
-    /// How requests travel: memory or queues
-    #[arg(long, default_value = "queues", value_parser = transport)]
-    transport: Transport,
-    /// What the names of its queues begin with
-    #[arg(long)]
-    prefix: String,
-    /// A folder that is made for its files, and removed
-    #[arg(long)]
-    folder: PathBuf,
+/// What is measured, as the process that calls receives it first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PoolOrders {
+    /// The command of the pool.
+    pub(super) program: PathBuf,
+    /// Workers of the bank.
+    pub(super) workers: usize,
+    /// Threads that call.
+    pub(super) callers: usize,
+    /// Workers that a message wakes, in that command's words.
+    pub(super) wake: String,
+    /// How requests travel: memory or queues.
+    pub(super) transport: String,
+    /// What the names of its queues begin with.
+    pub(super) prefix: String,
+    /// A folder that is made for its files, and removed.
+    pub(super) folder: PathBuf,
 }
 
-fn transport(name: &str) -> Result<Transport, String> {
-    Transport::named(name).ok_or_else(|| "expected memory or queues".to_owned())
+/// Starts a pool and calls as often as it is asked to, over its standard input, as `pollux lab herd-pool`.
+///
+/// # Errors
+/// [`MeasureError`] when a failure can't be reported; one that is reported is not an error here.
+pub fn run_pool() -> Result<(), MeasureError> {
+    let control = ControlSocket::on_stdin()?;
+    let Some((orders, _)) = control.receive::<PoolOrders>()? else { return Ok(()) };
+    Ok(callers::serve(&control, || Herd::start(orders))?)
 }
 
-/// Starts a pool and calls as often as it is asked to.
-pub(crate) fn run(flags: HerdFlags) -> Result<ExitCode, Failure> {
-    prepare(Signal::KILL)?;
-    let control = ControlSocket::on_stdin().map_err(|error| Failure::failed(error.to_string()))?;
-    pollux_callers::serve(&control, || Herd::start(flags))
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(ExitCode::SUCCESS)
+/// Becomes the manager of that pool, `pollux lab herd-manager PROGRAM WORDS`: the pool's own command, which is asked to
+/// end when the process that calls has ended. It ends its workers and removes its queues before it is gone.
+///
+/// # Errors
+/// [`MeasureError`] where it can't; else this does not return.
+pub fn run_manager(mut words: impl Iterator<Item = OsString>) -> Result<Infallible, MeasureError> {
+    let missing = || MeasureError::Spec("no program of a pool".to_owned());
+    let program = words.next().ok_or_else(missing)?;
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(MeasureError::io("prctl"))?;
+    // The signal survives that another program takes the place of this one (PR_SET_PDEATHSIG(2const)).
+    let cause = Command::new(program).args(words).exec();
+    Err(MeasureError::setup("the manager of the pool")(cause))
 }
 
-/// The manager of that pool.
-pub(crate) fn manager(flags: &StartFlags) -> Result<ExitCode, Failure> {
-    // It ends its workers and removes its queues before it is gone.
-    prepare(Signal::TERM)?;
-    orders::start(flags)
-}
-
-/// A worker of that pool, if the command line is one's. A pool starts hundreds, so it is found before all
-/// flags are set up, which takes longer than the start of a process.
-pub(crate) fn server() -> Option<Result<ExitCode, Failure>> {
-    let is_one = std::env::args_os().nth(1).is_some_and(|word| word == SERVER);
-    is_one.then(|| {
-        prepare(Signal::KILL)?;
-        bank::serve(std::env::args_os().skip(2))
-            .map_err(|error| Failure::failed(in_words(&error)))?;
-        Ok(ExitCode::SUCCESS)
+/// A worker of that pool, as the script in its folder starts it: `pollux lab herd-server WORDS`.
+///
+/// # Errors
+/// In one line: no manager started this process, or what it needs cannot be obtained.
+pub fn run_server(words: impl Iterator<Item = OsString>) -> Result<(), MeasureError> {
+    bank::serve(words).map_err(|error| MeasureError::Program {
+        program: "a worker of the pool".to_owned(),
+        what: in_words(&error),
     })
-}
-
-/// `signal` comes when the process that started this one has ended.
-fn prepare(signal: Signal) -> Result<(), Failure> {
-    descriptors::raise().map_err(Failure::failed)?;
-    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(Failure::failed)
 }
 
 /// The bank: its pool, and a customer for each caller, so that no lock is contended.
@@ -125,19 +120,19 @@ struct Pool {
 }
 
 impl Herd {
-    fn start(flags: HerdFlags) -> Result<Self, Reason> {
+    fn start(orders: PoolOrders) -> Result<Self, Reason> {
         let environment = Environment {
-            prefix: Prefix::new(&flags.prefix)?,
+            prefix: Prefix::new(&orders.prefix)?,
             // A call that takes so long has lost its message.
-            timeout: Some(pollux_callers::PATIENCE),
+            timeout: Some(PATIENCE),
             messages_max: None,
             message_len_bytes: None,
-            transport: Some(flags.transport),
+            transport: Some(transport(&orders.transport)?),
             group: None,
         };
-        let manager = Manager::start(&environment, flags.workers, flags.wake, flags.folder)?;
+        let manager = Manager::start(&environment, &orders)?;
         let customer = |number| Customer::open(&environment, number).map(Mutex::new);
-        let customers = (0..flags.callers).map(customer).collect::<Result<_, _>>()?;
+        let customers = (0..orders.callers).map(customer).collect::<Result<_, _>>()?;
         let known = manager.rows()?;
         Ok(Self { customers, pool: Mutex::new(Pool { manager, known }) })
     }
@@ -177,6 +172,10 @@ struct Row {
     calls: u64,
 }
 
+fn transport(name: &str) -> Result<Transport, Reason> {
+    Transport::named(name).ok_or_else(|| "expected memory or queues".into())
+}
+
 /// Workers by their server ids.
 type Rows = BTreeMap<u32, Row>;
 
@@ -200,21 +199,18 @@ struct Manager {
 
 impl Manager {
     /// Starts the pool and returns when all workers are up.
-    fn start(
-        environment: &Environment,
-        workers: usize,
-        wake: Wake,
-        folder: PathBuf,
-    ) -> Result<Self, Reason> {
+    fn start(environment: &Environment, orders: &PoolOrders) -> Result<Self, Reason> {
         let own = std::env::current_exe()?;
-        let folder = Folder::make(folder, &own, workers)?;
+        let workers = orders.workers;
+        let folder = Folder::make(orders.folder.clone(), &own, workers)?;
         let mut command = Command::new(own);
         let prefix = &environment.prefix;
         // A pool is set up by its environment, and the user may have one.
         command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.as_str());
-        command.env("NDRX_TOUT", pollux_callers::PATIENCE.as_secs().to_string());
+        command.env("NDRX_TOUT", PATIENCE.as_secs().to_string());
         command.env(TRANSPORT_VARIABLE, environment.transport.unwrap_or_default().name());
-        command.args(["herd-manager", "--detached", "--wake", wake.name()]);
+        command.args(["lab", "herd-manager"]).arg(&orders.program);
+        command.args(["start", "--detached", "--wake", &orders.wake]);
         command.arg("--config").arg(folder.path.join(CONFIG));
         command.arg("--log").arg(folder.path.join(LOG));
         // The control socket: the laboratory sees its end when all of them have ended.
@@ -341,8 +337,8 @@ mod tests {
 
     #[test]
     fn the_server_is_started_whatever_its_folder_is_called() {
-        let script = String::from_utf8(script(Path::new("/it's a/pollux-pool"))).expect("text");
-        assert_eq!(script, "#!/bin/sh\nexec '/it'\\''s a/pollux-pool' herd-server \"$@\"\n");
+        let script = String::from_utf8(script(Path::new("/it's a/pollux"))).expect("text");
+        assert_eq!(script, "#!/bin/sh\nexec '/it'\\''s a/pollux' lab herd-server \"$@\"\n");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! [`serve`] receives over a [`ControlSocket`] an order to call for some time or so often ([`CallPlan`]), once for each turn, and
 //! says what came of it ([`CallerMessage`]). A closed loop: what is under way at the end is waited for, so every
 //! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
-//! service pool. Its program in C (`raw.c`) sends and receives the same.
-#![forbid(unsafe_code)]
+//! service pool. The program in C (`raw.c`) sends and receives the same.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,13 +13,14 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use pollux_settings::command::output::in_words;
 use pollux_processes::ControlSocket;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::error::in_words;
+
 /// How long an answer may take after the end; the slowest that was seen took a second.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Most intervals that are kept of a run: a thousand seconds of the usual ones.
 const INTERVALS_MAX: usize = 10_000;
 /// The quantiles that a run keeps, by the name of their figure.
@@ -31,10 +31,10 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
 /// Why a target could not be obtained, or a call failed.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 /// What is called. Each caller is a thread, so a call may block until it is answered.
-pub trait Target: Send + Sync + 'static {
+pub(super) trait Target: Send + Sync + 'static {
     /// How many callers there are.
     fn callers(&self) -> usize;
 
@@ -72,15 +72,15 @@ pub trait Target: Send + Sync + 'static {
 /// What callers are to do; as four numbers, which a program in C reads as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
-pub struct CallPlan {
+pub(super) struct CallPlan {
     /// Whether the calls are those of the window.
-    pub is_window: bool,
+    pub(super) is_window: bool,
     /// How long new calls begin, where `calls` does not say so.
-    pub time_ms: u64,
+    pub(super) time_ms: u64,
     /// Length of an interval.
-    pub interval_ms: u64,
+    pub(super) interval_ms: u64,
     /// Calls that each caller makes; 0 for as many as there is time for.
-    pub calls: u64,
+    pub(super) calls: u64,
 }
 
 impl From<[u64; 4]> for CallPlan {
@@ -98,7 +98,7 @@ impl From<CallPlan> for [u64; 4] {
 /// What they report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CallerMessage {
+pub(super) enum CallerMessage {
     /// The processes of the workers, where they are those of the program that calls.
     Workers(Vec<u32>),
     /// They are ready to call.
@@ -115,17 +115,17 @@ pub enum CallerMessage {
 
 /// What the workers of a program did that has both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Served {
+pub(super) struct Served {
     /// Calls that each of them answered.
-    pub calls: Vec<u64>,
+    pub(super) calls: Vec<u64>,
     /// Times that they returned from waiting, and those that found nothing; none where they don't count.
     #[serde(default)]
-    pub waits: Option<[u64; 2]>,
+    pub(super) waits: Option<[u64; 2]>,
 }
 
 impl Served {
     /// With what the same workers did in another run.
-    pub fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.calls.resize(other.calls.len(), 0);
         self.calls.iter_mut().zip(other.calls).for_each(|(sum, calls)| *sum += calls);
         let [waits, empty] = self.waits.unwrap_or_default();
@@ -135,39 +135,39 @@ impl Served {
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub(super) struct Interval {
     /// Its end, seconds after the start of the run.
-    pub end_s: f64,
+    pub(super) end_s: f64,
     /// Calls that were answered per second.
-    pub calls_per_s: f64,
+    pub(super) calls_per_s: f64,
     /// Context switches of the whole machine per second; none where they can't be read.
-    pub machine_switches_per_s: Option<f64>,
+    pub(super) machine_switches_per_s: Option<f64>,
 }
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CallResult {
+pub(super) struct CallResult {
     /// Calls that were answered.
-    pub calls: u64,
+    pub(super) calls: u64,
     /// From the first request to the last answer.
-    pub elapsed_s: f64,
+    pub(super) elapsed_s: f64,
     /// Context switches of the whole machine meanwhile; none where they can't be read.
-    pub machine_switches: Option<u64>,
+    pub(super) machine_switches: Option<u64>,
     /// CPU time of this process.
-    pub cpu_ns: u64,
+    pub(super) cpu_ns: u64,
     /// The part of it in user mode; none where it can't be read.
-    pub user_s: Option<f64>,
+    pub(super) user_s: Option<f64>,
     /// And in the kernel.
-    pub system_s: Option<f64>,
+    pub(super) system_s: Option<f64>,
     /// Latencies by name, in microseconds.
-    pub latencies: BTreeMap<String, f64>,
+    pub(super) latencies: BTreeMap<String, f64>,
 }
 
 /// Calls as often as it is ordered to, until the other side of the socket is closed.
 ///
 /// # Errors
 /// [`pollux_processes::Error`] when a failure can't be reported; one that is reported is not an error here.
-pub fn serve<T: Target>(
+pub(super) fn serve<T: Target>(
     control: &ControlSocket,
     open: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), pollux_processes::Error> {
