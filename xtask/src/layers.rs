@@ -15,7 +15,7 @@ const LAYERS: [(&str, u32); 24] = [
     ("pollux-poller", 2),
     ("pollux-testing", 3),
     ("pollux-conformance", 4),
-    ("pollux-processes", 2),
+    ("pollux-host", 2),
     ("pollux-doctor", 4),
     ("pollux-engine", 3),
     ("pollux-http", 3),

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_host::sources::Sources;
 use pollux_lab::axis::Axis;
 use pollux_lab::baselines::{BaselineOptions, BaselineServer};
 use pollux_lab::child::{self, Task, measure, serve};
 use pollux_lab::compare_records::{self, Change};
 use pollux_lab::experiments::herd;
 use pollux_lab::experiments::{self, Experiment};
-use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
 use pollux_lab::measure::{Line, Pass};
 use pollux_lab::plan::{self, Machine, Plan, Requirement, Resources, missing_here};

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use pollux_doctor::host::{find_program_beside, own_folder};
+use pollux_host::{find_program_beside, own_folder};
 use pollux_settings::command::outline::Outline;
 use pollux_settings::command::output;
 
@@ -67,7 +67,8 @@ pub(super) fn with_its_commands(command: clap::Command) -> clap::Command {
         return command;
     };
     outlines.into_iter().map(Outline::command).fold(command, |command, inner| {
-        command.mut_subcommand(inner.get_name().to_owned(), |_| inner)
+        let name = inner.get_name().to_owned();
+        command.mut_subcommand(name, |_| inner)
     })
 }
 
@@ -82,8 +83,7 @@ pub(super) fn write_pages(folder: &Path) -> Result<(), output::Failure> {
         output::remark(&format!("{POOL} was not found: its manual pages are left out"));
         return Ok(());
     };
-    let failed =
-        |what: String| output::Failure::failed(format!("{}: {what}", program.display()));
+    let failed = |what: String| output::Failure::failed(format!("{}: {what}", program.display()));
     let ended = Command::new(&program).arg("man").arg(folder).status();
     match ended.map_err(|error| failed(error.to_string()))? {
         status if status.success() => Ok(()),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pollux_doctor::host::own_folder;
+use pollux_host::own_folder;
 use pollux_poller::Mechanism;
 use pollux_report::OutputFile;
 use pollux_run::attach::{self, Attached};

@@ -3,13 +3,13 @@
 
 use std::fs;
 
+use pollux_host::Reading;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::check::Concern::{Everything, Queues, Servers};
 use crate::check::{Check, Concern, Judgement, Subject};
-use crate::host::Reading;
 use crate::readings::Readings;
 
 /// What was tried; the reason of a refusal is the kernel's.

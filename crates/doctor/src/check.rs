@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pollux_host::Reading;
+use pollux_host::environment::Environment;
 use pollux_report::number::count;
 use serde::{Serialize, Serializer};
 
-use crate::host::Reading;
-use crate::host::environment::Environment;
 use crate::readings::{Quota, Readings};
 
 /// One thing looked at, and what it means for the experiments.

@@ -1,10 +1,11 @@
 //! What explains a figure: the lab's sources as they were probed, the rights behind them, and other
 //! people's load generators, with which figures of servers can be repeated.
 
+use pollux_host::Reading;
+use pollux_host::sources::SourceStatus;
+
 use crate::check::Concern::{self, Churn, Dead, Servers, Sweep};
 use crate::check::{Check, Judgement, Remedy, Subject};
-use crate::host::Reading;
-use crate::host::sources::SourceStatus;
 use crate::readings::Readings;
 
 const COUNTERS: &[Concern] = &[Concern::Counters];

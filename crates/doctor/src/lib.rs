@@ -4,14 +4,13 @@
 //! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to
 //! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. What is asked of the
 //! machine comes with [`Demands`], as nothing here knows a job. Plans ask [`Resources`] what fits, runs ask
-//! [`host`] what disturbed them. Nothing here may change the machine; commands are printed for the
+//! [`pollux_host`] what disturbed them. Nothing here may change the machine; commands are printed for the
 //! user to run.
 #![forbid(unsafe_code)]
 
 mod calls;
 mod check;
 mod counters;
-pub mod host;
 mod limits;
 mod network;
 mod processors;

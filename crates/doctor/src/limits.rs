@@ -1,14 +1,14 @@
 //! Limits of the kernel: descriptors, memory, message queues, io_uring and AIO; what fits below them; and
 //! what `pollux serve` can give up on this machine once it serves.
 
+use pollux_host::environment::ResourceLimit;
+use pollux_host::{Reading, number_of};
 use pollux_report::number::count;
 use pollux_sys::descriptors;
 
 use crate::Demands;
 use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, note_on_rights};
-use crate::host::environment::ResourceLimit;
-use crate::host::{Reading, number_of};
 use crate::readings::{Readings, Sandbox};
 
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the

@@ -1,10 +1,10 @@
 //! Ports, backlogs and TCP's memory: what the 2002 page set by hand, as far as it still matters.
 
+use pollux_host::Reading;
 use pollux_report::number::count;
 
 use crate::check::Concern::{Churn, Dead, Descriptors, Servers, Sweep};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl};
-use crate::host::Reading;
 use crate::limits::DEAD_CONNECTIONS;
 use crate::readings::Readings;
 

@@ -1,12 +1,12 @@
 //! CPUs: how many, whose they are, how steady they run, which other programs run on them; what times are read from
 //! there, and how late a timer may be.
 
+use pollux_host::Reading;
+use pollux_host::machine::{FOREIGN_CPU_SHARE_MAX, STEAL_SHARE_MAX};
 use pollux_report::number::count;
 
 use crate::check::Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
 use crate::check::{Check, Judgement, Remedy, Subject};
-use crate::host::Reading;
-use crate::host::machine::{FOREIGN_CPU_SHARE_MAX, STEAL_SHARE_MAX};
 use crate::readings::Readings;
 
 /// Reader and writer, or server and generator.

@@ -9,12 +9,12 @@ use std::{fmt, fs, io};
 use pollux_poller::Mechanism;
 use pollux_sys::ring::RESTRICTED;
 use rustix::event::Timespec;
+use pollux_host::environment::Environment;
+use pollux_host::machine::{CpuTicks, HostSample, cpu_group_folders};
+use pollux_host::sources::Sources;
+use pollux_host::{self as host, Reading, number_of};
 
 use crate::calls::Calls;
-use crate::host::environment::Environment;
-use crate::host::machine::{CpuTicks, HostSample, cpu_group_folders};
-use crate::host::sources::Sources;
-use crate::host::{self, Reading, number_of};
 
 /// How long CPU times are watched: two hundred ticks on two CPUs, so 1 % can be seen.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -316,8 +316,8 @@ fn quota_of_text(text: &str) -> Option<Quota> {
 #[cfg(test)]
 pub(crate) mod invented {
     use super::*;
-    use crate::host::environment::{Capabilities, Limits, ResourceLimit};
-    use crate::host::sources::SourceStatus;
+    use pollux_host::environment::{Capabilities, Limits, ResourceLimit};
+    use pollux_host::sources::SourceStatus;
 
     /// The files of the sound machine. It has no conntrack, no `intel_pstate` and no debugfs.
     const FILES: [(&str, &str); 33] = [

@@ -1,12 +1,13 @@
 //! The checks over invented machines: each verdict both ways, reasons of n/a, JSON, text.
 
+use pollux_host::Reading;
+use pollux_host::environment::ResourceLimit;
+
 use super::readings::invented::{changed, sound, with, without};
 use super::{
     Check, CheckValue, Concern, Demands, Diagnosis, Files, Options, Quota, Readings, Remedy,
     TextOptions, Verdict,
 };
-use crate::host::Reading;
-use crate::host::environment::ResourceLimit;
 
 const PLAIN: TextOptions = TextOptions { is_colourful: false, width_chars: 100 };
 

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pollux_engine::Driver;
+use pollux_host as host;
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::form::{self, Form};
-use crate::host;
 
 /// Something that is compared with others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use serde::{Deserialize, Serialize};
+use pollux_host::Reading;
+use pollux_host::counting::Counting;
 
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
-use crate::host::Reading;
-use crate::host::counting::Counting;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::{Interval, Look, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize, own_time};
@@ -254,7 +254,7 @@ mod tests {
     use crate::arm::Arm;
     use crate::axis::Axes;
     use crate::experiments::known;
-    use crate::host::sources::Sources;
+    use pollux_host::sources::Sources;
     use crate::subject::Life;
 
     fn task(poller: &str) -> Task {

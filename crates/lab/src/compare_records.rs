@@ -16,10 +16,10 @@ use std::fmt;
 use pollux_report::number::{change_in_words, effect_in_words};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
+use pollux_stats::student_t_quantile;
 use serde::Serialize;
 
 use crate::record::{Record, ResultRow, Verdict};
-use crate::stats::student_t_quantile;
 
 /// The change for which a gate counts the rows that could have shown it.
 const GATE_EFFECT: f64 = 0.1;

@@ -74,9 +74,9 @@ impl MeasureError {
     }
 }
 
-impl From<pollux_processes::Error> for MeasureError {
-    fn from(error: pollux_processes::Error) -> Self {
-        use pollux_processes::Error;
+impl From<pollux_host::Error> for MeasureError {
+    fn from(error: pollux_host::Error) -> Self {
+        use pollux_host::Error;
         match error {
             Error::Setup { what, cause } => Self::Setup { what, cause },
             Error::Io { call, cause } => Self::Io { call, cause },

@@ -86,15 +86,6 @@ pub mod error;
 pub mod experiments;
 mod form;
 pub mod gate;
-/// The machine under the experiment, as `pollux-doctor` reads it.
-pub mod host {
-    pub(crate) use pollux_doctor::host::{
-        LOAD_AVERAGE, find_program, find_program_beside, is_program, missing_program,
-    };
-    pub use pollux_doctor::host::{
-        Profiling, Reading, counting, environment, machine, process, sources, symbols,
-    };
-}
 pub mod job;
 pub mod judge;
 pub mod measure;
@@ -107,5 +98,3 @@ mod scratch;
 pub mod store;
 pub mod subject;
 mod warm_up;
-
-pub use pollux_stats as stats;

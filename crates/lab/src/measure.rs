@@ -13,20 +13,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_host::counting::Counting;
+use pollux_host::sources::Sources;
+use pollux_host::task_use::TaskUse;
+use pollux_host::{Reading, machine};
 use pollux_poller::{CountersSnapshot, Mechanism};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::MeasureError;
-use crate::host::counting::Counting;
-use crate::host::process::TaskUse;
-use crate::host::sources::Sources;
-use crate::host::{Reading, machine};
 use crate::record::{Interval, Look, RequestTimes, SymbolShare};
 use crate::subject::{Subject, TurnSize};
 
-pub(crate) use crate::host::Profiling;
+pub(crate) use pollux_host::Profiling;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

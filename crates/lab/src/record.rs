@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use pollux_host::Reading;
+pub use pollux_host::sources::SourceStatus as Source;
+pub use pollux_host::symbols::SymbolShare;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::Axes;
-use crate::host::Reading;
-pub use crate::host::sources::SourceStatus as Source;
-pub use crate::host::symbols::SymbolShare;
 use crate::subject::Figure;
 pub use crate::subject::WarmUp;
 

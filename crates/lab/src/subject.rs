@@ -17,15 +17,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_poller::{CountersSnapshot, Mechanism, Poller};
-use pollux_processes::Program;
+use pollux_host::Program;
 use pollux_sys::process::process_cpu_time;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use pollux_host::Reading;
+use pollux_host::sources::Sources;
+use pollux_host::symbols::SymbolShare;
 
 use crate::error::MeasureError;
-use crate::host::Reading;
-use crate::host::sources::Sources;
-use crate::host::symbols::SymbolShare;
 
 /// What is measured: it works when it is asked to, and sleeps in between.
 pub trait Subject {

@@ -127,7 +127,7 @@ impl Measure {
             turns.iter().filter(|turn| turn.units > 0).map(|turn| cost(&[*turn])).collect();
         let steps: Vec<f64> =
             of_turns?.windows(2).map(|pair| (pair[1] / pair[0]).ln().powi(2) / 2.0).collect();
-        let error = (crate::stats::mean(&steps)? / WINDOW_TURNS as f64).sqrt();
+        let error = (pollux_stats::mean(&steps)? / WINDOW_TURNS as f64).sqrt();
         Some(Self { windows, alike: (ERRORS * error).clamp(ALIKE, ALIKE_MAX) })
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pollux_engine::CpuList;
-use pollux_processes::Tree;
+use pollux_host::Tree;
 use pollux_report::number::plural;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use pollux_processes::Tree;
+use pollux_host::Tree;
 use pollux_report::number::plural;
 use pollux_stats::{mean, set_ratio, standard_deviation};
 
@@ -553,7 +553,7 @@ mod tests {
                 right += turned.right;
             }
             assert!(right >= 217, "{right}");
-            if let Ok(Some(backlog)) = pollux_processes::backlog_at(address) {
+            if let Ok(Some(backlog)) = pollux_host::backlog_at(address) {
                 assert_eq!((backlog.limit, backlog.dropped.unwrap_or(0)), (2, 0));
             }
         }

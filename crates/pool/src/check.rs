@@ -16,9 +16,9 @@ use pollux_xatmi::needs::{
 use pollux_xatmi::pool::{Sizes, find, memory_len_bytes, memory_room, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
+use pollux_settings::command::output::{self, Failure};
 
 use crate::{SILENCE, config_file, environment, show};
-use pollux_settings::command::output::{self, Failure};
 
 /// What was found.
 #[derive(Serialize)]

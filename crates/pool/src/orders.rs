@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pollux_settings::command::output::{self, Failure};
-use pollux_processes::Program;
+use pollux_host::Program;
 use pollux_sys::descriptors;
 use pollux_xatmi::control::{Answer, Control, ControlError, OPEN, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};

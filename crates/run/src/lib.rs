@@ -6,7 +6,6 @@
 //! | `session.rs` | which programs are out of reach; one that runs, its descendants, the memory that they write to |
 //! | `attach/` | a process that already ran, followed by tracepoints |
 //! | `summary.rs` | the figures: each process, all together, over the time; which are not known, by their source |
-//! | `symbols.rs` | names of call sites, from ELF files |
 //! | `show.rs`, `page.rs` | the figures on a terminal; as a page and as JSON |
 //!
 //! Here are the findings: figures with patterns that are known to cost. A pattern is reported when it happened often
@@ -20,14 +19,12 @@ mod page;
 mod session;
 mod show;
 mod summary;
-mod symbols;
 
 use std::fmt::Write as _;
 
-use pollux_sys::loop_stats::{Counter, Site};
+use pollux_host::symbols::Symbols;
 use pollux_report::number;
-
-use symbols::Symbols;
+use pollux_sys::loop_stats::{Counter, Site};
 
 pub use session::{ExitStatus, NotObservable, Session, Start, library, within_reach};
 pub use summary::{Course, Process, Source, Summary};

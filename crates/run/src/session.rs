@@ -18,8 +18,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use pollux_host::descendants;
+use pollux_host::symbols::Elf;
 use pollux_sys::loop_stats::{Region, VARIABLE, WORDS};
-use pollux_processes::descendants;
 use pollux_sys::shared::SharedWords;
 use rustix::fs::getxattr;
 use rustix::io::Errno;
@@ -29,7 +30,6 @@ use rustix::process::{
 
 use crate::Summary;
 use crate::summary::Source;
-use crate::symbols::Elf;
 
 /// The machine that this program is for (EM_X86_64, EM_AARCH64).
 pub(crate) const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
@@ -214,7 +214,7 @@ pub struct Session {
     words: SharedWords,
     /// The library, where it is named by this descriptor.
     _library: Option<File>,
-    /// Not a `pollux_processes::Program`, which ends its process when it is dropped and waits for that one alone.
+    /// Not a `pollux_host::Program`, which ends its process when it is dropped and waits for that one alone.
     child: Child,
     ended: Option<ExitStatus>,
     is_empty: bool,

@@ -1,13 +1,15 @@
 //! The figures for people: a table for each process, histograms, the longest turns, advice.
 
-use pollux_sys::loop_stats::{Call, Counter, Figures, Histogram, LONG_NS, Turn, events_of, time_of};
+use pollux_host::symbols::Symbols;
 use pollux_report::number::{self, or_na};
 use pollux_report::terminal::{Page, bar};
 use pollux_report::{Cell, Table, Tone};
+use pollux_sys::loop_stats::{
+    Call, Counter, Figures, Histogram, LONG_NS, Turn, events_of, time_of,
+};
 use serde::Serialize;
 
 use crate::summary::unknown;
-use crate::symbols::Symbols;
 use crate::{Findings, Source, Summary, verdict};
 
 /// Columns of the label of a histogram's row, and of its bar.

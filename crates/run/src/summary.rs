@@ -6,7 +6,7 @@ use std::time::Duration;
 use pollux_sys::loop_stats::{Counter, Figures, Module, Region, Site, Turn};
 use serde::Serialize;
 
-use crate::symbols::Symbols;
+use pollux_host::symbols::Symbols;
 
 /// A process with the sum of its threads.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_processes::{Error, Program};
+use pollux_host::{Error, Program};
 use rustix::process::{Pid, Signal};
 
 use crate::DEADLINE;
@@ -247,20 +247,20 @@ pub fn script(path: &Path, text: &str) {
 /// # Panics
 /// When that takes longer than [`DEADLINE`].
 pub fn await_end(pid: Pid) {
-    let ends = pollux_processes::ends_within(number(pid), DEADLINE).expect("a process descriptor");
+    let ends = pollux_host::ends_within(number(pid), DEADLINE).expect("a process descriptor");
     assert!(ends, "process {pid:?} still runs after {DEADLINE:?}");
 }
 
 /// Whether a process runs.
 #[must_use]
 pub fn is_running(pid: Pid) -> bool {
-    pollux_processes::is_running(number(pid))
+    pollux_host::is_running(number(pid))
 }
 
 /// The processes that `parent` has started and that run, those last that were started last.
 #[must_use]
 pub fn children(parent: u32) -> Vec<Pid> {
-    let children = pollux_processes::children(parent).into_iter();
+    let children = pollux_host::children(parent).into_iter();
     children.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect()
 }
 
@@ -341,7 +341,7 @@ mod tests {
         let mut process = shell("( sleep 600 & sleep 600 & wait ) & echo started >&2; wait");
         process.wait_for_stderr_line("started");
         let tree = crate::wait_for("three processes", || {
-            let tree = pollux_processes::descendants(process.id());
+            let tree = pollux_host::descendants(process.id());
             (tree.len() == 3).then_some(tree)
         });
         drop(process);

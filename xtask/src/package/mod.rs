@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pollux_processes::Program;
+use pollux_host::Program;
 use pollux_xatmi_c::prefix::place;
 
 use crate::install::{at, create, done, output, target};
@@ -211,8 +211,8 @@ pub(crate) mod tests {
 
     /// The names of the crates below `root` that may be published.
     fn published(root: &Path) -> Vec<String> {
-        let folders = std::fs::read_dir(root.join("crates")).expect("a workspace");
-        let manifests = folders.map(|folder| folder.expect("a folder").path().join("Cargo.toml"));
+        let folders = crate::layers::crates(root).expect("a workspace").into_iter();
+        let manifests = folders.map(|folder| root.join(folder).join("Cargo.toml"));
         let manifests = manifests.map(|path| std::fs::read_to_string(path).expect("a manifest"));
         let tables = manifests.map(|text| text.parse::<toml::Table>().expect("TOML"));
         let packages = tables.map(|table| table["package"].clone());

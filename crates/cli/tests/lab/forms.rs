@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use pollux_processes::built_from_c;
+use pollux_host::built_from_c;
 use pollux_testing::{DEADLINE, Process, addresses, has, skip, wait_until};
 use rustix::net::sockopt::set_socket_linger;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};

@@ -164,7 +164,7 @@ struct Counted {
 
 /// The browser, where there is one.
 fn browser() -> Option<Browser> {
-    let program = has("chromium").then(|| pollux_doctor::host::find_program("chromium"))??;
+    let program = has("chromium").then(|| pollux_host::find_program("chromium"))??;
     Some(Browser { program, folder: tempfile::tempdir().expect("a folder") })
 }
 

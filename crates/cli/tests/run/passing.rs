@@ -203,7 +203,7 @@ fn an_unknown_flag_is_not_taken_for_the_program() {
 
 #[test]
 fn a_go_program_is_refused() {
-    let Some(go) = pollux_doctor::host::find_program("go") else {
+    let Some(go) = pollux_host::find_program("go") else {
         return skip("no Go program is known here: go is not installed");
     };
     refused(go.to_str().expect("UTF-8"), 126, "a Go program");

@@ -15,6 +15,7 @@ use pollux_doctor::{CONNECTION_BYTES, Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use strum::{Display, EnumString, VariantNames};
+use pollux_stats::{Direction, median};
 
 use crate::arm::{Arm, ArmKind, Peer};
 pub use crate::axis::PROCESSES;
@@ -22,7 +23,6 @@ use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
 use crate::record::{Interval, Look, Measurement, Record};
-use crate::stats::{Direction, median};
 use crate::subject::Subject;
 
 mod chain;

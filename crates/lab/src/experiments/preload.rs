@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
-use pollux_processes::{Program, Tree, threads_of};
+use pollux_host::{Program, Tree, threads_of};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use pollux_host as host;
 
 use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
-use crate::host;
 use crate::measure::RunSpec;
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 

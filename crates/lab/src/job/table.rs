@@ -15,13 +15,13 @@ use pollux_settings::{
     Key, Keys, Kind, Location, Table, did_you_mean, duration, duration_text, line, name, one_of,
     share, table, whole,
 };
+use pollux_stats::SETS_MAX;
 
 use super::arms::{self, ArmSpec};
 use super::{Job, Part};
 use crate::axis::{Axis, AxisKind, Value};
 use crate::experiments::{self, Experiment};
 use crate::job;
-use crate::stats::SETS_MAX;
 
 /// Version of the job file format.
 pub(super) const SCHEMA: u64 = 2;

@@ -7,6 +7,7 @@
 //! The words of the reasons are in `why.rs`; here it is decided for which rows they are given.
 
 use pollux_report::number::effect_in_words;
+use pollux_stats::SETS_MIN;
 
 use super::runs::more_sets;
 use super::why::{self, one_or_more};
@@ -16,7 +17,6 @@ use crate::experiments::PROCESSES;
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::published;
 use crate::record::{Answer, Record, ResultRow, Verdict};
-use crate::stats::SETS_MIN;
 
 /// From so many names on it is shorter to say which are not meant.
 const NAMES_MIN: usize = 4;

@@ -6,12 +6,12 @@
 
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use pollux_stats::{RatioEstimate, set_ratio};
 
 use crate::arm::{Arm, ArmKind};
 use crate::form::Form;
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Record, ResultRow};
-use crate::stats::{RatioEstimate, set_ratio};
 use crate::subject::Figure;
 
 /// Whether bare servers in forms are arms of a point.

@@ -8,17 +8,17 @@
 //! Where arms took turns, a disturbance hits both sides of a ratio alike; what speaks for such rows is that the same
 //! program twice shows no difference.
 
+use pollux_host::{LOAD_AVERAGE, Reading};
 use pollux_report::number::percent;
+use pollux_stats::{
+    Delta, Direction, Interval, RatioEstimate, Row, SETS_MAX, SETS_MIN, bounds_of_few_sets,
+    decision_delta, holm, median, noise_level,
+};
 
 use crate::arm::{Arm, ArmKind};
-use crate::host::{LOAD_AVERAGE, Reading};
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
     Badge, Record, ResultRow, RowTurns, Run, SteadyKind, Trust, TurnsQuality, Verdict,
-};
-use crate::stats::{
-    self, Delta, Direction, Interval, RatioEstimate, Row, SETS_MAX, SETS_MIN, bounds_of_few_sets,
-    decision_delta, holm, median, noise_level,
 };
 use runs::{Estimated, PointRuns};
 
@@ -193,7 +193,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
         metric: metric.name.to_owned(),
         more_is_better: metric.direction == Direction::HigherIsBetter,
         value: median(&values),
-        value_half_width: stats::mean_half_width_rel(&values),
+        value_half_width: pollux_stats::mean_half_width_rel(&values),
         unit: metric.unit.to_owned(),
         baseline: runs.point.arms[runs.point.baseline].name.clone(),
         verdict: match values.is_empty() && !failures.is_empty() {
@@ -216,10 +216,10 @@ fn correct_for_many(results: &mut [ResultRow], compared: Vec<(usize, Row)>) {
     for (index, row) in indices.into_iter().zip(rows) {
         let result = &mut results[index];
         (result.verdict, result.more_blocks) = match row.verdict {
-            stats::Verdict::Faster => (Verdict::Faster, None),
-            stats::Verdict::Slower => (Verdict::Slower, None),
-            stats::Verdict::Equivalent => (Verdict::Equivalent, None),
-            stats::Verdict::Inconclusive { more_blocks } => {
+            pollux_stats::Verdict::Faster => (Verdict::Faster, None),
+            pollux_stats::Verdict::Slower => (Verdict::Slower, None),
+            pollux_stats::Verdict::Equivalent => (Verdict::Equivalent, None),
+            pollux_stats::Verdict::Inconclusive { more_blocks } => {
                 (Verdict::Inconclusive, Some(more_blocks))
             }
         };
@@ -312,9 +312,9 @@ fn method(found: &Estimated) -> String {
         return format!("{sets} sets × {rounds} rounds of {turn_ms} ms, {over}");
     }
     match found.estimate.method {
-        stats::Method::Bootstrap => "studentised bootstrap over blocks",
-        stats::Method::StudentT | stats::Method::Sets => "Student t over blocks",
-        stats::Method::MovingBlockBootstrap => {
+        pollux_stats::Method::Bootstrap => "studentised bootstrap over blocks",
+        pollux_stats::Method::StudentT | pollux_stats::Method::Sets => "Student t over blocks",
+        pollux_stats::Method::MovingBlockBootstrap => {
             "moving-block bootstrap: successive blocks resemble each other"
         }
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use pollux_report::number;
 use pollux_settings::share_text;
+use pollux_stats::{
+    Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, mean, median,
+    tukey_flags,
+};
 
 use crate::arm::{Arm, ArmKind};
 use crate::plan::{Plan, PlannedPoint, minutes};
 use crate::record::{Ending, Measurement, Record, ResultRow, RowTurns, Run, Verdict, WarmUp};
-use crate::stats::{
-    Levels, Outlier, RatioEstimate, Resampling, SETS_MAX, SetRatio, log_ratios, mean, median,
-    tukey_flags,
-};
 use crate::warm_up::CHEAP;
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.

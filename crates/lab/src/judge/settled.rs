@@ -5,12 +5,13 @@
 //! is in all arms alike, so a change counts where it is one beside the baseline; a change of both sides only where it
 //! is too large for a machine. Of pollux and what the lab knows only the first is asked.
 
+use pollux_report::number;
+use pollux_stats::{SetChange, change_over_sets, change_within_sets, median};
+
 use super::runs::PointRuns;
 use crate::arm::Arm;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Measurement, Record, ResultRow, Thirds, Turns, Verdict, WarmUp};
-use crate::stats::{SetChange, change_over_sets, change_within_sets, median};
-use pollux_report::number;
 
 /// The least change of a ratio within sets, or over sets of one process, that takes a verdict away.
 const OF_RATIO_MIN: f64 = 0.05;

@@ -6,12 +6,13 @@
 //! starts lie apart, each with the mean of its sets, where there are four of them. Of fewer it is wider by an allowance,
 //! and a difference within that stays undecided.
 
+use pollux_report::number::percent;
+use pollux_stats::{Aim, standard_deviation, student_t_quantile};
+
 use super::runs::PointRuns;
 use crate::arm::{Arm, ArmKind};
 use crate::plan::{Method, Plan, SAME_AGAIN};
 use crate::record::{Record, ResultRow, Verdict};
-use crate::stats::{Aim, standard_deviation, student_t_quantile};
-use pollux_report::number::percent;
 
 /// How far the starts of one program lie apart, as a deviation of the logarithm of its cost. Seen here: 0.8 % of two
 /// servers in C, 2 % of Go and Python, 3 to 5 % of Node and a JVM.

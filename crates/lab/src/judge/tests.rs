@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use pollux_host::Reading;
+
 use super::{answer, judge, row_for_tests};
-use crate::host::Reading;
 use crate::job::of_text;
 use crate::judge;
 use crate::plan::{PLAIN_MACHINE, Plan};

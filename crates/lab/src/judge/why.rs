@@ -2,6 +2,7 @@
 //! of load, by how much, what loses, what stands beside it.
 
 use pollux_engine::Driver;
+use pollux_host::Reading;
 use pollux_poller::Mechanism;
 use pollux_report::number::{
     TIMES_MIN, bound_in_words, effect_in_words, interval_in_words, si, size_in_words, time,
@@ -12,7 +13,6 @@ use super::answer::{is_same_curve, measured, place};
 use crate::arm::Arm;
 use crate::experiments::Curve;
 use crate::form::Form;
-use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{
     CountingRun, Key, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS, Record, ResultRow, Verdict, WhyRow,

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_processes as processes;
+use pollux_host as processes;
+use pollux_host as host;
 
 use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
 use crate::experiments::{Experiment, missing_form, missing_generator, running_fault};
-use crate::host;
 use crate::job::{Job, Part};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
 

@@ -14,6 +14,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_report::number;
 use pollux_sys::descriptors::RAISED_BY;
+use pollux_stats::{ROUNDS_MIN, SETS_MIN};
 
 use super::pace::SLOW_TURNS_MIN;
 use super::{Machine, Method, Plan, PlannedPoint, SAME_AGAIN, minutes};
@@ -22,7 +23,6 @@ use crate::axis::Value;
 use crate::experiments::{Experiment, PROCESSES};
 use crate::job::Part;
 use crate::record::{LeftOut, Point};
-use crate::stats::{ROUNDS_MIN, SETS_MIN};
 
 /// Fewer whole runs than this have no useful interval.
 const RUNS_MIN: u32 = 3;

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use pollux_stats::agree::{Agreement, Judgement, Trend};
 use serde::Deserialize;
 
 use super::{Document, Figure, Matches, Series, experiment};
 use crate::experiments::GeneratorFacts;
 use crate::record::{Measurement, Record, ResultRow};
-use crate::stats::agree::{Agreement, Judgement, Trend};
 
 /// A row of what must hold.
 #[derive(Debug, Deserialize)]

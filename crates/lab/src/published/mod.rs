@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use pollux_host::Reading;
+use pollux_stats::agree::{self, Agreement, Judgement, Trend};
 use serde::Deserialize;
 
 use crate::axis::{Axis, AxisKind, Value};
 use crate::experiments::{self, Experiment, PROCESSES};
-use crate::host::Reading;
 use crate::plan::label;
 use crate::record::{Answer, LeftOut, Measurement, Record, ResultRow, Verdict};
-use crate::stats::agree::{self, Agreement, Judgement, Trend};
 use checks::{Check, Outcome};
 
 pub(crate) mod checks;

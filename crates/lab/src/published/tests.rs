@@ -1,11 +1,12 @@
 //! The figures of the documents beside what follows from their raw counts: a slip of a digit in a
 //! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
+use pollux_stats::agree::Agreement;
+
 use super::{Document, FILES, Figure, beside};
 use crate::experiments;
 use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};
-use crate::stats::agree::Agreement;
 
 fn document(name: &str) -> &'static Document {
     Document::all().iter().find(|one| one.name == name).expect("a document")

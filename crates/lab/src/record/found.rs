@@ -5,11 +5,11 @@
 //! The server counts request times into buckets; the lab keeps those that are not empty. What is read out of
 //! them is as exact as they are narrow: a fifth.
 
+use pollux_host::Reading;
+use pollux_stats::{Aim, median};
 use serde::{Deserialize, Serialize};
 
 use super::{CountingRun, Fact, Measurement, Outcome, Record, ResultRow, Run, Verdict, WhyRow};
-use crate::host::Reading;
-use crate::stats::{self, Aim, median};
 use crate::subject::WarmUp;
 
 /// An experiment, the label of a point, and the name of an arm.
@@ -133,7 +133,7 @@ impl ResultRow {
     pub fn at_least(&self) -> Option<f64> {
         let is_decided = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
         let [lo, hi] = self.bounds.filter(|_| is_decided)?;
-        stats::Interval { lo, hi }.at_least()
+        pollux_stats::Interval { lo, hi }.at_least()
     }
 
     /// Whether all of the interval lies within the band of no difference.

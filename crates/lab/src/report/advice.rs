@@ -3,10 +3,10 @@
 
 use pollux_engine::Driver;
 use pollux_report::number::{self, NA};
+use pollux_stats::SETS_MIN;
 
 use super::words;
 use crate::record::{Answer, Record, ResultRow, Verdict};
-use crate::stats::SETS_MIN;
 
 /// What to do about one kind of load.
 pub(super) struct Advice {

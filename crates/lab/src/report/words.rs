@@ -6,11 +6,11 @@ use pollux_report::markup::capital;
 use pollux_report::number::{NA, bound_in_words, effect_in_words, size_in_words};
 use pollux_report::{Cell, Tone};
 
+use pollux_host::Reading;
 use serde::Deserialize;
 
 use super::{Comparison, in_order, number};
 use crate::experiments;
-use crate::host::Reading;
 use crate::judge::{is_noisy, more_sets, trust_in, undecided_rows};
 use crate::record::{
     Answer, Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsQuality, Verdict,

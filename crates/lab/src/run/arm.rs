@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
+use pollux_host::Reading;
+use pollux_host::sources::Sources;
+use pollux_stats::{Direction, Steadiness, steadiness};
+
 use super::process_output::{ProcessOutput, run_to_end};
 use crate::arm::{ArmKind, Build, Program};
 use crate::child::Task;
-use crate::host::Reading;
-use crate::host::sources::Sources;
 use crate::measure::{Done, Line, Pass, RunSpec};
 use crate::plan::PlannedPoint;
 use crate::record::{Interval, Measurement, Steady, SteadyKind};
-use crate::stats::{Direction, Steadiness, steadiness};
 
 /// Longest life of an external command: it has its own idea of ramp and runtime, but one that
 /// takes so many times longer than the point's window is another experiment.

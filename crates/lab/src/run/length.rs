@@ -1,15 +1,17 @@
 //! How long turns, lead-ins and sets are: measured in the first set of each group of arms at a point, then chosen by
 //! what is left of the budget.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pollux_stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
+
 use super::set::{SetArm, arm_name};
 use super::{Runner, State};
 use crate::plan::{PlannedPoint, TURN, least_units};
 use crate::record::WarmUp;
-use crate::stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 use crate::subject::{Figure, TurnSize};
 use crate::warm_up::CHEAP;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
 const LEAD_IN: u32 = 4;

@@ -19,12 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pollux_host::Reading;
+use pollux_host::environment::Environment;
+use pollux_host::machine::{GateReading, HostSample};
+use pollux_host::sources::Sources;
+use pollux_host::task_use::cpu_with_waited_children;
+use pollux_stats::{Aim, SETS_MIN, SETS_NARROW, SoFar, StoppingRule, block_order, comes_now};
+
 use crate::arm::Arm;
-use crate::host::Reading;
-use crate::host::environment::Environment;
-use crate::host::machine::{GateReading, HostSample};
-use crate::host::process::cpu_with_waited_children;
-use crate::host::sources::Sources;
 use crate::job::Job;
 use crate::judge;
 use crate::measure::Pass;
@@ -33,7 +35,6 @@ use crate::record::{
     Block, Ending, FAILURES_MAX, Fact, Interval, JobRecord, LeftOut, Outcome, Record, ResultRow,
     Run, Verdict,
 };
-use crate::stats::{Aim, SETS_MIN, SETS_NARROW, SoFar, StoppingRule, block_order, comes_now};
 
 mod arm;
 mod length;

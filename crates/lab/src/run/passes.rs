@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use pollux_host::Reading;
+
 use super::arm::Ran;
 use super::{RunLabel, Runner, State};
 use crate::arm::{Arm, ArmKind};
-use crate::host::Reading;
 use crate::measure::{Done, Pass};
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun, SymbolShare};

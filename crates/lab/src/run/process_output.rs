@@ -7,7 +7,7 @@
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use pollux_processes as processes;
+use pollux_host as processes;
 
 use crate::error::in_words;
 

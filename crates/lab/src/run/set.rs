@@ -16,9 +16,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pollux_processes::{Error, Program};
+use pollux_host::{Error, Program};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use pollux_host::Reading;
+use pollux_host::counting::InUse;
+use pollux_stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 
 use super::arm::spec_of;
 use super::length::Length;
@@ -27,14 +30,11 @@ use super::process_output::{started, stopped_or};
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::child::Task;
-use crate::host::Reading;
-use crate::host::counting::InUse;
 use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN, WAVES};
 use crate::record::{
     LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Thirds, Turns, WarmUp,
 };
-use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 use crate::subject::{Counted, Figure, Life, Order, Reply, SubjectInfo, TurnSize};
 
 /// What precedes the first round of a set takes at most so many turns.

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
-use pollux_lab::host::Reading;
+use pollux_host::Reading;
 use pollux_lab::record::{Outcome, Record, RowTurns, SCHEMA_VERSION, Turns, TurnsQuality, *};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

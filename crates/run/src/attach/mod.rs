@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use pollux_sys::loop_stats::{Module, Region, WORDS};
-use pollux_processes::{descendants, is_running, threads};
+use pollux_host::symbols::Elf;
+use pollux_host::{descendants, is_running, threads};
 use pollux_sys::descriptors;
+use pollux_sys::loop_stats::{Module, Region, WORDS};
 use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
 
 use crate::Summary;
 use crate::session::{MACHINE, NotObservable};
 use crate::summary::Source;
-use crate::symbols::Elf;
 use follow::Followers;
 
 /// Between two drains: a server with 100,000 waits a second fills a tenth of a buffer meanwhile.

@@ -353,7 +353,7 @@ impl Process {
     /// Kills what is left of the group. The number is the worker's until it is collected; of one
     /// that was taken over, which others collect, until nothing of its group is left.
     fn end_group(&self) {
-        let is_ours = self.child.is_some() || !pollux_processes::is_running(self.pid);
+        let is_ours = self.child.is_some() || !pollux_host::is_running(self.pid);
         let number = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if let Some(number) = number.filter(|_| is_ours) {
             // None is left, as nearly always.

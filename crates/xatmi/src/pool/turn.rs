@@ -107,7 +107,7 @@ impl Pool {
             Err(error) => self.log.line(&format!("idle workers would notice an end late: {error}")),
         }
         for (number, pid) in memory.numbers() {
-            if !pollux_processes::is_running(pid) {
+            if !pollux_host::is_running(pid) {
                 let (answers, _) = memory.answer_callers_of_dead(number);
                 self.count_answers(answers);
             }
@@ -130,7 +130,7 @@ impl Pool {
                     is_stale && self.services.discard(&name).is_ok()
                 }
                 QueueName::Reply { pid, context } => {
-                    let is_stale = !pollux_processes::is_running(pid);
+                    let is_stale = !pollux_host::is_running(pid);
                     let name = self.prefix.reply_queue(pid, context);
                     is_stale && MessageQueue::unlink(&name).is_ok()
                 }

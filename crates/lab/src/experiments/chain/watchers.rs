@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use pollux_engine::Driver;
+use pollux_host::built_from_c;
 use pollux_peer_polling::OwningPoller;
 use pollux_poller::{
     CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
 };
-use pollux_processes::built_from_c;
 use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{ReceiveBuffers, Shots, Sizes, StreamRing, StreamSizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -191,7 +191,7 @@ pub(super) fn called(name: &str) -> Option<&'static Library> {
 
 /// Why its program can't be built here, with the package to install.
 fn missing(library: &Library) -> Option<String> {
-    if let Some(reason) = crate::host::missing_program("cc", "gcc") {
+    if let Some(reason) = pollux_host::missing_program("cc", "gcc") {
         return Some(reason);
     }
     let Library { header, package, .. } = library;

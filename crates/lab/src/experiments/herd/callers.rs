@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use pollux_processes::ControlSocket;
+use pollux_host::ControlSocket;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -166,11 +166,11 @@ pub(super) struct CallResult {
 /// Calls as often as it is ordered to, until the other side of the socket is closed.
 ///
 /// # Errors
-/// [`pollux_processes::Error`] when a failure can't be reported; one that is reported is not an error here.
+/// [`pollux_host::Error`] when a failure can't be reported; one that is reported is not an error here.
 pub(super) fn serve<T: Target>(
     control: &ControlSocket,
     open: impl FnOnce() -> Result<T, Failure>,
-) -> Result<(), pollux_processes::Error> {
+) -> Result<(), pollux_host::Error> {
     served(control, open)
         .or_else(|failure| control.send(&CallerMessage::Failed(in_words(&*failure)), &[]))
 }

@@ -20,7 +20,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use pollux_doctor::Concern;
+use pollux_host::Reading;
+use pollux_host::sources::Sources;
+use pollux_host::task_use::TaskUse;
 use pollux_report::number;
+use pollux_stats as stats;
 use strum::VariantNames as _;
 
 use super::{
@@ -30,12 +34,8 @@ use super::{
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
-use crate::host::Reading;
-use crate::host::process::TaskUse;
-use crate::host::sources::Sources;
 use crate::measure::{Done, Observed, RunSpec};
 use crate::record::{Interval, Measurement};
-use crate::stats;
 use crate::subject::Subject;
 use callers::CallResult;
 use processes::pool_missing;

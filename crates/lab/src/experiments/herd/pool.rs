@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pollux_processes::{ControlSocket, Program};
+use pollux_host::{ControlSocket, Program};
 use pollux_xatmi::control::{Answer, Control, OPEN, Request};
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::Prefix;

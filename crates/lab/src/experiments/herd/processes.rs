@@ -19,11 +19,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_processes::{ControlSocket, Program, built_from_c};
+use pollux_host::{ControlSocket, Program, built_from_c};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use pollux_host as host;
 
 use super::Form;
 use super::callers::{
@@ -33,7 +34,6 @@ use super::pool::PoolOrders;
 use super::requests::{Answers, Intake, Message, Purpose, Requests};
 use super::sources::{Opened, Source, Wait, Waiting, Woken, instance};
 use crate::error::{MeasureError, in_words};
-use crate::host;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 

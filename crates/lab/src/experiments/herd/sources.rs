@@ -10,7 +10,7 @@
 //! | pipe | 128 bytes, written at once | 128 bytes in the caller's own pipe |
 //!
 //! The names of queues are removed as soon as all descriptors are open; the descriptors travel over a
-//! [`pollux_processes::ControlSocket`]. The worker's end is [`Intake`], the callers' end [`Requests`].
+//! [`pollux_host::ControlSocket`]. The worker's end is [`Intake`], the callers' end [`Requests`].
 //!
 //! A worker waits until there may be a request, or until it should end. Each way but blocking watches two descriptors:
 //! the source, and the end of a pipe that is closed when the run is over. What follows a wake-up is the same for all.

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pollux_host::task_use::TaskUse;
 
+use super::callers::{CallPlan, CallResult, Served};
 use super::processes::{Calling, Orders, Report, WorkerProcesses, start_pool, start_raw};
 use super::sources::{Opened, Source, Wait};
 use super::{Form, check_sum, for_each_call, form, requests_of, shares, wait_of};
 use crate::arm::RAW_C;
 use crate::error::MeasureError;
-use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pollux_processes::{Program, built_from_c};
+use pollux_host::{Program, built_from_c};
+use pollux_host as host;
 
 use super::load::Load;
 use crate::error::{MeasureError, in_words};
 use crate::form::Form;
-use crate::host;
 use crate::scratch::Scratch;
 
 /// The program.
@@ -60,7 +60,7 @@ fn tried(form: Form) -> Result<Option<String>, String> {
     let mut command = Command::new(for_trials()?);
     let name = form.to_string();
     command.args([&name, "probe"]).stdin(Stdio::null()).stdout(Stdio::null());
-    let failed = |error: pollux_processes::Error| in_words(&error);
+    let failed = |error: pollux_host::Error| in_words(&error);
     let mut trial = Program::start(&name, command).map_err(failed)?;
     if !trial.ends_within(TRIAL_PATIENCE, &|| false).map_err(failed)? {
         return Err(format!("its trial took more than {} s", TRIAL_PATIENCE.as_secs()));

@@ -17,18 +17,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use pollux_load::{End, Expect, LoadError, Plan, Protocol};
-use pollux_processes::{Backlog, Program};
+use pollux_load::{End, Expect, LoadError, Plan};
+use pollux_host::{Backlog, Program};
 use pollux_report::number;
 use rustix::process::Signal;
 use serde::Deserialize;
+use pollux_host as host;
 
 use super::Generator;
 use super::load::Load;
 use super::server::ServerSpec;
 use super::subject::are_too_many;
 use crate::error::MeasureError;
-use crate::host;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.

@@ -13,9 +13,9 @@ use std::{fs, io};
 
 use pollux_doctor::FDS_SPARE;
 use pollux_engine::Driver;
-use pollux_load::{LoadError, Protocol, Target, Trust};
+use pollux_host::Program;
+use pollux_load::{LoadError, Target, Trust};
 use pollux_poller::Mechanism;
-use pollux_processes::Program;
 use pollux_sys::descriptors;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use serde::Deserialize;
@@ -292,14 +292,14 @@ impl DeadCrowd {
 }
 
 /// That not all of them could be opened, with what helps: each waits until the server has answered it once.
-fn not_open(error: pollux_processes::Error, count: usize) -> MeasureError {
+fn not_open(error: pollux_host::Error, count: usize) -> MeasureError {
     match error {
-        pollux_processes::Error::Program { program, what } => {
+        pollux_host::Error::Program { program, what } => {
             let what = format!(
                 "{what}: the server did not answer {count} connections once each until then; give fewer (--dead), raise \
                  the server's limits, or run it on a quieter machine"
             );
-            pollux_processes::Error::Program { program, what }.into()
+            pollux_host::Error::Program { program, what }.into()
         }
         other => other.into(),
     }
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_crowd_that_does_not_fit_is_named_with_what_helps_and_not_by_a_flag_alone() {
         let (program, what) = (HOLDER.to_owned(), "was not ready within 14.0s".to_owned());
-        let said = not_open(pollux_processes::Error::Program { program, what }, 2000).to_string();
+        let said = not_open(pollux_host::Error::Program { program, what }, 2000).to_string();
         assert_eq!(
             said,
             "the lab's holder of dead connections (pollux load --hold): was not ready within 14.0s: the server \

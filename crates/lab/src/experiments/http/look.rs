@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Client, RequestError, Turns};
-use pollux_processes::backlog_at;
+use pollux_host::backlog_at;
+use pollux_load::{Client, Protocol, RequestError, Turns};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Role;

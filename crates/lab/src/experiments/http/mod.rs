@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use pollux_doctor::Concern;
 use pollux_engine::Driver;
+use pollux_host as host;
 use pollux_report::number;
+use pollux_stats::median;
 use strum::VariantNames as _;
 
 use super::{
@@ -29,10 +31,8 @@ use super::{
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value, size_of};
 use crate::error::MeasureError;
-use crate::host;
 use crate::measure::{Done, RunSpec};
 use crate::record::{Interval, Look, Measurement, Record, ResultRow, Verdict};
-use crate::stats::median;
 use server::PLACEHOLDERS;
 
 mod forms;

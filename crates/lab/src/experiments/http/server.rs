@@ -14,8 +14,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
-use pollux_processes::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
+use pollux_load::{Answered, RequestError, Target, Trust, ask};
+use pollux_host::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
+use pollux_host::Reading;
 
 use super::Role;
 use super::forms;
@@ -26,7 +27,6 @@ use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::{MeasureError, in_words};
-use crate::host::Reading;
 use crate::measure::{Pass, RunSpec};
 use crate::subject;
 

@@ -15,7 +15,8 @@ use std::{fs, io};
 use pollux_engine::Driver;
 use pollux_load::Protocol;
 use pollux_poller::Mechanism;
-use pollux_processes::Program;
+use pollux_host::Program;
+use pollux_host as host;
 
 use super::forms;
 use super::load::{Certificate, Load};
@@ -25,7 +26,6 @@ use super::{BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGHTTPD, N
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::form::Form;
-use crate::host;
 use crate::measure::{Pass, RunSpec};
 
 /// How long a server may take until it says where it listens.

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use pollux_load::{Plan, Turned, Turns};
-use pollux_processes::{Backlog, backlog_at};
+use pollux_host::{Backlog, backlog_at};
 use pollux_report::number;
 use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
 use rustix::process::{Pid, setpriority_process};
+use pollux_host::Reading;
 
 use super::Role;
 use super::generator::{self, Counted};
@@ -26,7 +27,6 @@ use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
-use crate::host::Reading;
 use crate::measure::{Done, Observed, Pass, RunSpec};
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
@@ -431,7 +431,7 @@ impl Window {
 
 /// CPU time of generators that have ended, to a tick.
 fn generators_cpu() -> Duration {
-    crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
+    pollux_host::task_use::waited_children_cpu().value().copied().unwrap_or_default()
 }
 
 pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {

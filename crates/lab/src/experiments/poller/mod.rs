@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pollux_doctor::{Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
+use pollux_host::Reading;
 use pollux_poller::Mechanism;
 
 use super::http::{Calls, HAPROXY, NGINX, Traffic};
@@ -16,7 +17,6 @@ use super::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use crate::arm::{ArmKind, Peer, missing_driver};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
-use crate::host::Reading;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 

@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pollux_poller::CountersSnapshot;
+use pollux_stats::Rng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -27,7 +28,6 @@ use super::{READ_BYTES, Reader};
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::stats::Rng;
 use crate::subject::{self, Subject, SubjectInfo, TurnSize};
 
 /// How far below the reader the writer is scheduled: the original's `nice(10)`.

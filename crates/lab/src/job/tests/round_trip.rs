@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_settings::{Given, SettingErrors};
+use pollux_stats::SETS_MIN;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -18,7 +19,6 @@ use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment, Generator, known};
 use crate::form::tests::SOME;
 use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Requirement};
-use crate::stats::SETS_MIN;
 
 fn parse(text: &str) -> Result<Job, SettingErrors> {
     Given::from_toml(text, "x.toml").read()

@@ -19,6 +19,7 @@ use pollux_report::chart::{
 };
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table, Tone};
+use pollux_stats::{Outlier, Steadiness, median, steadiness, tukey_flags};
 
 use super::super::{
     Arms, Comparison, failure_reason, glossary, grouped, in_order, is_drawn, number, words,
@@ -26,7 +27,6 @@ use super::super::{
 use crate::record::{
     Block, Interval, Measurement, Outcome, Record, ResultRow, Run, SteadyKind, Verdict,
 };
-use crate::stats::{Outlier, Steadiness, median, steadiness, tukey_flags};
 
 const PLOT_WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;

@@ -16,12 +16,12 @@ use pollux_report::chart::{
 };
 use pollux_report::markup::{notes, scroll};
 use pollux_report::{Cell, Table};
+use pollux_stats as stats;
 
 use super::{Arms, Comparison, Panel, grouped, number, panel_gap, words};
 use crate::record::{
     CountingRun, Profile, Record, RequestTimesRun, ResultRow, SymbolShare, TimeBucket,
 };
-use crate::stats;
 
 pub(super) mod intervals;
 

@@ -6,20 +6,20 @@
 //! figures are shown and never compared: machines and kernels lie between; what is judged is direction and shape, in
 //! `published::agree`.
 
+use pollux_host::Reading;
 use pollux_report::markup::{card, card_of, details, escape, escape_json, notes, section};
 use pollux_report::{Cell, Table, Tone};
+use pollux_stats::agree::Agreement;
 
 use super::super::chart::{self, intervals};
 use super::super::words::{self, figure_of};
 use super::super::{Arms, glossary, grouped, in_order, number};
 use super::{folded, panels};
-use crate::host::Reading;
 use crate::published::checks::Outcome;
 use crate::published::{self, Beside, PublishedSeries};
 use crate::record::{
     CountingRun, Fact, Measurement, Record, RequestTimesRun, Run, Source, SteadyKind, WhyRow,
 };
-use crate::stats::agree::Agreement;
 
 /// How the times were taken.
 const ABOUT: &str = "From a request's head that is in memory to its answer handed over, without the system \

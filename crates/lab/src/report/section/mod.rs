@@ -10,9 +10,11 @@
 
 pub(super) mod behind;
 
+use pollux_host::Reading;
 use pollux_report::markup::{card, card_of, details, escape, notes, section, strip_with};
 use pollux_report::number::NA;
 use pollux_report::{Cell, Table, Tone};
+use pollux_stats as stats;
 
 use super::chart::{self, Shared, intervals};
 use super::words::{self, figure_of};
@@ -20,9 +22,7 @@ use super::{
     Arms, Comparison, NOISE_ARM, Panel, advice, glossary, grouped, in_order, number, panel_gap,
 };
 use crate::experiments::{self, Section, Topic};
-use crate::host::Reading;
 use crate::record::{Answer, CountingRun, Key, Measurement, Record, ResultRow, Verdict};
-use crate::stats;
 
 /// Points of an experiment that are shown at once; of more, the first and the last.
 const POINTS_OPEN_MAX: usize = 3;

@@ -14,9 +14,9 @@ use pollux_sys::perf::{
     self, Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software,
 };
 
-use super::Reading;
-use super::process::{TaskUse, calling_tid};
-use super::sources::Sources;
+use crate::reading::Reading;
+use crate::task_use::{TaskUse, calling_tid};
+use crate::sources::Sources;
 
 /// Counts the system calls that one thread enters (`raw_syscalls:sys_enter`).
 #[derive(Debug)]
@@ -281,7 +281,7 @@ fn whole(reading: CounterReading) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::sources;
+    use crate::sources;
 
     const CALLS: u32 = 500;
 

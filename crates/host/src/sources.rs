@@ -17,10 +17,11 @@ use pollux_sys::perf::{
 use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 
-use super::counting::{SyscallCounter, WakeupCounter};
-use super::machine::{parse_cpu_ticks, parse_some_total_us};
-use super::process::{TaskUse, calling_thread_cpu, calling_tid};
-use super::{Reading, environment};
+use crate::counting::{SyscallCounter, WakeupCounter};
+use crate::machine::{parse_cpu_ticks, parse_some_total_us};
+use crate::task_use::{TaskUse, calling_thread_cpu, calling_tid};
+use crate::environment;
+use crate::reading::Reading;
 
 const SYS_ENTER: Tracepoint = Tracepoint { group: "raw_syscalls", name: "sys_enter" };
 const SCHED_WAKING: Tracepoint = Tracepoint { group: "sched", name: "sched_waking" };
@@ -173,18 +174,18 @@ const BURN_STEPS_MAX: u32 = 10_000_000;
 
 const ENABLE_KERNEL_EVENTS: &str = "sudo sysctl -w kernel.perf_event_paranoid=1";
 const ENABLE_WHOLE_MACHINE: &str = "sudo sysctl -w kernel.perf_event_paranoid=0";
-pub(super) const ENABLE_SYMBOLS: &str =
+pub(crate) const ENABLE_SYMBOLS: &str =
     "sudo sysctl -w kernel.perf_event_paranoid=1 && sudo sysctl -w kernel.kptr_restrict=0";
 
 /// Enters the kernel `calls` times from this thread.
-pub(super) fn known_syscalls(calls: u32) {
+pub(crate) fn known_syscalls(calls: u32) {
     for _ in 0..calls {
         std::hint::black_box(rustix::process::getppid());
     }
 }
 
 /// Sleeps and is woken `waits` times.
-pub(super) fn known_timed_waits(waits: u32) {
+pub(crate) fn known_timed_waits(waits: u32) {
     for _ in 0..waits {
         // A signal may end one wait early; that was a sleep and a wakeup too.
         let _ = rustix::event::poll(&mut [], Some(&WAIT));
@@ -257,7 +258,7 @@ fn kernel_samples() -> Reading<u64> {
     believed(sampled, &(1..=u64::MAX), what, ENABLE_KERNEL_EVENTS)
 }
 
-pub(super) fn schedstat() -> Reading<u64> {
+pub(crate) fn schedstat() -> Reading<u64> {
     let raw = || {
         Reading::of_file("/proc/thread-self/schedstat")
             .parsed("schedstat holds no number", |text| text.split(' ').next()?.parse::<u64>().ok())
@@ -298,7 +299,7 @@ fn symbol_addresses() -> Reading<u64> {
     })
 }
 
-pub(super) fn pressure() -> Reading<u64> {
+pub(crate) fn pressure() -> Reading<u64> {
     Reading::of_file("/proc/pressure/cpu")
         .parsed("/proc/pressure/cpu has no total of some", parse_some_total_us)
         .or_enable_with("boot with psi=1")
@@ -306,7 +307,7 @@ pub(super) fn pressure() -> Reading<u64> {
 
 /// Stolen time cannot be provoked. In a virtual machine that never reported any, "nothing was
 /// stolen" and "not reported" look the same, so it is not believed there.
-pub(super) fn steal(is_virtual: &Reading<bool>) -> Reading<u64> {
+pub(crate) fn steal(is_virtual: &Reading<bool>) -> Reading<u64> {
     Reading::of_file("/proc/stat")
         .parsed("/proc/stat has no steal column", parse_cpu_ticks)
         .and_then(|ticks| match (ticks.steal, is_virtual.value()) {

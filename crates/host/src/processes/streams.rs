@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::Error;
+use super::Error;
 
 /// Bytes of standard error, from the first, that are kept as lines.
 const SAID_BYTES_MAX: usize = 1 << 20;

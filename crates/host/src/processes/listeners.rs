@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::proc::pids;
+use super::proc::pids;
 
 /// State of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";

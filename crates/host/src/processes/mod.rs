@@ -7,8 +7,6 @@
 //! makes small programs that others are measured beside. Nothing here knows what is measured, nothing sleeps where
 //! something can be waited for, and nothing outlives its handle.
 
-#![forbid(unsafe_code)]
-
 use std::io;
 
 mod backlog;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-use super::{Reading, number_of};
+use crate::reading::{Reading, number_of};
 
 /// Use of one thread, or of a process as the sum of its living threads, since it started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,13 +159,13 @@ pub fn waited_children_cpu() -> Reading<Duration> {
 }
 
 /// The calling thread's number.
-pub(super) fn calling_tid() -> u32 {
+pub(crate) fn calling_tid() -> u32 {
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
     u32::try_from(tid).expect("thread numbers are positive")
 }
 
 /// CPU time of the calling thread, exact.
-pub(super) fn calling_thread_cpu() -> Duration {
+pub(crate) fn calling_thread_cpu() -> Duration {
     Duration::from_nanos(clock_ns(ClockId::ThreadCPUTime))
 }
 

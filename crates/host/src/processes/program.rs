@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::streams::{Output, SLICE, Said, is_ready, is_ready_within, listen};
-use crate::{Error, Tree};
+use super::streams::{Output, SLICE, Said, is_ready, is_ready_within, listen};
+use super::{Error, Tree};
 
 /// How long a signal has before it is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_secs(1);

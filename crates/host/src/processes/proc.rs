@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::Error;
-use crate::streams::is_ready_within;
+use super::Error;
+use super::streams::is_ready_within;
 
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy)]

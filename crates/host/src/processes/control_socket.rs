@@ -19,8 +19,8 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Error;
-use crate::streams::is_ready_within;
+use super::Error;
+use super::streams::is_ready_within;
 
 /// Longest message: an interval or a report, far shorter.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;

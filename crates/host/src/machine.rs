@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Reading;
+use crate::reading::Reading;
 
 /// The machine's counters at one moment.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl CpuTicks {
 
 /// Columns: user nice system idle iowait irq softirq steal guest guest_nice. The guest columns are
 /// already inside user and nice.
-pub(super) fn parse_cpu_ticks(stat: &str) -> Option<CpuTicks> {
+pub(crate) fn parse_cpu_ticks(stat: &str) -> Option<CpuTicks> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> =
         line.split_ascii_whitespace().map_while(|column| column.parse().ok()).collect();
@@ -110,7 +110,7 @@ pub(super) fn parse_cpu_ticks(stat: &str) -> Option<CpuTicks> {
     })
 }
 
-pub(super) fn parse_some_total_us(pressure: &str) -> Option<u64> {
+pub(crate) fn parse_some_total_us(pressure: &str) -> Option<u64> {
     let line = pressure.lines().find(|line| line.starts_with("some "))?;
     number_after(line, "total=")
 }
@@ -121,7 +121,8 @@ fn number_after(line: &str, key: &str) -> Option<u64> {
 }
 
 /// Folders of this process's CPU control group, version 2 first.
-pub(crate) fn cpu_group_folders() -> Reading<Vec<String>> {
+#[must_use]
+pub fn cpu_group_folders() -> Reading<Vec<String>> {
     Reading::of_file("/proc/self/cgroup").and_then(|groups| {
         Reading::of_file("/proc/self/mountinfo").parsed(
             "no CPU control group is mounted",

@@ -1,19 +1,4 @@
-//! The machine under the experiment: what it is, what it can tell, and what disturbed a run.
-//!
-//! The run planner asks [`sources`] what can be measured here and [`environment`] what the machine
-//! is; the runner takes a [`machine`] sample before and after each run and has the
-//! difference judged; a measured process counts its own work with [`counting`] and [`process`]; the report
-//! names kernel functions with [`symbols`].
-//!
-//! The rule of this folder: a figure that could not be read is a [`Reading::Unavailable`] with its
-//! reason. It is never 0, never an empty string, and never left out.
-
-pub mod counting;
-pub mod environment;
-pub mod machine;
-pub mod process;
-pub mod sources;
-pub mod symbols;
+//! A figure of the machine, or the reason why there is none: never 0, never an empty string, and never left out.
 
 use std::fmt;
 use std::io;
@@ -21,15 +6,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use environment::{
-    Fact, LOAD_AVERAGE, find_program, find_program_beside, is_program, missing_program, own_folder,
-};
-pub use symbols::Profiling;
-
 /// A figure, or the reason why there is none.
 ///
 /// ```
-/// use pollux_doctor::host::Reading;
+/// use pollux_host::Reading;
 ///
 /// let release = Reading::of_file("/proc/sys/kernel/osrelease");
 /// assert!(release.value().is_some_and(|release| !release.is_empty()));
@@ -157,13 +137,14 @@ impl<T: fmt::Display> fmt::Display for Reading<T> {
     }
 }
 
-/// Keeps the column but not the precision, which would cut the text short.
 /// The number of a line `name: number …`, as in `/proc/meminfo`.
-pub(crate) fn number_of(text: &str, name: &str) -> Option<u64> {
+#[must_use]
+pub fn number_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Keeps the column but not the precision, which would cut the text short.
 fn not_available(out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let width = out.width().unwrap_or(0);
     match out.align() {

@@ -14,7 +14,7 @@ use rustix::fs::Access;
 use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
-use super::{Reading, number_of};
+use crate::reading::{Reading, number_of};
 
 /// The machine, the kernel and the rights this process has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ impl From<Rlimit> for ResourceLimit {
 }
 
 /// Whether the processor says that it is a virtual one (x86 only; others do not tell).
-pub(super) fn is_virtual() -> Reading<bool> {
+pub(crate) fn is_virtual() -> Reading<bool> {
     Reading::of_file("/proc/cpuinfo")
         .parsed("/proc/cpuinfo has no flags: this architecture does not tell", parse_is_virtual)
 }

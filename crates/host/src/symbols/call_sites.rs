@@ -20,7 +20,7 @@ const STT_FUNC: u8 = 2;
 
 /// What was read by now. Made for one report.
 #[derive(Default)]
-pub(crate) struct Symbols {
+pub struct Symbols {
     functions: HashMap<PathBuf, Vec<Symbol>>,
     names: HashMap<(PathBuf, u64), String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Symbols {
 impl Symbols {
     /// The name of the place that a call returns to: `serve+0x1f (server.c:33)`, or the file with the
     /// offset in it.
-    pub(crate) fn name(&mut self, modules: &[Module], caller: u64) -> String {
+    pub fn name(&mut self, modules: &[Module], caller: u64) -> String {
         // The call itself: behind the last one of a function another function begins.
         let at = caller.saturating_sub(1);
         let Some(module) = modules.iter().find(|module| (module.start..module.end).contains(&at))
@@ -84,39 +84,42 @@ fn line_of(path: &Path, at: u64) -> Option<String> {
 
 /// An ELF file (elf(5)) of this machine's byte order and word size, as far as it is looked at here: what loads it, and
 /// its symbols.
-pub(crate) struct Elf {
+pub struct Elf {
     bytes: Vec<u8>,
 }
 
 /// A function of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Symbol {
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    pub(crate) name: String,
+pub struct Symbol {
+    /// Its address in the file.
+    pub start: u64,
+    /// Bytes; 0 where the file does not say.
+    pub len: u64,
+    /// As the file has it.
+    pub name: String,
 }
 
 impl Elf {
     /// The file, if it is one with 64-bit words, lowest byte first.
-    pub(crate) fn read(path: &Path) -> std::io::Result<Option<Self>> {
+    pub fn read(path: &Path) -> std::io::Result<Option<Self>> {
         let bytes = std::fs::read(path)?;
         let is_it = bytes.starts_with(b"\x7fELF\x02\x01") && bytes.len() >= 64;
         Ok(is_it.then_some(Self { bytes }))
     }
 
     /// The machine that it is for, as e_machine has it.
-    pub(crate) fn machine(&self) -> u64 {
+    pub fn machine(&self) -> u64 {
         self.number(18, 2).unwrap_or(0)
     }
 
     /// Whether it may lie anywhere in memory, so that its symbols say where in the file and not where in
     /// memory they are.
-    pub(crate) fn is_relocated(&self) -> bool {
+    pub fn is_relocated(&self) -> bool {
         self.number(16, 2) == Some(ET_DYN)
     }
 
     /// The dynamic linker that it asks for.
-    pub(crate) fn interpreter(&self) -> Option<String> {
+    pub fn interpreter(&self) -> Option<String> {
         let (start, count) = (self.number(32, 8)?, self.number(56, 2)?);
         let headers = (0..count).map(|index| start + index * self.number(54, 2).unwrap_or(0));
         let mut headers = headers.filter(|at| self.number(*at, 4) == Some(PT_INTERP));
@@ -127,7 +130,7 @@ impl Elf {
     }
 
     /// Whether it has a section of this name.
-    pub(crate) fn has_section(&self, name: &str) -> bool {
+    pub fn has_section(&self, name: &str) -> bool {
         self.sections().any(|section| self.section_name(section).is_some_and(|found| found == name))
     }
 

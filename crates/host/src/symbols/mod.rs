@@ -1,4 +1,5 @@
-//! From sampled addresses to names: where the CPU time went.
+//! From addresses to names: where the CPU time went, and which place of a program called ([`Symbols`], for functions
+//! and lines of its files).
 //!
 //! The runner samples a measured process with [`Profiling`], the report shows the shares. Kernel addresses become function names; user addresses are only grouped by the
 //! file they lie in, because what differs between event mechanisms happens in the kernel. A share
@@ -9,8 +10,12 @@ use std::collections::HashMap;
 use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
-use super::sources::ENABLE_SYMBOLS;
+use crate::reading::Reading;
+use crate::sources::ENABLE_SYMBOLS;
+
+mod call_sites;
+
+pub use call_sites::{Elf, Symbol, Symbols};
 
 /// Kernel samples whose function is not known.
 const KERNEL: &str = "[kernel]";

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Error;
-use crate::proc::{Stat, pids, threads_of};
+use super::Error;
+use super::proc::{Stat, pids, threads_of};
 
 /// How long processes may take to end when they are asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
