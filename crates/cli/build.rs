@@ -9,22 +9,24 @@ use std::process::Command;
 const DIGITS: &str = "--short=12";
 
 fn main() {
-    // Two packages are built with it, from their folders.
-    println!("cargo::rerun-if-changed={}/../cli/build.rs", env!("CARGO_MANIFEST_DIR"));
+    // Two packages are built with it, each from a folder of its own below the root.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_root = |above: &&Path| above.join("Cargo.lock").is_file();
+    let root = folder.ancestors().find(is_root).unwrap_or(folder);
+    println!("cargo::rerun-if-changed={}", root.join("crates/cli/build.rs").display());
     if std::env::var("PROFILE").as_deref() != Ok("release") {
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // Sources that were unpacked somewhere below another checkout are not part of it.
     if !root.join(".git").exists() {
         return;
     }
-    let Some(commit) = git(&root, &["rev-parse", DIGITS, "HEAD"]) else { return };
+    let Some(commit) = git(root, &["rev-parse", DIGITS, "HEAD"]) else { return };
     println!("cargo::rustc-env=POLLUX_COMMIT={commit}");
     // What changes with the commit: the branch that is checked out, and where it stands.
-    let branch = git(&root, &["symbolic-ref", "--quiet", "HEAD"]);
+    let branch = git(root, &["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD"].into_iter().chain(branch.as_deref()) {
-        if let Some(path) = git(&root, &["rev-parse", "--git-path", name]) {
+        if let Some(path) = git(root, &["rev-parse", "--git-path", name]) {
             println!("cargo::rerun-if-changed={}", root.join(path).display());
         }
     }

@@ -31,10 +31,8 @@ type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Every circle that is larger than it may be, as a sentence.
 fn circles(root: &Path) -> Result<Vec<String>, String> {
-    let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
-    let names = crates.map(|entry| entry.map(|entry| entry.file_name()));
-    let names = names.collect::<Result<BTreeSet<_>, _>>().map_err(|error| error.to_string())?;
-    let sources = names.iter().map(|name| format!("crates/{}/src", name.display()));
+    let sources = crate::layers::crates(root)?.into_iter();
+    let sources = sources.map(|folder| format!("{}/src", folder.display()));
     let mut found = Vec::new();
     for source in sources.chain(["xtask/src".to_owned()]) {
         let modules = modules(&root.join(&source))?;

@@ -2,7 +2,8 @@
 //!
 //! Read from the manifests, all kinds of dependencies. ARCHITECTURE.md shows the same table.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
@@ -38,12 +39,27 @@ const LAYERS: [(&str, u32); 24] = [
 /// What the tests of every layer may use: the suite of the pollers with its simulated kernel, and what tests share.
 const FOR_TESTS: [&str; 2] = ["pollux-testing", "pollux-conformance"];
 
+/// Where the crates lie: those of event mechanisms, and those of the service pool.
+const FOLDERS: [&str; 2] = ["crates", "pool/crates"];
+
+/// The folders of all crates, by their paths from the root.
+pub(crate) fn crates(root: &Path) -> Result<BTreeSet<PathBuf>, String> {
+    let mut found = BTreeSet::new();
+    for above in FOLDERS {
+        for entry in std::fs::read_dir(root.join(above)).map_err(|error| error.to_string())? {
+            found.insert(
+                Path::new(above).join(entry.map_err(|error| error.to_string())?.file_name()),
+            );
+        }
+    }
+    Ok(found)
+}
+
 /// Sentences for every dependency that goes up or sideways, and for crates without a layer.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
-    for folder in crates {
-        let path = folder.map_err(|error| error.to_string())?.path().join("Cargo.toml");
+    for folder in crates(root)? {
+        let path = root.join(folder).join("Cargo.toml");
         let text =
             std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         found.extend(breaches_of(&text).map_err(|error| format!("{}: {error}", path.display()))?);

@@ -14,8 +14,9 @@ use crate::install::{at, files};
 const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/texts.rs"];
 
 /// Folders and files that are read.
-const PLACES: [&str; 11] = [
+const PLACES: [&str; 12] = [
     "crates",
+    "pool",
     "docs",
     "jobs",
     "xtask",
@@ -207,7 +208,8 @@ mod tests {
     }
 
     /// Folders at the root, by which a path from there is recognised.
-    const TOP: [&str; 8] = ["crates", "docs", "xtask", "fuzz", "jobs", "runs", "examples", ".ci"];
+    const TOP: [&str; 9] =
+        ["crates", "pool", "docs", "xtask", "fuzz", "jobs", "runs", "examples", ".ci"];
     /// Items of the failure catalogue; each has a row.
     const ITEMS: usize = 20;
 
@@ -248,8 +250,9 @@ mod tests {
             if !name.chars().all(is_plain) {
                 return true;
             }
-            let of_crate: Option<PathBuf> =
-                file.starts_with("crates").then(|| file.iter().take(2).collect());
+            // A crate lies below `crates`, or below `pool/crates`.
+            let at = file.iter().take(2).position(|folder| folder == "crates");
+            let of_crate: Option<PathBuf> = at.map(|at| file.iter().take(at + 2).collect());
             let below = of_crate.clone().unwrap_or_default();
             if TOP.iter().any(|top| first == *top) && path.iter().nth(1).is_some() {
                 return self.has(path) || of_crate.is_some_and(|below| self.has(&below.join(path)));

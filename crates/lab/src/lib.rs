@@ -66,7 +66,7 @@
 //!   the load generator; see `docs/how-we-measure.md`.
 //! - **Ways of waiting are arms too**: `herd` has no poller to ask, because what it compares is
 //!   one watched descriptor in many processes; see `docs/findings.md`.
-//! - **Whole systems are arms like any other.** The service pool of `crates/xatmi` stands beside
+//! - **Whole systems are arms like any other.** The service pool of `pool/crates/xatmi` stands beside
 //!   bare queues in `herd`, the lab's own and those of a baseline in C, so that what it costs is a ratio
 //!   within the same blocks. Other people's are servers with configurations that the lab writes, C
 //!   libraries under a small program that it builds, mio and polling as dependencies. These two are pinned,

@@ -54,7 +54,7 @@ impl Seed {
 
 /// The folder beside the repository.
 fn beside() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seeds")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/seeds")
 }
 
 /// Warnings of the seed's own code are its own; none may point at a header of ours.

@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 
 use crate::envelope::{Answered, Data, RequestHeader};
 use crate::exchange::{Exchange, Wanted};
-use crate::host::{Host, LEAVE_TIME_MAX, too_long};
-use crate::settings::{Domain, Login, Settings};
 use crate::host;
+use crate::host::{Host, LEAVE_TIME_MAX, too_long};
 use crate::log::Log;
+use crate::settings::{Domain, Login, Settings};
 
 /// The first pause before a request is repeated as everybody was busy; doubled up to the longest.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);

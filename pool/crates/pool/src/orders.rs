@@ -16,8 +16,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pollux_settings::command::output::{self, Failure};
 use pollux_host::Program;
+use pollux_settings::command::output::{self, Failure};
 use pollux_sys::descriptors;
 use pollux_xatmi::control::{Answer, Control, ControlError, OPEN, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};

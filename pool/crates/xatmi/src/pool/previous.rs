@@ -39,8 +39,7 @@ pub fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
     found.sort_unstable();
     // What a worker has forked looks like itself.
     let is_forked = |(id, pid): &(u32, u32)| {
-        pollux_host::parent(*pid)
-            .is_some_and(|parent| found.binary_search(&(*id, parent)).is_ok())
+        pollux_host::parent(*pid).is_some_and(|parent| found.binary_search(&(*id, parent)).is_ok())
     };
     found.iter().filter(|worker| !is_forked(worker)).copied().collect()
 }

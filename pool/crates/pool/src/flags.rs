@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use pollux_settings::command::help::Section;
 use pollux_engine::ListenAddress;
+use pollux_settings::command::help::Section;
 use pollux_settings::whole;
 
 /// What stands below the flags of the command at `path`, such as `pollux pool start`, in help and manual.

@@ -85,12 +85,12 @@ impl Workshop {
 
 /// A file of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
 }
 
 /// The folder of `check.h`.
 fn checks() -> PathBuf {
-    repository("crates/xatmi-c/tests/interface")
+    repository("pool/crates/xatmi-c/tests/interface")
 }
 
 /// A C source beside these tests.

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! What `exportsvcs` lists is offered to others; what others offer and this pool does not have is
-//! called like a service at home. See `docs/pool-manager.md`.
+//! called like a service at home. See `docs/pool.md`.
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -230,7 +230,7 @@ fn metrics_are_served_over_http() {
     let helps: Vec<(&str, &str)> =
         page.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
     assert!(helps.len() > 10, "{page}");
-    let listed = include_str!("../../../../docs/reference/metrics.md");
+    let listed = include_str!("../../../../../docs/reference/metrics.md");
     for (name, help) in helps {
         assert!(
             listed.contains(&format!("| `{name}` |")),

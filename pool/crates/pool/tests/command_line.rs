@@ -18,7 +18,9 @@ fn help_is_that_of_the_command_of_pollux() {
     let output = pool(&["--help"]);
     let help = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{help}");
-    for part in ["Usage: pollux pool", "build-server", "NDRX_QPREFIX", "pollux pool start --wake all"] {
+    for part in
+        ["Usage: pollux pool", "build-server", "NDRX_QPREFIX", "pollux pool start --wake all"]
+    {
         assert!(help.contains(part), "no {part} in {help}");
     }
     assert!(!help.contains("outline") && !help.contains("lay-out"), "{help}");
@@ -47,11 +49,23 @@ fn manual_pages_are_those_of_the_pool_and_of_field_tables() {
     let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
     let headings: Vec<_> = headings.map(|heading| heading.trim_matches('"')).collect();
     let mut place = headings.iter();
-    for heading in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "EXAMPLES"] {
+    for heading in [
+        "NAME",
+        "SYNOPSIS",
+        "DESCRIPTION",
+        "OPTIONS",
+        "COMMANDS",
+        "EXIT STATUS",
+        "ENVIRONMENT",
+        "EXAMPLES",
+    ] {
         assert!(place.any(|found| *found == heading), "{heading} in {headings:?}");
     }
     // Each command has a page with examples, but those that help hides.
-    for name in ["start", "stop", "restart", "reload", "ps", "services", "queues", "clients", "info", "check"] {
+    for name in [
+        "start", "stop", "restart", "reload", "ps", "services", "queues", "clients", "info",
+        "check",
+    ] {
         let page = std::fs::read_to_string(folder.path().join(format!("pollux-pool-{name}.1")));
         assert!(page.expect(name).contains(".SH \"EXAMPLES\""), "{name}");
     }

@@ -1,15 +1,15 @@
 //! What stands in buffers and messages: written, read back, damaged, and checked as the fuzz targets do: over random
 //! inputs that look like what they read, and over their corpus.
 
-#[path = "../../../../fuzz/checks/expression.rs"]
+#[path = "../../../../../fuzz/checks/expression.rs"]
 mod expression;
-#[path = "../../../../fuzz/checks/field_table.rs"]
+#[path = "../../../../../fuzz/checks/field_table.rs"]
 mod field_table;
-#[path = "../../../../fuzz/checks/message.rs"]
+#[path = "../../../../../fuzz/checks/message.rs"]
 mod message;
-#[path = "../../../../fuzz/checks/printed.rs"]
+#[path = "../../../../../fuzz/checks/printed.rs"]
 mod printed;
-#[path = "../../../../fuzz/checks/ubf.rs"]
+#[path = "../../../../../fuzz/checks/ubf.rs"]
 mod region;
 mod ubf;
 mod ubf_model;
@@ -244,7 +244,7 @@ proptest! {
 
 #[test]
 fn every_message_of_the_corpus_holds() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/message");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../fuzz/corpus/message");
     let mut taken = Vec::new();
     let mut files = 0;
     for entry in std::fs::read_dir(folder).expect("the corpus is part of the repository") {

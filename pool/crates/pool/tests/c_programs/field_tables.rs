@@ -9,7 +9,7 @@ use pollux_testing::{Output, Process, has};
 
 use crate::workshop::POLLUX_POOL;
 
-const BANK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bank/bank.fd");
+const BANK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/bank/bank.fd");
 
 fn fld(words: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(POLLUX_POOL);
