@@ -21,14 +21,15 @@ use crate::rig::{Open, Rig, UsedUp, mechanism};
 use crate::{Case, Deviation, Group, OF_INTERFACES, Verdict};
 
 /// Every backend, in the order of the report.
-pub const BACKENDS: [Backend; 6] = [
-    Backend::Select,
-    Backend::Poll,
-    Backend::Aio,
-    Backend::Epoll,
-    Backend::Uring,
-    crate::sim::BACKEND,
-];
+pub const BACKENDS: [Backend; Backend::ALL.len() + 1] = {
+    let mut all = [crate::sim::BACKEND; Backend::ALL.len() + 1];
+    let mut at = 0;
+    while at < Backend::ALL.len() {
+        all[at] = Backend::ALL[at];
+        at += 1;
+    }
+    all
+};
 
 /// How long one case may take in a thread: the largest takes a second.
 const CASE_DEADLINE: Duration = Duration::from_secs(30);
@@ -113,13 +114,7 @@ impl Way {
         Suite {
             name: Some(self.name()),
             groups: OF_INTERFACES,
-            backends: &[
-                Backend::Select,
-                Backend::Poll,
-                Backend::Aio,
-                Backend::Epoll,
-                Backend::Uring,
-            ],
+            backends: Backend::ALL,
             open,
             isolation: Isolation::Process(prepare),
             mended: &[

@@ -15,8 +15,15 @@ fn main() {
     divan::main();
 }
 
-const DRIVERS: [&str; 8] =
-    ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
+const DRIVERS: [&str; Driver::ALL.len()] = {
+    let mut names = [""; Driver::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = Driver::ALL[at].name();
+        at += 1;
+    }
+    names
+};
 
 struct Echo;
 

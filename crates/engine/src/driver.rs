@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pollux_poller::Mechanism;
+use pollux_poller::{Facility, Mechanism, UnknownMechanism};
 
 /// A loop and the kernel interface under it.
 ///
@@ -13,7 +13,7 @@ use pollux_poller::Mechanism;
 /// let driver: Driver = "uring".parse()?;
 /// assert_eq!(driver, Driver::Completion);
 /// assert_eq!(Driver::default().name(), "epoll-et");
-/// # Ok::<(), pollux_engine::UnknownDriver>(())
+/// # Ok::<(), pollux_poller::UnknownMechanism>(())
 /// ```
 ///
 /// Servers take its name as `--poller`.
@@ -33,17 +33,16 @@ impl Default for Driver {
 }
 
 impl Driver {
-    /// Every driver, in the order in which tables show them.
-    pub const ALL: [Self; 8] = [
-        Self::Readiness(Mechanism::Select),
-        Self::Readiness(Mechanism::Poll),
-        Self::Readiness(Mechanism::Aio),
-        Self::Readiness(Mechanism::Epoll),
-        Self::Readiness(Mechanism::EpollEt),
-        Self::Readiness(Mechanism::EpollOneshot),
-        Self::Readiness(Mechanism::UringPoll),
-        Self::Completion,
-    ];
+    /// Every driver, in the order in which tables show them: the pollers, then the completion loop.
+    pub const ALL: [Self; Mechanism::ALL.len() + 1] = {
+        let mut all = [Self::Completion; Mechanism::ALL.len() + 1];
+        let mut at = 0;
+        while at < Mechanism::ALL.len() {
+            all[at] = Self::Readiness(Mechanism::ALL[at]);
+            at += 1;
+        }
+        all
+    };
 
     /// What to take where none is named: the one that costs least for each request first, the next where
     /// it can't be opened.
@@ -102,6 +101,26 @@ impl Driver {
             Self::Completion => "uring",
         }
     }
+
+    /// What it is, in a line that follows its name.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Readiness(mechanism) => mechanism.about(),
+            Self::Completion => {
+                "io_uring(7) that receives and sends by itself: completions in the place of readiness"
+            }
+        }
+    }
+
+    /// What the kernel has to give it.
+    #[must_use]
+    pub const fn facility(self) -> Facility {
+        match self {
+            Self::Readiness(mechanism) => mechanism.facility(),
+            Self::Completion => Facility::Ring,
+        }
+    }
 }
 
 impl fmt::Display for Driver {
@@ -111,11 +130,11 @@ impl fmt::Display for Driver {
 }
 
 impl FromStr for Driver {
-    type Err = UnknownDriver;
+    type Err = UnknownMechanism;
 
-    fn from_str(name: &str) -> Result<Self, UnknownDriver> {
+    fn from_str(name: &str) -> Result<Self, UnknownMechanism> {
         let found = Self::ALL.into_iter().find(|driver| driver.name() == name);
-        found.ok_or_else(|| UnknownDriver { name: name.to_owned() })
+        found.ok_or_else(|| UnknownMechanism::among(name, Self::ALL.map(Self::name)))
     }
 }
 
@@ -156,34 +175,6 @@ impl<T, E> Started<T, E> {
             [one] => format!("{name}, as {one} is refused"),
             several => format!("{name}, as {} are refused", several.join(" and ")),
         }
-    }
-}
-
-/// No driver has this name.
-#[derive(Clone, PartialEq, Eq)]
-pub struct UnknownDriver {
-    name: String,
-}
-
-impl fmt::Display for UnknownDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = Driver::ALL.iter().map(|known| known.name()).collect();
-        write!(f, "unknown mechanism \"{}\"; expected one of {}", self.name, known.join(", "))
-    }
-}
-
-/// As it is displayed: a `main` that returns it prints this.
-impl fmt::Debug for UnknownDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for UnknownDriver {}
-
-impl From<UnknownDriver> for std::io::Error {
-    fn from(error: UnknownDriver) -> Self {
-        Self::new(std::io::ErrorKind::InvalidInput, error)
     }
 }
 

@@ -93,7 +93,7 @@ pub use affinity::{CpuError, CpuList};
 pub use clock::{Moment, Now, SharedDate};
 pub use connecting::{ConnectError, ConnectTo};
 pub use counters::{CloseCause, Counter, Counters};
-pub use driver::{Driver, Started, UnknownDriver};
+pub use driver::{Driver, Started};
 pub use event_loop::{AdoptError, EventLoop};
 pub use fd_table::{Due, FdTable, Watch};
 pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, LoopView};

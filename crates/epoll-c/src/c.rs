@@ -70,18 +70,8 @@ pub unsafe extern "C" fn px_epoll_create_on(poller: *const c_char, flags: c_int)
 /// The mechanism that `epoll` stands on: "epoll" also for a number that is not an instance.
 #[unsafe(no_mangle)]
 pub extern "C" fn px_epoll_poller(epoll: c_int) -> *const c_char {
-    let name = match found("px_epoll_poller", epoll)
-        .ok()
-        .flatten()
-        .map_or(Mechanism::Epoll, Instance::mechanism)
-    {
-        Mechanism::Select => c"select",
-        Mechanism::Poll => c"poll",
-        Mechanism::Aio => c"aio",
-        Mechanism::UringPoll => c"uring-poll",
-        _ => c"epoll",
-    };
-    name.as_ptr()
+    let found = found("px_epoll_poller", epoll).ok().flatten();
+    found.map_or(Mechanism::Epoll, Instance::mechanism).c_name().as_ptr()
 }
 
 /// `epoll_ctl(2)`.

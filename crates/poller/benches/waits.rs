@@ -14,8 +14,15 @@ fn main() {
     divan::main();
 }
 
-const MECHANISMS: [&str; 7] =
-    ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll"];
+const MECHANISMS: [&str; Mechanism::ALL.len()] = {
+    let mut names = [""; Mechanism::ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = Mechanism::ALL[at].name();
+        at += 1;
+    }
+    names
+};
 
 /// A poller with so many pipes, which are all empty; none where the machine forbids the mechanism.
 struct Pipes {

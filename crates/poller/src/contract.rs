@@ -1,11 +1,12 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
 
-use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Counters, Error, Events, Interest, Registration, SignalMask, Token, Trigger, Waker};
+use crate::{
+    Backend, Counters, Error, Events, Interest, Registration, SignalMask, Token, Trigger, Waker,
+};
 
 /// Watches descriptors and says which became ready.
 ///
@@ -154,45 +155,6 @@ pub enum Change<'fd> {
     Modify(BorrowedFd<'fd>, Token, Registration),
     /// See [`Poller::delete`].
     Delete(BorrowedFd<'fd>),
-}
-
-/// A kernel interface that a poller is built on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Backend {
-    /// `select(2)` with bitmaps of our own.
-    Select,
-    /// `poll(2)`.
-    Poll,
-    /// Linux AIO poll (`io_submit(2)`, IOCB_CMD_POLL).
-    Aio,
-    /// `epoll(7)`.
-    Epoll,
-    /// io_uring poll requests.
-    Uring,
-    /// A poller of another crate, by its name.
-    Other(&'static str),
-}
-
-impl Backend {
-    /// The name in messages and results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Select => "select",
-            Self::Poll => "poll",
-            Self::Aio => "aio",
-            Self::Epoll => "epoll",
-            Self::Uring => "uring-poll",
-            Self::Other(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Which threads use a poller, never two at the same time.

@@ -61,10 +61,10 @@ mod waker;
 
 pub use aio::{AioPool, AioPoolCounts};
 pub use conditions::{Interest, Readiness, Registration, Trigger};
-pub use contract::{Backend, Caps, Change, Expected, FilePolicy, Poller, Threads};
+pub use contract::{Caps, Change, Expected, FilePolicy, Poller, Threads};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events, Token};
-pub use mechanism::{Mechanism, UnknownMechanism};
+pub use mechanism::{Backend, Facility, Mechanism, UnknownMechanism};
 pub use pollux_sys::poll_select::SignalMask;
 pub use waker::Waker;

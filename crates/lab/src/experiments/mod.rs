@@ -14,8 +14,8 @@ use std::time::Duration;
 use pollux_doctor::{CONNECTION_BYTES, Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
-use strum::{Display, EnumString, VariantNames};
 use pollux_stats::{Direction, median};
+use strum::{Display, EnumString, VariantNames};
 
 use crate::arm::{Arm, ArmKind, Peer};
 pub use crate::axis::PROCESSES;
@@ -287,15 +287,18 @@ impl Deref for dyn Experiment + '_ {
 }
 
 /// Every mechanism, without the loop that has no poller.
-const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = {
-    let mut drivers = [Driver::Readiness(Mechanism::Epoll); Mechanism::ALL.len()];
+const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = with_pollers(Mechanism::ALL);
+
+/// The readiness loop over each of these.
+const fn with_pollers<const COUNT: usize>(mechanisms: [Mechanism; COUNT]) -> [Driver; COUNT] {
+    let mut drivers = [Driver::Completion; COUNT];
     let mut at = 0;
-    while at < drivers.len() {
-        drivers[at] = Driver::Readiness(Mechanism::ALL[at]);
+    while at < COUNT {
+        drivers[at] = Driver::Readiness(mechanisms[at]);
         at += 1;
     }
     drivers
-};
+}
 
 impl fmt::Debug for dyn Experiment + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

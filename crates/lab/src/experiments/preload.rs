@@ -12,14 +12,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_host::{self as host, Program, Tree, threads_of};
 use pollux_poller::Mechanism;
-use pollux_host::{Program, Tree, threads_of};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use pollux_host as host;
 
 use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
-use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
+use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started, with_pollers};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -53,13 +52,7 @@ const AXES: &[Axis] = &[
 ];
 
 /// What `pollux run` offers to programs that are written for epoll.
-const DRIVERS: [Driver; 5] = [
-    Driver::Readiness(Mechanism::Select),
-    Driver::Readiness(Mechanism::Poll),
-    Driver::Readiness(Mechanism::Aio),
-    Driver::Readiness(Mechanism::Epoll),
-    Driver::Readiness(Mechanism::UringPoll),
-];
+const DRIVERS: [Driver; Mechanism::PLAIN.len()] = with_pollers(Mechanism::PLAIN);
 
 const FACTS: Facts = Facts {
     name: "preload",

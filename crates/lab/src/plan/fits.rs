@@ -10,11 +10,10 @@
 use std::time::Duration;
 
 use pollux_doctor::MEMORY_PARTS;
-use pollux_engine::Driver;
-use pollux_poller::Mechanism;
+use pollux_poller::Facility;
 use pollux_report::number;
-use pollux_sys::descriptors::RAISED_BY;
 use pollux_stats::{ROUNDS_MIN, SETS_MIN};
+use pollux_sys::descriptors::RAISED_BY;
 
 use super::pace::SLOW_TURNS_MIN;
 use super::{Machine, Method, Plan, PlannedPoint, SAME_AGAIN, minutes};
@@ -319,7 +318,7 @@ pub(super) fn arm_fault(
     }
     let processes = point.axes.get(PROCESSES).and_then(Value::number)?;
     match arm {
-        arm if arm.driver() == Some(Driver::Readiness(Mechanism::Aio)) => {
+        arm if arm.driver().is_some_and(|driver| driver.facility() == Facility::AioContext) => {
             let each = experiment.needs(&point.axes).fds as f64 * SHARE_MAX / processes as f64;
             // A context doubles when it is full, and the smaller one stands meanwhile.
             let size = (each as u64 + 1).next_power_of_two();
@@ -409,6 +408,9 @@ fn processes(
 
 #[cfg(test)]
 mod tests {
+    use pollux_engine::Driver;
+    use pollux_poller::Mechanism;
+
     use super::*;
     use crate::arm::RAW_URING;
     use crate::axis::Axes;

@@ -1,6 +1,7 @@
 //! The words of a report, for a reader who has read nothing else: as hints where they stand, and as a list at the end, as
 //! paper and phones have no pointer. `docs/glossary.md` has more.
 
+use pollux_engine::Driver;
 use pollux_report::markup::{card, escape, section};
 
 use super::in_order;
@@ -53,19 +54,8 @@ const WORDS: [Word; 17] = [
     ),
 ];
 
-/// Mechanisms and ways of waiting, by the names of their arms.
-const ARMS: [Word; 11] = [
-    ("select", "select(2): the kernel looks at all watched descriptors at each wait"),
-    ("poll", "poll(2): the kernel looks at all watched descriptors at each wait"),
-    ("aio", "Linux asynchronous I/O that is asked for readiness (io_submit(2) with IOCB_CMD_POLL)"),
-    ("epoll", "epoll(7), level-triggered"),
-    ("epoll-et", "epoll(7), edge-triggered: one event for each change"),
-    ("epoll-oneshot", "epoll(7) with EPOLLONESHOT: each descriptor is armed anew after its event"),
-    ("uring-poll", "io_uring(7) that is asked for readiness, in the place of epoll"),
-    (
-        "uring",
-        "io_uring(7) that receives and sends by itself: completions in the place of readiness",
-    ),
+/// Ways of waiting and the control, by the names of their arms.
+const WAYS: [Word; 3] = [
     (
         "exclusive",
         "each worker waits with an epoll of its own and EPOLLEXCLUSIVE: an event wakes few of them",
@@ -74,9 +64,14 @@ const ARMS: [Word; 11] = [
     ("A/A", WORDS[0].1),
 ];
 
+/// Mechanisms and ways of waiting, by the names of their arms.
+fn arms() -> impl Iterator<Item = Word> {
+    Driver::ALL.map(|driver| (driver.name(), driver.about())).into_iter().chain(WAYS)
+}
+
 /// What is meant by the name of an arm.
 pub(super) fn arm(name: &str) -> &'static str {
-    ARMS.iter().find(|(known, _)| *known == name).map_or("", |(_, meaning)| meaning)
+    arms().find(|(known, _)| *known == name).map_or("", |(_, meaning)| meaning)
 }
 
 /// What is meant by a heading or label, where one of its words is one of ours.
@@ -98,8 +93,8 @@ fn meaning(word: &str) -> &'static str {
 /// The words that this record needs.
 pub(super) fn words(record: &Record) -> Vec<Word> {
     let names = in_order(record.results.iter().map(|row| row.arm.as_str()));
-    let is_there = |(name, _): &&Word| names.contains(name) && *name != WORDS[0].0;
-    WORDS.iter().chain(ARMS.iter().filter(is_there)).copied().collect()
+    let is_there = |(name, _): &Word| names.contains(name) && *name != WORDS[0].0;
+    WORDS.iter().copied().chain(arms().filter(is_there)).collect()
 }
 
 /// The section.

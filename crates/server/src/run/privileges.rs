@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_engine::{Driver, Signal, Signals};
-use pollux_poller::Mechanism;
+use pollux_poller::Facility;
 use pollux_sys::sandbox::{AllowedPaths, Confined, Unavailable, Use};
 use pollux_tls::{Keys, Pem, TlsError};
 
@@ -347,7 +347,7 @@ impl Sandbox {
         }
         let calls = pollux_sys::sandbox::confine_calls();
         self.note("seccomp", calls.map(|()| "seccomp".to_owned()))?;
-        if matches!(driver, Driver::Completion | Driver::Readiness(Mechanism::UringPoll)) {
+        if driver.facility() == Facility::Ring {
             let unavailable = || Unavailable { reason: "this kernel restricts none".to_owned() };
             let ring = is_ring_restricted.then(|| "ring restricted".to_owned());
             self.note("a restricted ring", ring.ok_or_else(unavailable))?;
