@@ -12,11 +12,13 @@ mod container;
 mod install;
 mod instructions;
 mod layers;
+mod names;
 mod package;
 mod texts;
 
 const HELP: &str = "\
 cargo xtask layers   check that a crate uses only crates of the layers below its own
+cargo xtask names    check that no public type name stands in more than three crates without a reason
 cargo xtask phrases  check that no text has a phrase that docs/glossary.md replaces
 cargo xtask install --prefix DIR
                      build for release; put programs, C libraries, headers, pages, completions there,
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
         Some("layers") => check("the layers hold", layers::breaches(root)),
+        Some("names") => check("no type name stands in too many crates", names::wrong(root)),
         Some("phrases") => check("no phrase of the list", texts::wrong(root)),
         Some("install") => {
             ended(install::install(root, &arguments()).map(|(prefix, count)| {

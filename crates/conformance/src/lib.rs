@@ -28,7 +28,7 @@ pub struct Case {
     /// What of a backend the script uses beyond level triggers on pipes and socket pairs.
     pub needs: &'static [Need],
     /// The script. Everything that is neither the contract nor a deviation panics.
-    pub run: fn(&mut Rig) -> Verdict,
+    pub run: fn(&mut Rig) -> CaseResult,
 }
 
 /// Cases on one subject.
@@ -41,7 +41,7 @@ pub struct Group {
 }
 
 /// `Ok` when the contract was kept.
-pub type Verdict = Result<(), Deviation>;
+pub type CaseResult = Result<(), Deviation>;
 
 /// What a script uses that not every backend has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,17 +10,17 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::sim::{SimFd, World};
 use pollux_poller::{
     Backend, Error, Event, Events, Interest, Mechanism, Poller, Readiness, Registration, Token,
     Trigger,
 };
-use crate::sim::{SimFd, World};
 
 use rustix::thread::Pid;
 
 use crate::aio_polls::AioPolls;
 use crate::objects::Object;
-use crate::{Deviation, Verdict};
+use crate::{CaseResult, Deviation};
 
 /// How long something that must come may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl Rig {
     }
 
     /// Turns away backends without a kernel below them.
-    pub fn needs_kernel(&self) -> Verdict {
+    pub fn needs_kernel(&self) -> CaseResult {
         if self.world.is_some() { Err(Deviation::NoObject) } else { Ok(()) }
     }
 }
@@ -195,7 +195,7 @@ impl Rig {
         slot: u32,
         interest: Interest,
         trigger: Trigger,
-    ) -> Verdict {
+    ) -> CaseResult {
         let how = Registration::new(interest, trigger);
         let add = || self.poller.add(fd.as_fd(), Token::new(slot, 0), how);
         accepted(unless_used_up(self.backend, &self.used_up, add))
@@ -209,7 +209,7 @@ impl Rig {
         slot: u32,
         interest: Interest,
         trigger: Trigger,
-    ) -> Verdict {
+    ) -> CaseResult {
         let how = Registration::new(interest, trigger);
         accepted(self.poller.modify(fd.as_fd(), Token::new(slot, 0), how))
     }
@@ -253,7 +253,7 @@ impl Rig {
     ///
     /// Answers with the deviation where hang-up and error come as readable and writable.
     #[track_caller]
-    pub fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+    pub fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> CaseResult {
         let folded = fold(wanted, interest);
         let mut last = ReportedEvents::new();
         let mut folded_seen = 0;
@@ -283,7 +283,7 @@ impl Rig {
         slot: u32,
         interest: Interest,
         wanted: Readiness,
-    ) -> Verdict {
+    ) -> CaseResult {
         if !self.poller.caps().hangup {
             self.quiet();
             return Err(Deviation::HangupUnreported);
@@ -347,7 +347,7 @@ fn skip(used_up: &UsedUp, why: String) -> ! {
 
 /// Passes refusals by capability on as a deviation; any other failure is one of the script.
 #[track_caller]
-pub fn accepted(outcome: Result<(), Error>) -> Verdict {
+pub fn accepted(outcome: Result<(), Error>) -> CaseResult {
     match outcome {
         Ok(()) => Ok(()),
         Err(Error::Unsupported { .. }) => Err(Deviation::Refused),

@@ -18,7 +18,7 @@ use pollux_testing::{Process, Trial, run_tests, skippable_test, test};
 use crate::aio_polls::AioPolls;
 use crate::differences::declared;
 use crate::rig::{Open, Rig, UsedUp, mechanism};
-use crate::{Case, Deviation, Group, OF_INTERFACES, Verdict};
+use crate::{Case, CaseResult, Deviation, Group, OF_INTERFACES};
 
 /// Every backend, in the order of the report.
 pub const BACKENDS: [Backend; Backend::ALL.len() + 1] = {
@@ -279,7 +279,7 @@ fn live_as_child(of: &Run) -> ExitCode {
 }
 
 /// What a case says; or why it could not run.
-type Answer = Result<Verdict, String>;
+type Answer = Result<CaseResult, String>;
 
 fn run(case: &Case, backend: Backend, open: Open) -> Answer {
     let used_up = UsedUp::default();
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_a_case_that_is_skipped_takes_the_case_with_it() {
-        fn run_by(script: fn(&mut Rig) -> Verdict) -> Answer {
+        fn run_by(script: fn(&mut Rig) -> CaseResult) -> Answer {
             let case = Case { name: "a case", needs: &[], run: script };
             run(&case, crate::sim::BACKEND, pollux_poller::Mechanism::open)
         }

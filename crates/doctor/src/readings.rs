@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
 
-use pollux_poller::Mechanism;
-use pollux_sys::ring::RESTRICTED;
-use rustix::event::Timespec;
 use pollux_host::environment::Environment;
 use pollux_host::machine::{CpuTicks, HostSample, cpu_group_folders};
 use pollux_host::sources::Sources;
 use pollux_host::{self as host, Reading, number_of};
+use pollux_poller::Mechanism;
+use pollux_sys::ring::RESTRICTED;
+use rustix::event::Timespec;
 
 use crate::calls::Calls;
 
@@ -316,7 +316,7 @@ fn quota_of_text(text: &str) -> Option<Quota> {
 #[cfg(test)]
 pub(crate) mod invented {
     use super::*;
-    use pollux_host::environment::{Capabilities, Limits, ResourceLimit};
+    use pollux_host::environment::{Capabilities, ProcessLimits, ResourceLimit};
     use pollux_host::sources::SourceStatus;
 
     /// The files of the sound machine. It has no conntrack, no `intel_pstate` and no debugfs.
@@ -449,7 +449,7 @@ pub(crate) mod invented {
             load_average: Reading::Value("0.05, 0.10, 0.20".to_owned()),
             governor: Reading::Value("performance".to_owned()),
             is_virtual: Reading::Value(false),
-            limits: Limits {
+            limits: ProcessLimits {
                 open_files: ResourceLimit { soft: Some(131_072), hard: Some(131_072) },
                 locked_memory_bytes: unlimited,
                 message_queue_bytes: unlimited,

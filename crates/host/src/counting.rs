@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::io;
 
 use pollux_sys::perf::{
-    self, Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software,
+    self, Counter, CounterOptions, CounterReading, Hardware, PerfEvent, Scope, Software,
 };
 
 use crate::reading::Reading;
-use crate::task_use::{TaskUse, calling_tid};
 use crate::sources::Sources;
+use crate::task_use::{TaskUse, calling_tid};
 
 /// Counts the system calls that one thread enters (`raw_syscalls:sys_enter`).
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl SyscallCounter {
     /// Those of [`Counter::open`]; `EACCES` without `CAP_PERFMON` at
     /// `kernel.perf_event_paranoid` > 1.
     pub fn open(tid: u32, tracepoint_id: u64) -> io::Result<Self> {
-        let event = Event::Tracepoint(tracepoint_id);
+        let event = PerfEvent::Tracepoint(tracepoint_id);
         // The kernel part has to be counted: the tracepoint lies inside the kernel, and without it
         // the count would silently stay 0.
         let counter = Counter::open(event, Scope::Thread(tid), CounterOptions::default())?;
@@ -79,7 +79,7 @@ impl WakeupCounter {
     /// Those of [`Counter::open`] and [`Counter::filter`]; `EACCES` without `CAP_PERFMON` at
     /// `kernel.perf_event_paranoid` > 0.
     pub fn open(tid: u32, tracepoint_id: u64) -> io::Result<Self> {
-        let event = Event::Tracepoint(tracepoint_id);
+        let event = PerfEvent::Tracepoint(tracepoint_id);
         let filter = format!("pid == {tid}");
         let counters = perf::online_cpus()?
             .into_iter()
@@ -196,7 +196,7 @@ impl InUse {
             [&sources.sys_enter, &sources.sched_waking].into_iter().filter_map(Reading::value);
         let open = |id: &u64| {
             let scope = Scope::Thread(calling_tid());
-            Counter::open(Event::Tracepoint(*id), scope, CounterOptions::default()).ok()
+            Counter::open(PerfEvent::Tracepoint(*id), scope, CounterOptions::default()).ok()
         };
         Self { _counters: ids.filter_map(open).collect() }
     }
@@ -216,9 +216,10 @@ impl Counted {
         let opened = sources.sys_enter.clone().and_then(|id| {
             Reading::from_io("raw_syscalls:sys_enter", SyscallCounter::open(tid, id))
         });
-        let hardware = HARDWARE.map(|(name, event)| perf_count(name, Event::Hardware(event), tid));
+        let hardware =
+            HARDWARE.map(|(name, event)| perf_count(name, PerfEvent::Hardware(event), tid));
         let migrations =
-            perf_count("CPU migrations", Event::Software(Software::CpuMigrations), tid);
+            perf_count("CPU migrations", PerfEvent::Software(Software::CpuMigrations), tid);
         let before = TaskUse::of_thread(pid, tid);
         let syscalls = opened.and_then(|counter| {
             let started = counter.start();
@@ -256,7 +257,7 @@ impl Counted {
 }
 
 /// Opens and starts one counter of one thread.
-fn perf_count(name: &str, event: Event, tid: u32) -> Reading<Counter> {
+fn perf_count(name: &str, event: PerfEvent, tid: u32) -> Reading<Counter> {
     let counter = Counter::open(event, Scope::Thread(tid), CounterOptions::default());
     let is_missing = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported)

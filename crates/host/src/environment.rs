@@ -44,7 +44,7 @@ pub struct Environment {
     /// The processor says that it is a virtual one.
     pub is_virtual: Reading<bool>,
     /// Resource limits that bite in large experiments.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     /// `kernel.io_uring_disabled`: 0 for all, 1 for a group only, 2 for none.
     pub io_uring_disabled: Reading<i64>,
     /// `kernel.perf_event_paranoid`.
@@ -61,7 +61,7 @@ pub struct Environment {
 
 /// Resource limits of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Open descriptors (`RLIMIT_NOFILE`).
     pub open_files: ResourceLimit,
     /// Locked memory in bytes (`RLIMIT_MEMLOCK`): old kernels' rings and sample buffers.
@@ -131,7 +131,7 @@ impl Environment {
                 .map(|text: String| text.split_whitespace().take(3).collect::<Vec<_>>().join(", ")),
             governor: Reading::of_file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             is_virtual: is_virtual(),
-            limits: Limits::read(),
+            limits: ProcessLimits::read(),
             io_uring_disabled: sysctl("io_uring_disabled"),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
             kptr_restrict: sysctl("kptr_restrict"),
@@ -143,7 +143,7 @@ impl Environment {
     }
 }
 
-impl Limits {
+impl ProcessLimits {
     fn read() -> Self {
         let limit = |resource| ResourceLimit::from(rustix::process::getrlimit(resource));
         Self {

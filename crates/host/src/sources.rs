@@ -11,17 +11,17 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pollux_sys::perf::{
-    self, Counter, CounterOptions, Event, Hardware, Sampler, SamplerOptions, Scope, Software,
+    self, Counter, CounterOptions, Hardware, PerfEvent, Sampler, SamplerOptions, Scope, Software,
     Tracepoint,
 };
 use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{SyscallCounter, WakeupCounter};
-use crate::machine::{parse_cpu_ticks, parse_some_total_us};
-use crate::task_use::{TaskUse, calling_thread_cpu, calling_tid};
 use crate::environment;
+use crate::machine::{parse_cpu_ticks, parse_some_total_us};
 use crate::reading::Reading;
+use crate::task_use::{TaskUse, calling_thread_cpu, calling_tid};
 
 const SYS_ENTER: Tracepoint = Tracepoint { group: "raw_syscalls", name: "sys_enter" };
 const SCHED_WAKING: Tracepoint = Tracepoint { group: "sched", name: "sched_waking" };
@@ -214,7 +214,7 @@ fn waking_tracepoint(id: u64) -> Reading<u64> {
 }
 
 fn software_events() -> Reading<u64> {
-    let event = Event::Software(Software::ContextSwitches);
+    let event = PerfEvent::Software(Software::ContextSwitches);
     let counted = count(event, CounterOptions::default(), || {
         known_timed_waits(WAITS);
     });
@@ -225,7 +225,7 @@ fn software_events() -> Reading<u64> {
 
 fn hardware_cycles() -> Reading<u64> {
     let options = CounterOptions { excludes_kernel: true, ..CounterOptions::default() };
-    let event = Event::Hardware(Hardware::CpuCycles);
+    let event = PerfEvent::Hardware(Hardware::CpuCycles);
     let counted = count(event, options, || {
         burn(|| {});
     });
@@ -324,7 +324,7 @@ fn text_address(line: &str) -> Option<u64> {
     matches!(words.next()?, "t" | "T").then_some(address)
 }
 
-fn count(event: Event, options: CounterOptions, work: impl FnOnce()) -> io::Result<u64> {
+fn count(event: PerfEvent, options: CounterOptions, work: impl FnOnce()) -> io::Result<u64> {
     let counter = Counter::open(event, Scope::CallingThread, options)?;
     counter.enable()?;
     work();

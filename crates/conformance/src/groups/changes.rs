@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::rig::{DEADLINE, Rig, accepted, memfd, until_asleep};
-use crate::{Case, Deviation, Verdict, case};
+use crate::{Case, CaseResult, Deviation, case};
 
 pub(crate) const ERRNO: &[Case] = &[
     case!(a_second_add_is_eexist),
@@ -65,7 +65,7 @@ fn refused(outcome: Result<(), Error>, errno: Errno) {
     assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()), "{error:?}");
 }
 
-fn a_second_add_is_eexist(rig: &mut Rig) -> Verdict {
+fn a_second_add_is_eexist(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let again = rig.poller.add(reader.as_fd(), TOKEN, READ);
@@ -74,7 +74,7 @@ fn a_second_add_is_eexist(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_second_add_under_another_token_is_eexist(rig: &mut Rig) -> Verdict {
+fn a_second_add_under_another_token_is_eexist(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let again = rig.poller.add(reader.as_fd(), TOKEN.next_generation(), READ);
@@ -95,7 +95,7 @@ fn a_second_add_under_another_token_is_eexist(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn modify_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> Verdict {
+fn modify_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     let outcome = rig.poller.modify(reader.as_fd(), TOKEN, READ);
     assert!(matches!(outcome, Err(Error::NotRegistered { .. })), "{outcome:?}");
@@ -103,13 +103,13 @@ fn modify_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn delete_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> Verdict {
+fn delete_of_an_unknown_descriptor_is_enoent(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     refused(rig.poller.delete(reader.as_fd()), Errno::NOENT);
     Ok(())
 }
 
-fn a_second_delete_is_enoent(rig: &mut Rig) -> Verdict {
+fn a_second_delete_is_enoent(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     rig.delete(&reader);
@@ -118,7 +118,7 @@ fn a_second_delete_is_enoent(rig: &mut Rig) -> Verdict {
 }
 
 /// Refused by add, or taken and reported as ready for what was asked.
-fn always_ready(rig: &mut Rig, file: impl AsFd) -> Verdict {
+fn always_ready(rig: &mut Rig, file: impl AsFd) -> CaseResult {
     let file = file.as_fd();
     match rig.poller.add(file, TOKEN, READ) {
         Err(error) => {
@@ -137,22 +137,22 @@ fn always_ready(rig: &mut Rig, file: impl AsFd) -> Verdict {
     }
 }
 
-fn a_regular_file_is_eperm(rig: &mut Rig) -> Verdict {
+fn a_regular_file_is_eperm(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     always_ready(rig, memfd())
 }
 
-fn a_directory_is_eperm(rig: &mut Rig) -> Verdict {
+fn a_directory_is_eperm(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     always_ready(rig, File::open("/").expect("the root directory"))
 }
 
-fn a_device_without_readiness_is_eperm(rig: &mut Rig) -> Verdict {
+fn a_device_without_readiness_is_eperm(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     always_ready(rig, File::open("/dev/null").expect("a device"))
 }
 
-fn a_path_descriptor_is_ebadf(rig: &mut Rig) -> Verdict {
+fn a_path_descriptor_is_ebadf(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let path = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let path = path.expect("the root directory");
@@ -169,7 +169,7 @@ fn a_path_descriptor_is_ebadf(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_file_of_proc_with_readiness_is_watched(rig: &mut Rig) -> Verdict {
+fn a_file_of_proc_with_readiness_is_watched(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let mounts = File::open("/proc/self/mounts").expect("proc is mounted");
     rig.add(&mounts, 1, Interest::READABLE, Trigger::Level)?;
@@ -178,7 +178,7 @@ fn a_file_of_proc_with_readiness_is_watched(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_empty_interest_is_accepted(rig: &mut Rig) -> Verdict {
+fn an_empty_interest_is_accepted(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::NONE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -188,7 +188,7 @@ fn an_empty_interest_is_accepted(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn duplicates_are_registrations_of_their_own(rig: &mut Rig) -> Verdict {
+fn duplicates_are_registrations_of_their_own(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     let twin = reader.dup();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
@@ -200,7 +200,7 @@ fn duplicates_are_registrations_of_their_own(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_refused_add_keeps_the_registration(rig: &mut Rig) -> Verdict {
+fn a_refused_add_keeps_the_registration(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let other = Registration::new(Interest::NONE, Trigger::Level);
@@ -210,7 +210,7 @@ fn a_refused_add_keeps_the_registration(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_refused_modify_keeps_the_registration(rig: &mut Rig) -> Verdict {
+fn a_refused_modify_keeps_the_registration(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let impossible = Registration::new(Interest::NONE, Trigger::Oneshot).exclusive();
@@ -221,7 +221,7 @@ fn a_refused_modify_keeps_the_registration(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn deleted_can_be_added_again(rig: &mut Rig) -> Verdict {
+fn deleted_can_be_added_again(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     for slot in 0..10 {
         rig.add(&reader, slot, Interest::READABLE, Trigger::Level)?;
@@ -234,7 +234,7 @@ fn deleted_can_be_added_again(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn errors_say_what_to_do(rig: &mut Rig) -> Verdict {
+fn errors_say_what_to_do(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     let unknown = rig.poller.delete(reader.as_fd()).expect_err("never added").to_string();
     assert!(unknown.contains("add it first"), "{unknown}");
@@ -244,7 +244,7 @@ fn errors_say_what_to_do(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_exclusive_registration_reports(rig: &mut Rig) -> Verdict {
+fn an_exclusive_registration_reports(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, READ.exclusive()))?;
     rig.quiet();
@@ -256,7 +256,7 @@ fn an_exclusive_registration_reports(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_exclusive_registration_can_be_deleted(rig: &mut Rig) -> Verdict {
+fn an_exclusive_registration_can_be_deleted(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, READ.exclusive()))?;
     rig.delete(&reader);
@@ -267,7 +267,7 @@ fn an_exclusive_registration_can_be_deleted(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
+fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     let mut other = rig.open_another();
     let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
@@ -288,7 +288,7 @@ fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
 }
 
 /// The one thing that the flag is for. The write wakes its waiters before it returns.
-fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
+fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> CaseResult {
     const SLEEPERS: usize = 3;
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
@@ -328,7 +328,7 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
 }
 
 /// The first in the line of waiters has taken what it was woken for, and is busy.
-fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> Verdict {
+fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> CaseResult {
     /// How long a poller that is not woken is waited for.
     const SILENCE: Duration = Duration::from_millis(300);
     rig.needs_kernel()?;
@@ -362,7 +362,7 @@ fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> Verdict {
 }
 
 /// Refused by every backend, be it for the flag or for the combination.
-fn impossible(rig: &mut Rig, how: Registration) -> Verdict {
+fn impossible(rig: &mut Rig, how: Registration) -> CaseResult {
     let (reader, writer) = rig.pipe();
     let outcome = rig.poller.add(reader.as_fd(), TOKEN, how);
     assert!(matches!(outcome, Err(Error::Unsupported { .. })), "{outcome:?}");
@@ -372,21 +372,21 @@ fn impossible(rig: &mut Rig, how: Registration) -> Verdict {
     Ok(())
 }
 
-fn exclusive_with_oneshot_is_einval(rig: &mut Rig) -> Verdict {
+fn exclusive_with_oneshot_is_einval(rig: &mut Rig) -> CaseResult {
     impossible(rig, Registration::new(Interest::READABLE, Trigger::Oneshot).exclusive())
 }
 
-fn exclusive_with_rdhup_is_einval(rig: &mut Rig) -> Verdict {
+fn exclusive_with_rdhup_is_einval(rig: &mut Rig) -> CaseResult {
     let interest = Interest::READABLE | Interest::RDHUP;
     impossible(rig, Registration::new(interest, Trigger::Level).exclusive())
 }
 
-fn exclusive_with_priority_is_einval(rig: &mut Rig) -> Verdict {
+fn exclusive_with_priority_is_einval(rig: &mut Rig) -> CaseResult {
     let interest = Interest::READABLE | Interest::PRIORITY;
     impossible(rig, Registration::new(interest, Trigger::Level).exclusive())
 }
 
-fn modify_of_an_exclusive_registration_is_einval(rig: &mut Rig) -> Verdict {
+fn modify_of_an_exclusive_registration_is_einval(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, READ.exclusive()))?;
     refused(rig.poller.modify(reader.as_fd(), Token::new(2, 0), READ), Errno::INVAL);
@@ -395,7 +395,7 @@ fn modify_of_an_exclusive_registration_is_einval(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_to_exclusive_is_einval(rig: &mut Rig) -> Verdict {
+fn modify_to_exclusive_is_einval(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let outcome = rig.poller.modify(reader.as_fd(), TOKEN, READ.exclusive());
@@ -407,7 +407,7 @@ fn token(slot: u32) -> Token {
     Token::new(slot, 0)
 }
 
-fn a_batch_applies_all(rig: &mut Rig) -> Verdict {
+fn a_batch_applies_all(rig: &mut Rig) -> CaseResult {
     let (first, first_writer) = rig.pipe();
     let (second, second_writer) = rig.pipe();
     let changes = [
@@ -424,14 +424,14 @@ fn a_batch_applies_all(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_empty_batch_is_nothing(rig: &mut Rig) -> Verdict {
+fn an_empty_batch_is_nothing(rig: &mut Rig) -> CaseResult {
     rig.poller.apply(&[]).expect("nothing can fail");
     assert_eq!(rig.poller.counters().snapshot().updates_asked, 0);
     rig.quiet();
     Ok(())
 }
 
-fn a_batch_stops_at_the_first_error(rig: &mut Rig) -> Verdict {
+fn a_batch_stops_at_the_first_error(rig: &mut Rig) -> CaseResult {
     let (first, first_writer) = rig.pipe();
     let (second, second_writer) = rig.pipe();
     let (unknown, _unknown_writer) = rig.pipe();
@@ -450,7 +450,7 @@ fn a_batch_stops_at_the_first_error(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_batch_error_carries_index_and_errno(rig: &mut Rig) -> Verdict {
+fn a_batch_error_carries_index_and_errno(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     let changes =
         [Change::Add(reader.as_fd(), token(1), READ), Change::Add(reader.as_fd(), token(1), READ)];
@@ -462,7 +462,7 @@ fn a_batch_error_carries_index_and_errno(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn add_modify_and_delete_in_one_batch_leave_nothing(rig: &mut Rig) -> Verdict {
+fn add_modify_and_delete_in_one_batch_leave_nothing(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     writer.write(1).expect("room");
     let changes = [
@@ -477,7 +477,7 @@ fn add_modify_and_delete_in_one_batch_leave_nothing(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn delete_and_add_in_one_batch_change_the_token(rig: &mut Rig) -> Verdict {
+fn delete_and_add_in_one_batch_change_the_token(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -488,7 +488,7 @@ fn delete_and_add_in_one_batch_change_the_token(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_last_modify_of_a_batch_counts(rig: &mut Rig) -> Verdict {
+fn the_last_modify_of_a_batch_counts(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     theirs.write(1).expect("room");
     rig.add(&ours, 1, Interest::NONE, Trigger::Level)?;
@@ -501,7 +501,7 @@ fn the_last_modify_of_a_batch_counts(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_batch_of_a_thousand(rig: &mut Rig) -> Verdict {
+fn a_batch_of_a_thousand(rig: &mut Rig) -> CaseResult {
     let limit = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
     let count = limit.min(1000) as u32;
     let counters: Vec<_> = (0..count).map(|_| rig.eventfd()).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pollux_poller::{Backend, Error, FilePolicy, Interest, Registration, Token, Trigger};
 
 use crate::rig::{DEADLINE, Rig, accepted, memfd};
-use crate::{Case, Deviation, Verdict, case};
+use crate::{Case, CaseResult, Deviation, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_new_poller_has_counted_nothing),
@@ -30,7 +30,7 @@ pub(crate) const OF_NUMBERS: &[Case] = &[case!(stale_events_are_counted, [Kernel
 
 const READ: Interest = Interest::READABLE;
 
-fn a_new_poller_has_counted_nothing(rig: &mut Rig) -> Verdict {
+fn a_new_poller_has_counted_nothing(rig: &mut Rig) -> CaseResult {
     let counted = rig.open_another().counters().snapshot();
     let about_the_caller =
         [counted.waits, counted.events, counted.updates_asked, counted.wakes, counted.interrupts];
@@ -39,7 +39,7 @@ fn a_new_poller_has_counted_nothing(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn waits_and_empty_waits_are_counted(rig: &mut Rig) -> Verdict {
+fn waits_and_empty_waits_are_counted(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     for _ in 0..5 {
@@ -54,7 +54,7 @@ fn waits_and_empty_waits_are_counted(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn events_fall_into_the_histogram(rig: &mut Rig) -> Verdict {
+fn events_fall_into_the_histogram(rig: &mut Rig) -> CaseResult {
     let counters: Vec<_> = (0..5).map(|_| rig.eventfd()).collect();
     for (slot, counter) in (0..).zip(&counters) {
         counter.write(1).expect("room");
@@ -71,7 +71,7 @@ fn events_fall_into_the_histogram(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn updates_asked_are_merged_or_sent(rig: &mut Rig) -> Verdict {
+fn updates_asked_are_merged_or_sent(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     rig.modify(&reader, 2, READ, Trigger::Level)?;
@@ -88,7 +88,7 @@ fn updates_asked_are_merged_or_sent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn refused_updates_change_nothing_that_is_sent(rig: &mut Rig) -> Verdict {
+fn refused_updates_change_nothing_that_is_sent(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     let how = Registration::new(READ, Trigger::Oneshot).exclusive();
     rig.poller.add(reader.as_fd(), Token::new(1, 0), how).expect_err("impossible everywhere");
@@ -98,7 +98,7 @@ fn refused_updates_change_nothing_that_is_sent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn waiting_is_counted_in_system_calls(rig: &mut Rig) -> Verdict {
+fn waiting_is_counted_in_system_calls(rig: &mut Rig) -> CaseResult {
     let before = rig.poller.counters().snapshot();
     for _ in 0..10 {
         rig.wait(8, Duration::from_micros(100));
@@ -109,7 +109,7 @@ fn waiting_is_counted_in_system_calls(rig: &mut Rig) -> Verdict {
 }
 
 /// A duplicate keeps the old file alive, so that its events continue.
-fn stale_events_are_counted(rig: &mut Rig) -> Verdict {
+fn stale_events_are_counted(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (old, old_writer) = rig.pipe();
     rig.add(&old, 1, READ, Trigger::Level)?;
@@ -125,7 +125,7 @@ fn stale_events_are_counted(rig: &mut Rig) -> Verdict {
     if counted.stale_events == 0 { Err(Deviation::NothingStale) } else { Ok(()) }
 }
 
-fn select_and_poll_alone_hand_all_descriptors_over_with_each_wait(rig: &mut Rig) -> Verdict {
+fn select_and_poll_alone_hand_all_descriptors_over_with_each_wait(rig: &mut Rig) -> CaseResult {
     let pipes = [rig.pipe(), rig.pipe()];
     for (slot, (reader, _)) in (0..).zip(&pipes) {
         rig.add(reader, slot, READ, Trigger::Level)?;
@@ -142,7 +142,7 @@ fn select_and_poll_alone_hand_all_descriptors_over_with_each_wait(rig: &mut Rig)
     Ok(())
 }
 
-fn counters_can_be_read_from_another_thread(rig: &mut Rig) -> Verdict {
+fn counters_can_be_read_from_another_thread(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     writer.write(1).expect("room");
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -153,7 +153,7 @@ fn counters_can_be_read_from_another_thread(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn counters_outlive_the_poller(rig: &mut Rig) -> Verdict {
+fn counters_outlive_the_poller(rig: &mut Rig) -> CaseResult {
     let poller = rig.open_another();
     let counters = Arc::clone(poller.counters());
     drop(poller);
@@ -161,7 +161,7 @@ fn counters_outlive_the_poller(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_capabilities_name_the_backend(rig: &mut Rig) -> Verdict {
+fn the_capabilities_name_the_backend(rig: &mut Rig) -> CaseResult {
     let caps = rig.poller.caps();
     assert_eq!(caps.backend, rig.backend());
     assert!(caps.level, "every backend has level triggers");
@@ -170,7 +170,7 @@ fn the_capabilities_name_the_backend(rig: &mut Rig) -> Verdict {
 }
 
 /// Tries every registration there is: refused exactly where the capabilities say so.
-fn every_refusal_is_in_the_capabilities(rig: &mut Rig) -> Verdict {
+fn every_refusal_is_in_the_capabilities(rig: &mut Rig) -> CaseResult {
     let caps = rig.poller.caps().clone();
     let bits = [Interest::READABLE, Interest::WRITABLE, Interest::PRIORITY, Interest::RDHUP];
     for combination in 0..16 {
@@ -205,7 +205,7 @@ fn every_refusal_is_in_the_capabilities(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_file_policy_is_what_happens(rig: &mut Rig) -> Verdict {
+fn the_file_policy_is_what_happens(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let policy = rig.poller.caps().files;
     let file = memfd();
@@ -221,7 +221,7 @@ fn the_file_policy_is_what_happens(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn two_pollers_watch_one_file(rig: &mut Rig) -> Verdict {
+fn two_pollers_watch_one_file(rig: &mut Rig) -> CaseResult {
     let mut other = rig.open_another();
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;

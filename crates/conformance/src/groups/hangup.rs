@@ -3,7 +3,7 @@
 use pollux_poller::{Interest, Readiness, Trigger};
 
 use crate::rig::Rig;
-use crate::{Case, Deviation, Verdict, case};
+use crate::{Case, CaseResult, Deviation, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_half_close_is_readable),
@@ -28,7 +28,7 @@ pub(crate) const CASES: &[Case] = &[
 
 const READ: Interest = Interest::READABLE;
 
-fn a_half_close_is_readable(rig: &mut Rig) -> Verdict {
+fn a_half_close_is_readable(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, READ, Trigger::Level)?;
     rig.quiet();
@@ -36,7 +36,7 @@ fn a_half_close_is_readable(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::READABLE)
 }
 
-fn a_half_close_is_readable_and_rdhup(rig: &mut Rig) -> Verdict {
+fn a_half_close_is_readable_and_rdhup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     let asked = Interest::READABLE | Interest::WRITABLE | Interest::RDHUP;
     rig.add(&ours, 1, asked, Trigger::Level)?;
@@ -45,7 +45,7 @@ fn a_half_close_is_readable_and_rdhup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, wanted)
 }
 
-fn rdhup_alone_can_be_watched(rig: &mut Rig) -> Verdict {
+fn rdhup_alone_can_be_watched(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, Interest::RDHUP, Trigger::Level)?;
     theirs.write(1).expect("room");
@@ -54,14 +54,14 @@ fn rdhup_alone_can_be_watched(rig: &mut Rig) -> Verdict {
     rig.reported(1, Interest::RDHUP, Readiness::RDHUP)
 }
 
-fn a_half_close_is_not_rdhup_unasked(rig: &mut Rig) -> Verdict {
+fn a_half_close_is_not_rdhup_unasked(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, Interest::WRITABLE, Trigger::Level)?;
     theirs.shutdown_write();
     rig.reported(1, Interest::WRITABLE, Readiness::WRITABLE)
 }
 
-fn a_close_of_the_peer_is_hup(rig: &mut Rig) -> Verdict {
+fn a_close_of_the_peer_is_hup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, READ, Trigger::Level)?;
     rig.quiet();
@@ -69,7 +69,7 @@ fn a_close_of_the_peer_is_hup(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::READABLE | Readiness::HUP)
 }
 
-fn a_close_of_the_peer_is_rdhup_and_hup(rig: &mut Rig) -> Verdict {
+fn a_close_of_the_peer_is_rdhup_and_hup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     let asked = Interest::READABLE | Interest::WRITABLE | Interest::RDHUP;
     rig.add(&ours, 1, asked, Trigger::Level)?;
@@ -78,7 +78,7 @@ fn a_close_of_the_peer_is_rdhup_and_hup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, wanted)
 }
 
-fn a_writer_gone_is_hup(rig: &mut Rig) -> Verdict {
+fn a_writer_gone_is_hup(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     rig.quiet();
@@ -87,7 +87,7 @@ fn a_writer_gone_is_hup(rig: &mut Rig) -> Verdict {
 }
 
 /// The kernel wakes a pipe's reader with error and hang-up together.
-fn an_end_of_a_pipe_is_not_an_error(rig: &mut Rig) -> Verdict {
+fn an_end_of_a_pipe_is_not_an_error(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     rig.quiet();
@@ -97,7 +97,7 @@ fn an_end_of_a_pipe_is_not_an_error(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_writer_gone_leaves_the_data_readable(rig: &mut Rig) -> Verdict {
+fn a_writer_gone_leaves_the_data_readable(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -105,14 +105,14 @@ fn a_writer_gone_leaves_the_data_readable(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::READABLE | Readiness::HUP)
 }
 
-fn a_reader_gone_is_an_error_for_the_writer(rig: &mut Rig) -> Verdict {
+fn a_reader_gone_is_an_error_for_the_writer(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&writer, 1, Interest::WRITABLE, Trigger::Level)?;
     reader.close();
     rig.reported(1, Interest::WRITABLE, Readiness::WRITABLE | Readiness::ERROR)
 }
 
-fn hup_is_reported_with_an_empty_interest(rig: &mut Rig) -> Verdict {
+fn hup_is_reported_with_an_empty_interest(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, Interest::NONE, Trigger::Level)?;
     theirs.write(1).expect("room");
@@ -121,7 +121,7 @@ fn hup_is_reported_with_an_empty_interest(rig: &mut Rig) -> Verdict {
     rig.reported_unasked(1, Interest::NONE, Readiness::HUP)
 }
 
-fn hup_is_reported_to_writers_only(rig: &mut Rig) -> Verdict {
+fn hup_is_reported_to_writers_only(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, Interest::WRITABLE, Trigger::Level)?;
     theirs.close();
@@ -129,7 +129,7 @@ fn hup_is_reported_to_writers_only(rig: &mut Rig) -> Verdict {
 }
 
 /// What the peer did not read is lost, and that is an error.
-fn a_close_over_unread_data_is_an_error(rig: &mut Rig) -> Verdict {
+fn a_close_over_unread_data_is_an_error(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     ours.write(1).expect("room");
     rig.add(&ours, 1, READ, Trigger::Level)?;
@@ -138,7 +138,7 @@ fn a_close_over_unread_data_is_an_error(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::READABLE | Readiness::HUP | Readiness::ERROR)
 }
 
-fn hup_repeats_under_level(rig: &mut Rig) -> Verdict {
+fn hup_repeats_under_level(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, READ, Trigger::Level)?;
     theirs.close();
@@ -149,7 +149,7 @@ fn hup_repeats_under_level(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::READABLE | Readiness::HUP)
 }
 
-fn edge_reports_a_half_close_and_then_a_close(rig: &mut Rig) -> Verdict {
+fn edge_reports_a_half_close_and_then_a_close(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     rig.add(&ours, 1, Interest::READABLE | Interest::RDHUP, Trigger::Edge)?;
     rig.quiet();
@@ -162,7 +162,7 @@ fn edge_reports_a_half_close_and_then_a_close(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn edge_reports_hup_once(rig: &mut Rig) -> Verdict {
+fn edge_reports_hup_once(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Edge)?;
     writer.close();
@@ -171,7 +171,7 @@ fn edge_reports_hup_once(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_is_disarmed_for_hup(rig: &mut Rig) -> Verdict {
+fn oneshot_is_disarmed_for_hup(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Oneshot)?;
     writer.write(1).expect("room");
@@ -187,7 +187,7 @@ fn oneshot_is_disarmed_for_hup(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_modified_to_none_reports_hup(rig: &mut Rig) -> Verdict {
+fn oneshot_modified_to_none_reports_hup(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Oneshot)?;
     writer.write(1).expect("room");

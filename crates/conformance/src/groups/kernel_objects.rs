@@ -15,7 +15,7 @@ use rustix::time::{
 };
 
 use crate::rig::{Rig, accepted};
-use crate::{Case, Verdict, case};
+use crate::{Case, CaseResult, case};
 
 pub(crate) const NETWORK: &[Case] = &[
     case!(a_listener_is_readable_until_accepted, [Kernel]),
@@ -61,7 +61,7 @@ fn dead_address() -> SocketAddr {
     listener().1
 }
 
-fn a_listener_is_readable_until_accepted(rig: &mut Rig) -> Verdict {
+fn a_listener_is_readable_until_accepted(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (listener, address) = listener();
     rig.add(&listener, 1, READ, Trigger::Level)?;
@@ -76,7 +76,7 @@ fn a_listener_is_readable_until_accepted(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_edge_listener_reports_each_connection(rig: &mut Rig) -> Verdict {
+fn an_edge_listener_reports_each_connection(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (listener, address) = listener();
     rig.add(&listener, 1, READ, Trigger::Edge)?;
@@ -87,7 +87,7 @@ fn an_edge_listener_reports_each_connection(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_exclusive_listener_reports(rig: &mut Rig) -> Verdict {
+fn an_exclusive_listener_reports(rig: &mut Rig) -> CaseResult {
     use pollux_poller::{Registration, Token};
     use std::os::fd::AsFd;
     rig.needs_kernel()?;
@@ -101,7 +101,7 @@ fn an_exclusive_listener_reports(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_fresh_socket_is_writable_and_hup(rig: &mut Rig) -> Verdict {
+fn a_fresh_socket_is_writable_and_hup(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let asked = READ | Interest::WRITABLE;
     let socket = fresh_socket();
@@ -109,7 +109,7 @@ fn a_fresh_socket_is_writable_and_hup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, Readiness::WRITABLE | Readiness::HUP)
 }
 
-fn a_connected_socket_becomes_writable(rig: &mut Rig) -> Verdict {
+fn a_connected_socket_becomes_writable(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (_listener, address) = listener();
     let socket = fresh_socket();
@@ -119,7 +119,7 @@ fn a_connected_socket_becomes_writable(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ | Interest::WRITABLE, Readiness::WRITABLE)
 }
 
-fn a_refused_connection_is_an_error(rig: &mut Rig) -> Verdict {
+fn a_refused_connection_is_an_error(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let socket = fresh_socket();
     let outcome = rustix::net::connect(&socket, &dead_address());
@@ -133,7 +133,7 @@ fn a_refused_connection_is_an_error(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, wanted)
 }
 
-fn a_tcp_half_close_is_readable_and_rdhup(rig: &mut Rig) -> Verdict {
+fn a_tcp_half_close_is_readable_and_rdhup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     let asked = READ | Interest::RDHUP;
     rig.add(&ours, 1, asked, Trigger::Level)?;
@@ -142,7 +142,7 @@ fn a_tcp_half_close_is_readable_and_rdhup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, Readiness::READABLE | Readiness::RDHUP)
 }
 
-fn a_tcp_socket_closed_in_both_directions_is_hup(rig: &mut Rig) -> Verdict {
+fn a_tcp_socket_closed_in_both_directions_is_hup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     let asked = READ | Interest::RDHUP;
     rig.add(&ours, 1, asked, Trigger::Level)?;
@@ -151,7 +151,7 @@ fn a_tcp_socket_closed_in_both_directions_is_hup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, Readiness::READABLE | Readiness::RDHUP | Readiness::HUP)
 }
 
-fn a_reset_is_error_and_hup(rig: &mut Rig) -> Verdict {
+fn a_reset_is_error_and_hup(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     let asked = READ | Interest::RDHUP;
     rig.add(&ours, 1, asked, Trigger::Level)?;
@@ -162,7 +162,7 @@ fn a_reset_is_error_and_hup(rig: &mut Rig) -> Verdict {
     rig.reported(1, asked, wanted)
 }
 
-fn urgent_data_is_priority(rig: &mut Rig) -> Verdict {
+fn urgent_data_is_priority(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     rig.add(&ours, 1, Interest::PRIORITY, Trigger::Level)?;
     rig.quiet();
@@ -170,14 +170,14 @@ fn urgent_data_is_priority(rig: &mut Rig) -> Verdict {
     rig.reported(1, Interest::PRIORITY, Readiness::PRIORITY)
 }
 
-fn urgent_data_that_waits_is_priority(rig: &mut Rig) -> Verdict {
+fn urgent_data_that_waits_is_priority(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     rustix::net::send(&theirs, b"!", SendFlags::OOB).expect("room");
     rig.add(&ours, 1, READ | Interest::PRIORITY, Trigger::Level)?;
     rig.reported(1, READ | Interest::PRIORITY, Readiness::PRIORITY)
 }
 
-fn ordinary_data_is_not_priority(rig: &mut Rig) -> Verdict {
+fn ordinary_data_is_not_priority(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.tcp_pair()?;
     rig.add(&ours, 1, READ | Interest::PRIORITY, Trigger::Level)?;
     rig.quiet();
@@ -190,7 +190,7 @@ fn ordinary_data_is_not_priority(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_datagram_is_readable(rig: &mut Rig) -> Verdict {
+fn a_datagram_is_readable(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let receiver = UdpSocket::bind("127.0.0.1:0").expect("a port of the loopback interface");
     let sender = UdpSocket::bind("127.0.0.1:0").expect("a port of the loopback interface");
@@ -203,7 +203,7 @@ fn a_datagram_is_readable(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_refused_datagram_is_an_error(rig: &mut Rig) -> Verdict {
+fn a_refused_datagram_is_an_error(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let dead = UdpSocket::bind("127.0.0.1:0").expect("a port of the loopback interface");
     let address = dead.local_addr().expect("bound");
@@ -216,7 +216,7 @@ fn a_refused_datagram_is_an_error(rig: &mut Rig) -> Verdict {
     rig.reported(1, READ, Readiness::ERROR)
 }
 
-fn a_timer_is_readable_when_it_expires(rig: &mut Rig) -> Verdict {
+fn a_timer_is_readable_when_it_expires(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags).expect("timerfd");
@@ -238,7 +238,7 @@ fn instance(watched: impl AsFd) -> OwnedFd {
     instance
 }
 
-fn an_epoll_instance_is_readable_while_something_is_ready(rig: &mut Rig) -> Verdict {
+fn an_epoll_instance_is_readable_while_something_is_ready(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let inner = instance(&reader);
@@ -253,7 +253,7 @@ fn an_epoll_instance_is_readable_while_something_is_ready(rig: &mut Rig) -> Verd
     Ok(())
 }
 
-fn an_epoll_instance_can_be_watched_by_edge(rig: &mut Rig) -> Verdict {
+fn an_epoll_instance_can_be_watched_by_edge(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let inner = instance(&reader);
@@ -265,7 +265,7 @@ fn an_epoll_instance_can_be_watched_by_edge(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_epoll_instance_can_be_watched_once(rig: &mut Rig) -> Verdict {
+fn an_epoll_instance_can_be_watched_once(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let inner = instance(&reader);
@@ -279,7 +279,7 @@ fn an_epoll_instance_can_be_watched_once(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn two_levels_of_epoll_instances_can_be_watched(rig: &mut Rig) -> Verdict {
+fn two_levels_of_epoll_instances_can_be_watched(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let inner = instance(&reader);

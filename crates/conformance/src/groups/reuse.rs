@@ -10,7 +10,7 @@ use pollux_poller::{Backend, Error, Interest, Registration, Token, Trigger};
 
 use crate::objects::Object;
 use crate::rig::{Rig, accepted};
-use crate::{Case, Deviation, Verdict, case};
+use crate::{Case, CaseResult, Deviation, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(delete_and_close_is_received_by_the_peer),
@@ -43,7 +43,7 @@ pub(crate) const CASES: &[Case] = &[
 const READ: Interest = Interest::READABLE;
 
 /// Registers `object` as slot 1 of `generation`.
-fn add(rig: &mut Rig, object: &Object, generation: u32, trigger: Trigger) -> Verdict {
+fn add(rig: &mut Rig, object: &Object, generation: u32, trigger: Trigger) -> CaseResult {
     let how = Registration::new(READ, trigger);
     accepted(rig.poller.add(object.as_fd(), Token::new(1, generation), how))
 }
@@ -59,7 +59,7 @@ fn generations(rig: &mut Rig) -> Vec<u32> {
     seen
 }
 
-fn delete_and_close_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
+fn delete_and_close_is_received_by_the_peer(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -75,7 +75,7 @@ fn delete_and_close_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
     panic!("the peer never sees the close");
 }
 
-fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
+fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -89,7 +89,7 @@ fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_file_closed_without_delete_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
+fn a_file_closed_without_delete_is_received_by_the_peer(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -101,7 +101,7 @@ fn a_file_closed_without_delete_is_received_by_the_peer(rig: &mut Rig) -> Verdic
 }
 
 /// The old file becomes ready after its number was given to a new one.
-fn reused(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn reused(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, trigger)?;
     rig.quiet();
@@ -115,19 +115,19 @@ fn reused(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn a_reused_number_reports_only_the_new_file(rig: &mut Rig) -> Verdict {
+fn a_reused_number_reports_only_the_new_file(rig: &mut Rig) -> CaseResult {
     reused(rig, Trigger::Level)
 }
 
-fn a_reused_number_reports_only_the_new_file_edge(rig: &mut Rig) -> Verdict {
+fn a_reused_number_reports_only_the_new_file_edge(rig: &mut Rig) -> CaseResult {
     reused(rig, Trigger::Edge)
 }
 
-fn a_reused_number_reports_only_the_new_file_oneshot(rig: &mut Rig) -> Verdict {
+fn a_reused_number_reports_only_the_new_file_oneshot(rig: &mut Rig) -> CaseResult {
     reused(rig, Trigger::Oneshot)
 }
 
-fn readiness_from_before_the_close_is_not_delivered(rig: &mut Rig) -> Verdict {
+fn readiness_from_before_the_close_is_not_delivered(rig: &mut Rig) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -140,7 +140,7 @@ fn readiness_from_before_the_close_is_not_delivered(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_number_reused_without_add_is_not_watched(rig: &mut Rig) -> Verdict {
+fn a_number_reused_without_add_is_not_watched(rig: &mut Rig) -> CaseResult {
     let (old, _old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -153,7 +153,7 @@ fn a_number_reused_without_add_is_not_watched(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_hundred_reuses_of_one_number(rig: &mut Rig) -> Verdict {
+fn a_hundred_reuses_of_one_number(rig: &mut Rig) -> CaseResult {
     let (mut reader, mut writer) = rig.pipe();
     for generation in 0..100 {
         add(rig, &reader, generation, Trigger::Level)?;
@@ -166,7 +166,7 @@ fn a_hundred_reuses_of_one_number(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn clean(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn clean(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, trigger)?;
     rig.quiet();
@@ -181,15 +181,15 @@ fn clean(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn reuse_after_delete_is_clean(rig: &mut Rig) -> Verdict {
+fn reuse_after_delete_is_clean(rig: &mut Rig) -> CaseResult {
     clean(rig, Trigger::Level)
 }
 
-fn reuse_after_delete_is_clean_edge(rig: &mut Rig) -> Verdict {
+fn reuse_after_delete_is_clean_edge(rig: &mut Rig) -> CaseResult {
     clean(rig, Trigger::Edge)
 }
 
-fn a_duplicate_keeps_the_file_watched(rig: &mut Rig) -> Verdict {
+fn a_duplicate_keeps_the_file_watched(rig: &mut Rig) -> CaseResult {
     let (ours, writer) = rig.pipe();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -205,7 +205,7 @@ fn a_duplicate_keeps_the_file_watched(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> Verdict {
+fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -221,7 +221,7 @@ fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> Verdict {
 }
 
 /// Everything as the contract asks, but the generation: a promise that the file is the same.
-fn an_equal_token_is_served_after_delete(rig: &mut Rig) -> Verdict {
+fn an_equal_token_is_served_after_delete(rig: &mut Rig) -> CaseResult {
     let (old, _old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -233,7 +233,7 @@ fn an_equal_token_is_served_after_delete(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_modified_number_reports_nothing_of_the_closed_file(rig: &mut Rig) -> Verdict {
+fn a_modified_number_reports_nothing_of_the_closed_file(rig: &mut Rig) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -257,7 +257,7 @@ fn a_modified_number_reports_nothing_of_the_closed_file(rig: &mut Rig) -> Verdic
     }
 }
 
-fn a_wait_that_finds_only_stale_events_continues(rig: &mut Rig) -> Verdict {
+fn a_wait_that_finds_only_stale_events_continues(rig: &mut Rig) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -275,7 +275,7 @@ fn forget(rig: &mut Rig, object: &Object) {
     rig.poller.forget(object.as_fd()).expect("a registered descriptor");
 }
 
-fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> Verdict {
+fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> CaseResult {
     let (ours, writer) = rig.pipe();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -288,7 +288,7 @@ fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_forgotten_and_closed_file_is_received_by_the_peer(rig: &mut Rig) -> Verdict {
+fn a_forgotten_and_closed_file_is_received_by_the_peer(rig: &mut Rig) -> CaseResult {
     let (ours, theirs) = rig.socketpair();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -303,7 +303,7 @@ fn a_forgotten_and_closed_file_is_received_by_the_peer(rig: &mut Rig) -> Verdict
     panic!("the peer never sees the close");
 }
 
-fn reused_after_forget(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn reused_after_forget(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, trigger)?;
     rig.quiet();
@@ -319,20 +319,20 @@ fn reused_after_forget(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn a_number_reused_after_forget_reports_only_the_new_file(rig: &mut Rig) -> Verdict {
+fn a_number_reused_after_forget_reports_only_the_new_file(rig: &mut Rig) -> CaseResult {
     reused_after_forget(rig, Trigger::Level)
 }
 
-fn a_number_reused_after_forget_reports_only_the_new_file_edge(rig: &mut Rig) -> Verdict {
+fn a_number_reused_after_forget_reports_only_the_new_file_edge(rig: &mut Rig) -> CaseResult {
     reused_after_forget(rig, Trigger::Edge)
 }
 
-fn a_number_reused_after_forget_reports_only_the_new_file_oneshot(rig: &mut Rig) -> Verdict {
+fn a_number_reused_after_forget_reports_only_the_new_file_oneshot(rig: &mut Rig) -> CaseResult {
     reused_after_forget(rig, Trigger::Oneshot)
 }
 
 /// No wait between forgetting, closing and adding: an equal token must not hide the change.
-fn a_number_reused_after_forget_within_one_turn_is_watched(rig: &mut Rig) -> Verdict {
+fn a_number_reused_after_forget_within_one_turn_is_watched(rig: &mut Rig) -> CaseResult {
     let (old, old_writer) = rig.pipe();
     add(rig, &old, 0, Trigger::Level)?;
     rig.quiet();
@@ -346,7 +346,7 @@ fn a_number_reused_after_forget_within_one_turn_is_watched(rig: &mut Rig) -> Ver
     Ok(())
 }
 
-fn a_forgotten_file_is_silent_even_before_it_is_closed(rig: &mut Rig) -> Verdict {
+fn a_forgotten_file_is_silent_even_before_it_is_closed(rig: &mut Rig) -> CaseResult {
     let (ours, writer) = rig.pipe();
     add(rig, &ours, 0, Trigger::Level)?;
     rig.quiet();
@@ -360,7 +360,7 @@ fn a_forgotten_file_is_silent_even_before_it_is_closed(rig: &mut Rig) -> Verdict
     Ok(())
 }
 
-fn a_unknown_can_not_be_forgotten(rig: &mut Rig) -> Verdict {
+fn a_unknown_can_not_be_forgotten(rig: &mut Rig) -> CaseResult {
     let (ours, _theirs) = rig.pipe();
     let unknown = rig.poller.forget(ours.as_fd()).expect_err("never added");
     assert!(matches!(unknown, Error::NotRegistered { .. }), "{unknown:?}");
@@ -372,7 +372,7 @@ fn a_unknown_can_not_be_forgotten(rig: &mut Rig) -> Verdict {
 }
 
 /// One call less where closing does the work; every update is accounted for everywhere.
-fn forgetting_costs_no_more_calls_than_deleting(rig: &mut Rig) -> Verdict {
+fn forgetting_costs_no_more_calls_than_deleting(rig: &mut Rig) -> CaseResult {
     let (deleted, _writer) = rig.pipe();
     let (forgotten, _other_writer) = rig.pipe();
     add(rig, &deleted, 0, Trigger::Level)?;

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::objects::Object;
 use crate::rig::{DEADLINE, Rig};
 use crate::runner::report;
-use crate::{Case, Deviation, Verdict, case};
+use crate::{Case, CaseResult, Deviation, case};
 
 pub(crate) const FAIRNESS: &[Case] = &[
     case!(three_waits_of_two_see_all_six),
@@ -75,14 +75,14 @@ fn tally(rig: &mut Rig, waits: usize, capacity: usize) -> BTreeMap<u32, usize> {
     tally
 }
 
-fn three_waits_of_two_see_all_six(rig: &mut Rig) -> Verdict {
+fn three_waits_of_two_see_all_six(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 6, Trigger::Level)?;
     let seen = tally(rig, 3, 2);
     assert_eq!(seen.len(), 6, "each of six within three waits of two: {seen:?}");
     Ok(())
 }
 
-fn rounds_proceed_being_fair(rig: &mut Rig) -> Verdict {
+fn rounds_proceed_being_fair(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 6, Trigger::Level)?;
     let seen = tally(rig, 15, 2);
     assert_eq!(seen.len(), 6, "{seen:?}");
@@ -92,7 +92,7 @@ fn rounds_proceed_being_fair(rig: &mut Rig) -> Verdict {
 }
 
 /// Sixty-four become ready at once, three times what io_uring finishes unasked.
-fn whole(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn whole(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let mut counters = Vec::new();
     for slot in 0..64 {
         let counter = rig.eventfd();
@@ -107,15 +107,15 @@ fn whole(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn events_that_fit_come_in_one_wait(rig: &mut Rig) -> Verdict {
+fn events_that_fit_come_in_one_wait(rig: &mut Rig) -> CaseResult {
     whole(rig, Trigger::Level)
 }
 
-fn events_that_fit_come_in_one_wait_edge(rig: &mut Rig) -> Verdict {
+fn events_that_fit_come_in_one_wait_edge(rig: &mut Rig) -> CaseResult {
     whole(rig, Trigger::Edge)
 }
 
-fn capacity_is_never_exceeded(rig: &mut Rig) -> Verdict {
+fn capacity_is_never_exceeded(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 20, Trigger::Level)?;
     for capacity in [1, 3, 7, 19, 20, 21] {
         let seen = rig.wait(capacity, DEADLINE);
@@ -128,7 +128,7 @@ fn capacity_is_never_exceeded(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn one_event_at_a_time_sees_all(rig: &mut Rig) -> Verdict {
+fn one_event_at_a_time_sees_all(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 5, Trigger::Level)?;
     let seen = tally(rig, 5, 1);
     assert_eq!(seen.len(), 5, "{seen:?}");
@@ -136,7 +136,7 @@ fn one_event_at_a_time_sees_all(rig: &mut Rig) -> Verdict {
 }
 
 /// All are reported exactly once, in waits of `capacity`.
-fn kept(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn kept(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let _counters = ready_counters(rig, 100, trigger)?;
     let mut seen = BTreeMap::new();
     loop {
@@ -153,15 +153,15 @@ fn kept(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn edges_beyond_the_capacity_are_kept(rig: &mut Rig) -> Verdict {
+fn edges_beyond_the_capacity_are_kept(rig: &mut Rig) -> CaseResult {
     kept(rig, Trigger::Edge)
 }
 
-fn oneshots_beyond_the_capacity_are_kept(rig: &mut Rig) -> Verdict {
+fn oneshots_beyond_the_capacity_are_kept(rig: &mut Rig) -> CaseResult {
     kept(rig, Trigger::Oneshot)
 }
 
-fn a_busy_descriptor_starves_no_other(rig: &mut Rig) -> Verdict {
+fn a_busy_descriptor_starves_no_other(rig: &mut Rig) -> CaseResult {
     let _busy = ready_counters(rig, 3, Trigger::Level)?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 99, Interest::READABLE, Trigger::Level)?;
@@ -174,7 +174,7 @@ fn a_busy_descriptor_starves_no_other(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_is_not_starved_by_events(rig: &mut Rig) -> Verdict {
+fn a_wake_is_not_starved_by_events(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 6, Trigger::Level)?;
     let waker = rig.poller.waker();
     let mut events = Events::with_capacity(2);
@@ -193,7 +193,7 @@ fn a_wake_is_not_starved_by_events(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn nothing_of_an_earlier_wait_stays(rig: &mut Rig) -> Verdict {
+fn nothing_of_an_earlier_wait_stays(rig: &mut Rig) -> CaseResult {
     let counters = ready_counters(rig, 3, Trigger::Level)?;
     rig.poller.waker().wake();
     let mut events = Events::with_capacity(8);
@@ -208,7 +208,7 @@ fn nothing_of_an_earlier_wait_stays(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn deleting_between_waits_keeps_the_round(rig: &mut Rig) -> Verdict {
+fn deleting_between_waits_keeps_the_round(rig: &mut Rig) -> CaseResult {
     let counters = ready_counters(rig, 10, Trigger::Oneshot)?;
     let first: Vec<u32> = rig.wait(4, DEADLINE).iter().map(|event| event.token.slot()).collect();
     let deleted: Vec<u32> = (0..10).filter(|slot| !first.contains(slot)).take(3).collect();
@@ -272,7 +272,7 @@ fn reports(rig: &mut Rig, count: usize, capacity: usize, stops_at_all: bool) -> 
     }
 }
 
-fn ten_thousand_idle_and_ten_active(rig: &mut Rig) -> Verdict {
+fn ten_thousand_idle_and_ten_active(rig: &mut Rig) -> CaseResult {
     let counters = watched(rig, MANY, Trigger::Level)?;
     let stride = counters.len() / 10;
     let active: Vec<u32> = (0..10).map(|index| (index * stride) as u32).collect();
@@ -296,7 +296,7 @@ fn ten_thousand_idle_and_ten_active(rig: &mut Rig) -> Verdict {
 }
 
 /// Everything is ready before the first wait.
-fn burst(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn burst(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let counters = watched(rig, BURST, trigger)?;
     for counter in &counters {
         counter.write(1).expect("room");
@@ -313,20 +313,20 @@ fn burst(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn nine_thousand_ready_at_once_level(rig: &mut Rig) -> Verdict {
+fn nine_thousand_ready_at_once_level(rig: &mut Rig) -> CaseResult {
     burst(rig, Trigger::Level)
 }
 
-fn nine_thousand_ready_at_once_edge(rig: &mut Rig) -> Verdict {
+fn nine_thousand_ready_at_once_edge(rig: &mut Rig) -> CaseResult {
     burst(rig, Trigger::Edge)
 }
 
-fn nine_thousand_ready_at_once_oneshot(rig: &mut Rig) -> Verdict {
+fn nine_thousand_ready_at_once_oneshot(rig: &mut Rig) -> CaseResult {
     burst(rig, Trigger::Oneshot)
 }
 
 /// The registrations reach the kernel first; then all fire between two waits.
-fn fired(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Verdict {
+fn fired(rig: &mut Rig, wanted: u32, trigger: Trigger) -> CaseResult {
     let counters = watched(rig, wanted, trigger)?;
     rig.quiet();
     for counter in &counters {
@@ -336,21 +336,21 @@ fn fired(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> Verdict {
+fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> CaseResult {
     fired(rig, BURST, Trigger::Edge)
 }
 
-fn more_than_any_completion_queue_level(rig: &mut Rig) -> Verdict {
+fn more_than_any_completion_queue_level(rig: &mut Rig) -> CaseResult {
     fired(rig, FLOOD, Trigger::Level)
 }
 
-fn more_than_any_completion_queue_edge(rig: &mut Rig) -> Verdict {
+fn more_than_any_completion_queue_edge(rig: &mut Rig) -> CaseResult {
     fired(rig, FLOOD, Trigger::Edge)
 }
 
 /// Every registration is taken out and entered again under another token between two waits:
 /// for a ring three requests or completions each.
-fn exchanged(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn exchanged(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let counters = watched(rig, FLOOD, trigger)?;
     rig.quiet();
     for counter in &counters {
@@ -374,15 +374,15 @@ fn exchanged(rig: &mut Rig, trigger: Trigger) -> Verdict {
     Ok(())
 }
 
-fn all_are_exchanged_at_once_level(rig: &mut Rig) -> Verdict {
+fn all_are_exchanged_at_once_level(rig: &mut Rig) -> CaseResult {
     exchanged(rig, Trigger::Level)
 }
 
-fn all_are_exchanged_at_once_edge(rig: &mut Rig) -> Verdict {
+fn all_are_exchanged_at_once_edge(rig: &mut Rig) -> CaseResult {
     exchanged(rig, Trigger::Edge)
 }
 
-fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
+fn edges_work_on_after_an_overflow(rig: &mut Rig) -> CaseResult {
     let counters = watched(rig, FLOOD, Trigger::Edge)?;
     rig.quiet();
     for _ in 0..2 {
@@ -398,7 +398,7 @@ fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_thousand_connections_come_and_go(rig: &mut Rig) -> Verdict {
+fn a_thousand_connections_come_and_go(rig: &mut Rig) -> CaseResult {
     for slot in 0..1000 {
         let (ours, theirs) = rig.socketpair();
         rig.add(&ours, slot, READ, Trigger::Level)?;

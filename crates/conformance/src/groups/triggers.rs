@@ -8,7 +8,7 @@ use pollux_poller::{Interest, Readiness, Trigger};
 
 use crate::objects::Object;
 use crate::rig::{Rig, slots};
-use crate::{Case, Deviation, Need, Verdict, case};
+use crate::{Case, CaseResult, Deviation, Need, case};
 
 pub(crate) const CASES: &[Case] = &[
     scripted("level_repeats_until_read_on_a_pipe", &[], |rig| level(rig, Rig::pipe_ends)),
@@ -63,7 +63,7 @@ type Ends = fn(&Rig) -> Result<(Object, Object), Deviation>;
 const fn scripted(
     name: &'static str,
     needs: &'static [Need],
-    run: fn(&mut Rig) -> Verdict,
+    run: fn(&mut Rig) -> CaseResult,
 ) -> Case {
     Case { name, needs, run }
 }
@@ -73,7 +73,7 @@ fn drain(object: &Object) {
     while object.read(1 << 12).is_ok_and(|len| len > 0) {}
 }
 
-fn level(rig: &mut Rig, ends: Ends) -> Verdict {
+fn level(rig: &mut Rig, ends: Ends) -> CaseResult {
     let (reader, writer) = ends(rig)?;
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     rig.quiet();
@@ -89,7 +89,7 @@ fn level(rig: &mut Rig, ends: Ends) -> Verdict {
 }
 
 /// Write 1, repeat 0, write with unread data 1, repeat 0, modify 1.
-fn edge(rig: &mut Rig, ends: Ends) -> Verdict {
+fn edge(rig: &mut Rig, ends: Ends) -> CaseResult {
     let (reader, writer) = ends(rig)?;
     rig.add(&reader, 1, Interest::READABLE, Trigger::Edge)?;
     rig.quiet();
@@ -105,7 +105,7 @@ fn edge(rig: &mut Rig, ends: Ends) -> Verdict {
     Ok(())
 }
 
-fn oneshot(rig: &mut Rig, ends: Ends) -> Verdict {
+fn oneshot(rig: &mut Rig, ends: Ends) -> CaseResult {
     let (reader, writer) = ends(rig)?;
     rig.add(&reader, 1, Interest::READABLE, Trigger::Oneshot)?;
     rig.quiet();
@@ -121,7 +121,7 @@ fn oneshot(rig: &mut Rig, ends: Ends) -> Verdict {
     Ok(())
 }
 
-fn edge_reports_what_is_ready_at_add(rig: &mut Rig) -> Verdict {
+fn edge_reports_what_is_ready_at_add(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.socketpair();
     writer.write(1).expect("room");
     rig.add(&reader, 1, Interest::READABLE, Trigger::Edge)?;
@@ -130,7 +130,7 @@ fn edge_reports_what_is_ready_at_add(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn edge_is_silent_after_a_partial_read(rig: &mut Rig) -> Verdict {
+fn edge_is_silent_after_a_partial_read(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.socketpair();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Edge)?;
     writer.write(8).expect("room");
@@ -142,7 +142,7 @@ fn edge_is_silent_after_a_partial_read(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn edge_reports_a_full_stream_that_was_drained(rig: &mut Rig) -> Verdict {
+fn edge_reports_a_full_stream_that_was_drained(rig: &mut Rig) -> CaseResult {
     let (left, right) = rig.socketpair();
     while left.write(1 << 12).is_ok() {}
     rig.add(&left, 1, Interest::WRITABLE, Trigger::Edge)?;
@@ -153,7 +153,7 @@ fn edge_reports_a_full_stream_that_was_drained(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn edge_reports_what_came_between_delete_and_add(rig: &mut Rig) -> Verdict {
+fn edge_reports_what_came_between_delete_and_add(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Edge)?;
     rig.delete(&reader);
@@ -165,7 +165,7 @@ fn edge_reports_what_came_between_delete_and_add(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_reports_what_is_ready_at_add(rig: &mut Rig) -> Verdict {
+fn oneshot_reports_what_is_ready_at_add(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.socketpair();
     writer.write(1).expect("room");
     rig.add(&reader, 1, Interest::READABLE, Trigger::Oneshot)?;
@@ -174,7 +174,7 @@ fn oneshot_reports_what_is_ready_at_add(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_stays_disarmed_for_new_data(rig: &mut Rig) -> Verdict {
+fn oneshot_stays_disarmed_for_new_data(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.socketpair();
     let both = Interest::READABLE | Interest::WRITABLE;
     rig.add(&reader, 1, both, Trigger::Oneshot)?;
@@ -184,7 +184,7 @@ fn oneshot_stays_disarmed_for_new_data(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_modified_while_ready_reports_again(rig: &mut Rig) -> Verdict {
+fn oneshot_modified_while_ready_reports_again(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Oneshot)?;
     writer.write(1).expect("room");
@@ -196,7 +196,7 @@ fn oneshot_modified_while_ready_reports_again(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn oneshot_can_be_deleted_while_disarmed(rig: &mut Rig) -> Verdict {
+fn oneshot_can_be_deleted_while_disarmed(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Oneshot)?;
     writer.write(1).expect("room");
@@ -208,7 +208,7 @@ fn oneshot_can_be_deleted_while_disarmed(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn level_writable_is_always_reported(rig: &mut Rig) -> Verdict {
+fn level_writable_is_always_reported(rig: &mut Rig) -> CaseResult {
     let (left, _right) = rig.socketpair();
     rig.add(&left, 1, Interest::WRITABLE, Trigger::Level)?;
     for _ in 0..3 {
@@ -217,7 +217,7 @@ fn level_writable_is_always_reported(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_full_stream_is_not_writable(rig: &mut Rig) -> Verdict {
+fn a_full_stream_is_not_writable(rig: &mut Rig) -> CaseResult {
     let (left, right) = rig.socketpair();
     rig.add(&left, 1, Interest::WRITABLE, Trigger::Level)?;
     while left.write(1 << 12).is_ok() {}
@@ -227,7 +227,7 @@ fn a_full_stream_is_not_writable(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn both_directions_come_in_one_event(rig: &mut Rig) -> Verdict {
+fn both_directions_come_in_one_event(rig: &mut Rig) -> CaseResult {
     let (left, right) = rig.socketpair();
     right.write(1).expect("room");
     rig.add(&left, 1, Interest::READABLE | Interest::WRITABLE, Trigger::Level)?;
@@ -235,7 +235,7 @@ fn both_directions_come_in_one_event(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn only_what_was_asked_is_reported(rig: &mut Rig) -> Verdict {
+fn only_what_was_asked_is_reported(rig: &mut Rig) -> CaseResult {
     let (left, right) = rig.socketpair();
     right.write(1).expect("room");
     rig.add(&left, 1, Interest::WRITABLE, Trigger::Level)?;
@@ -247,7 +247,7 @@ fn only_what_was_asked_is_reported(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_changes_the_token(rig: &mut Rig) -> Verdict {
+fn modify_changes_the_token(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -257,7 +257,7 @@ fn modify_changes_the_token(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_changes_the_interest(rig: &mut Rig) -> Verdict {
+fn modify_changes_the_interest(rig: &mut Rig) -> CaseResult {
     let (left, right) = rig.socketpair();
     rig.add(&left, 1, Interest::READABLE, Trigger::Level)?;
     rig.quiet();
@@ -270,7 +270,7 @@ fn modify_changes_the_interest(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_to_none_silences(rig: &mut Rig) -> Verdict {
+fn modify_to_none_silences(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -279,7 +279,7 @@ fn modify_to_none_silences(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_from_level_to_edge(rig: &mut Rig) -> Verdict {
+fn modify_from_level_to_edge(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -290,7 +290,7 @@ fn modify_from_level_to_edge(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_from_edge_to_level(rig: &mut Rig) -> Verdict {
+fn modify_from_edge_to_level(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Edge)?;
     writer.write(1).expect("room");
@@ -303,7 +303,7 @@ fn modify_from_edge_to_level(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn modify_from_oneshot_to_level(rig: &mut Rig) -> Verdict {
+fn modify_from_oneshot_to_level(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Oneshot)?;
     writer.write(1).expect("room");
@@ -316,7 +316,7 @@ fn modify_from_oneshot_to_level(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_deleted_descriptor_is_silent(rig: &mut Rig) -> Verdict {
+fn a_deleted_descriptor_is_silent(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     rig.delete(&reader);
@@ -325,7 +325,7 @@ fn a_deleted_descriptor_is_silent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn delete_takes_what_was_already_ready(rig: &mut Rig) -> Verdict {
+fn delete_takes_what_was_already_ready(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     let (other, other_writer) = rig.pipe();
     rig.add(reader.as_fd(), 1, Interest::READABLE, Trigger::Level)?;
@@ -340,7 +340,7 @@ fn delete_takes_what_was_already_ready(rig: &mut Rig) -> Verdict {
 
 /// Ready while it is watched, and over before anybody waits. A socket: pipes are watched otherwise where files must be
 /// let go of at once.
-fn silent_about_what_is_over(rig: &mut Rig, trigger: Trigger) -> Verdict {
+fn silent_about_what_is_over(rig: &mut Rig, trigger: Trigger) -> CaseResult {
     let (reader, writer) = rig.socketpair();
     rig.add(&reader, 1, Interest::READABLE, trigger)?;
     rig.quiet();
@@ -355,14 +355,14 @@ fn silent_about_what_is_over(rig: &mut Rig, trigger: Trigger) -> Verdict {
     }
 }
 
-fn level_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+fn level_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> CaseResult {
     silent_about_what_is_over(rig, Trigger::Level)
 }
 
-fn edge_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+fn edge_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> CaseResult {
     silent_about_what_is_over(rig, Trigger::Edge)
 }
 
-fn oneshot_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+fn oneshot_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> CaseResult {
     silent_about_what_is_over(rig, Trigger::Oneshot)
 }

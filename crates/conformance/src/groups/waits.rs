@@ -9,7 +9,7 @@ use std::time::Duration;
 use pollux_poller::{Events, Interest, Readiness, Trigger};
 
 use crate::rig::{DEADLINE, Rig, until_asleep};
-use crate::{Case, Verdict, case};
+use crate::{Case, CaseResult, case};
 
 pub(crate) const TIMEOUTS: &[Case] = &[
     case!(zero_only_looks),
@@ -49,7 +49,7 @@ fn empty_wait(rig: &mut Rig, timeout: Duration) -> Duration {
     rig.now() - before
 }
 
-fn zero_only_looks(rig: &mut Rig) -> Verdict {
+fn zero_only_looks(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let shortest = (0..20).map(|_| empty_wait(rig, Duration::ZERO)).min();
@@ -57,7 +57,7 @@ fn zero_only_looks(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn zero_sees_what_is_ready(rig: &mut Rig) -> Verdict {
+fn zero_sees_what_is_ready(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     writer.write(1).expect("room");
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
@@ -68,7 +68,7 @@ fn zero_sees_what_is_ready(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_timeout_is_never_early(rig: &mut Rig) -> Verdict {
+fn a_timeout_is_never_early(rig: &mut Rig) -> CaseResult {
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     for nanoseconds in [1, 999, 50_000, 200_001, 999_999, 1_000_001, 3_456_789, 12_000_000] {
@@ -81,7 +81,7 @@ fn a_timeout_is_never_early(rig: &mut Rig) -> Verdict {
 
 /// A busy machine delays most waits, but not every one of so many. Without `epoll_pwait2` they are
 /// rounded up, and the capabilities say so.
-fn two_hundred_microseconds_are_not_a_millisecond(rig: &mut Rig) -> Verdict {
+fn two_hundred_microseconds_are_not_a_millisecond(rig: &mut Rig) -> CaseResult {
     if rig.poller.caps().timeout_step > Duration::from_nanos(1) {
         assert_eq!(rig.poller.caps().timeout_step, Duration::from_millis(1));
         assert!(empty_wait(rig, Duration::from_micros(200)) >= Duration::from_millis(1));
@@ -93,14 +93,14 @@ fn two_hundred_microseconds_are_not_a_millisecond(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn one_nanosecond_ends(rig: &mut Rig) -> Verdict {
+fn one_nanosecond_ends(rig: &mut Rig) -> CaseResult {
     for _ in 0..10 {
         empty_wait(rig, Duration::from_nanos(1));
     }
     Ok(())
 }
 
-fn ready_before_the_wait_ends_it_at_once(rig: &mut Rig) -> Verdict {
+fn ready_before_the_wait_ends_it_at_once(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -110,7 +110,7 @@ fn ready_before_the_wait_ends_it_at_once(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn ready_during_the_wait_ends_it(rig: &mut Rig) -> Verdict {
+fn ready_during_the_wait_ends_it(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
@@ -132,7 +132,7 @@ fn ready_during_the_wait_ends_it(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_longest_timeout_is_accepted(rig: &mut Rig) -> Verdict {
+fn the_longest_timeout_is_accepted(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -140,7 +140,7 @@ fn the_longest_timeout_is_accepted(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_timeout_does_not_use_up_the_registration(rig: &mut Rig) -> Verdict {
+fn a_timeout_does_not_use_up_the_registration(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     for _ in 0..5 {
@@ -152,7 +152,7 @@ fn a_timeout_does_not_use_up_the_registration(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn many_short_waits_keep_the_time(rig: &mut Rig) -> Verdict {
+fn many_short_waits_keep_the_time(rig: &mut Rig) -> CaseResult {
     let before = rig.now();
     let asked = Duration::from_micros(50);
     for _ in 0..100 {
@@ -171,13 +171,13 @@ fn is_woken(rig: &mut Rig, timeout: Option<Duration>) -> bool {
     events.is_woken()
 }
 
-fn a_wake_before_the_wait_ends_it(rig: &mut Rig) -> Verdict {
+fn a_wake_before_the_wait_ends_it(rig: &mut Rig) -> CaseResult {
     rig.poller.waker().wake();
     assert!(is_woken(rig, Some(DEADLINE)));
     Ok(())
 }
 
-fn a_wake_is_not_an_event(rig: &mut Rig) -> Verdict {
+fn a_wake_is_not_an_event(rig: &mut Rig) -> CaseResult {
     rig.poller.waker().wake();
     let mut events = Events::with_capacity(1);
     rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
@@ -187,7 +187,7 @@ fn a_wake_is_not_an_event(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_ends_one_wait_only(rig: &mut Rig) -> Verdict {
+fn a_wake_ends_one_wait_only(rig: &mut Rig) -> CaseResult {
     for _ in 0..10 {
         rig.poller.waker().wake();
         assert!(is_woken(rig, Some(DEADLINE)));
@@ -196,7 +196,7 @@ fn a_wake_ends_one_wait_only(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn many_wakes_are_merged_to_one(rig: &mut Rig) -> Verdict {
+fn many_wakes_are_merged_to_one(rig: &mut Rig) -> CaseResult {
     let waker = rig.poller.waker();
     for _ in 0..1000 {
         waker.wake();
@@ -207,7 +207,7 @@ fn many_wakes_are_merged_to_one(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_from_another_thread_before_the_wait(rig: &mut Rig) -> Verdict {
+fn a_wake_from_another_thread_before_the_wait(rig: &mut Rig) -> CaseResult {
     let waker = rig.poller.waker();
     thread::spawn(move || waker.wake()).join().expect("waking does not panic");
     assert!(is_woken(rig, Some(DEADLINE)));
@@ -229,7 +229,7 @@ fn woken_in_wait(rig: &mut Rig, timeout: Option<Duration>) {
     thread.join().expect("waking does not panic");
 }
 
-fn a_wake_from_another_thread_during_the_wait(rig: &mut Rig) -> Verdict {
+fn a_wake_from_another_thread_during_the_wait(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     for _ in 0..5 {
         woken_in_wait(rig, Some(Duration::from_secs(60)));
@@ -237,7 +237,7 @@ fn a_wake_from_another_thread_during_the_wait(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_ends_a_wait_without_end(rig: &mut Rig) -> Verdict {
+fn a_wake_ends_a_wait_without_end(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
@@ -246,7 +246,7 @@ fn a_wake_ends_a_wait_without_end(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn no_wake_is_lost_between_two_threads(rig: &mut Rig) -> Verdict {
+fn no_wake_is_lost_between_two_threads(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     const ROUNDS: usize = 2000;
     let waker = rig.poller.waker();
@@ -265,7 +265,7 @@ fn no_wake_is_lost_between_two_threads(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn many_threads_wake_one_poller(rig: &mut Rig) -> Verdict {
+fn many_threads_wake_one_poller(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     const THREADS: usize = 8;
     let start = Arc::new(Barrier::new(THREADS));
@@ -292,7 +292,7 @@ fn many_threads_wake_one_poller(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_comes_together_with_events(rig: &mut Rig) -> Verdict {
+fn a_wake_comes_together_with_events(rig: &mut Rig) -> CaseResult {
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     writer.write(1).expect("room");
@@ -308,7 +308,7 @@ fn a_wake_comes_together_with_events(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_waker_wakes_its_own_poller_only(rig: &mut Rig) -> Verdict {
+fn a_waker_wakes_its_own_poller_only(rig: &mut Rig) -> CaseResult {
     let mut other = rig.open_another();
     other.waker().wake();
     assert!(!is_woken(rig, Some(Duration::from_millis(1))));
@@ -318,7 +318,7 @@ fn a_waker_wakes_its_own_poller_only(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_waker_outlives_its_poller(rig: &mut Rig) -> Verdict {
+fn a_waker_outlives_its_poller(rig: &mut Rig) -> CaseResult {
     let other = rig.open_another();
     let waker = other.waker();
     drop(other);
@@ -328,7 +328,7 @@ fn a_waker_outlives_its_poller(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn wakes_are_counted(rig: &mut Rig) -> Verdict {
+fn wakes_are_counted(rig: &mut Rig) -> CaseResult {
     for _ in 0..7 {
         rig.poller.waker().wake();
         assert!(is_woken(rig, Some(DEADLINE)));

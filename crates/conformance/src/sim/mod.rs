@@ -50,7 +50,7 @@ pub use world::{SimFd, World};
 ///
 /// Faults of one kind are kept in order; each serves one call of any poller of the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum ScriptedFault {
     /// A signal handler runs while the next wait sleeps: it ends early and says so. As with
     /// `epoll_wait(2)`, a wait that finds something at once, or only looks, is not interrupted.
     Interrupt,

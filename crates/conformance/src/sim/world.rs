@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::sim::Fault;
+use crate::sim::ScriptedFault;
 use crate::sim::kernel::{FileId, Kernel, PollerId};
 use crate::sim::object::{Eventfd, Object, Queue};
 use crate::sim::poller::SimPoller;
@@ -207,18 +207,18 @@ impl World {
     /// Lets `fault` happen.
     ///
     /// # Panics
-    /// For [`Fault::Spurious`] on a number that no descriptor of this world has.
-    pub fn fault(&self, fault: Fault) {
+    /// For [`ScriptedFault::Spurious`] on a number that no descriptor of this world has.
+    pub fn fault(&self, fault: ScriptedFault) {
         let mut state = self.state();
         match fault {
-            Fault::Interrupt => state.interrupts += 1,
-            Fault::RefuseAdd(errno) => state.refusals.push_back(errno),
-            Fault::WaitError(errno) => state.wait_errors.push_back(errno),
-            Fault::Spurious(fd) => {
+            ScriptedFault::Interrupt => state.interrupts += 1,
+            ScriptedFault::RefuseAdd(errno) => state.refusals.push_back(errno),
+            ScriptedFault::WaitError(errno) => state.wait_errors.push_back(errno),
+            ScriptedFault::Spurious(fd) => {
                 let file = state.kernel.file(fd);
                 state.kernel.wake_for_nothing(file.expect("the number of a SimFd"));
             }
-            Fault::Overflow => {
+            ScriptedFault::Overflow => {
                 state.overflows += 1;
                 state.kernel.wake_all_edges();
             }

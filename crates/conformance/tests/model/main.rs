@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use pollux_conformance::sim::{Errno, Fault, SimFd, World};
+use pollux_conformance::sim::{Errno, ScriptedFault, SimFd, World};
 use pollux_poller::{Error, Events, Interest, Poller, Readiness, Registration, Token, Trigger};
 
 const READ_LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
@@ -76,7 +76,7 @@ fn a_signal_ends_only_a_wait_that_sleeps() {
     let (reader, writer) = world.pipe();
     poller.add(reader.as_fd(), Token::new(1, 0), READ_LEVEL).expect("a pipe can be watched");
     assert_eq!(world.write(&writer, 1), Ok(1));
-    world.fault(Fault::Interrupt);
+    world.fault(ScriptedFault::Interrupt);
     let mut events = Events::with_capacity(4);
     poller.wait(&mut events, None).expect("something is ready");
     assert!(!events.is_interrupted() && events.len() == 1);
@@ -92,11 +92,11 @@ fn refusals_and_failures_hit_the_next_call_once() {
     let mut poller = world.open();
     let (reader, _writer) = world.pipe();
     let mut add = || poller.add(reader.as_fd(), Token::new(1, 0), READ_LEVEL);
-    world.fault(Fault::RefuseAdd(Errno::NOSPC));
+    world.fault(ScriptedFault::RefuseAdd(Errno::NOSPC));
     let refused = add().expect_err("the fault is scripted");
     assert_eq!(refused.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
     add().expect("the fault is used up");
-    world.fault(Fault::WaitError(Errno::BADF));
+    world.fault(ScriptedFault::WaitError(Errno::BADF));
     let mut events = Events::with_capacity(4);
     let failed = poller.wait(&mut events, None).expect_err("the fault is scripted");
     assert!(matches!(failed, Error::System { .. }), "{failed}");
@@ -117,10 +117,10 @@ fn spurious_edges_and_overflows_repeat_only_what_holds() {
     assert_eq!(seen(&mut *poller, Some(HOUR)), event);
     assert_eq!(seen(&mut *poller, Some(HOUR)), []);
     for fd in [&full, &empty] {
-        world.fault(Fault::Spurious(fd.as_fd().as_raw_fd()));
+        world.fault(ScriptedFault::Spurious(fd.as_fd().as_raw_fd()));
     }
     assert_eq!(seen(&mut *poller, Some(HOUR)), event);
-    world.fault(Fault::Overflow);
+    world.fault(ScriptedFault::Overflow);
     assert_eq!(seen(&mut *poller, Some(HOUR)), event);
     assert_eq!(poller.counters().snapshot().overflows, 1);
 }

@@ -10,7 +10,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use pollux_conformance::rig::{Rig, memfd};
-use pollux_conformance::{Case, Deviation, Verdict, aio_polls, case};
+use pollux_conformance::{Case, CaseResult, Deviation, aio_polls, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(numbers_beyond_1024_are_watched, [Kernel]),
@@ -49,7 +49,7 @@ fn ready_at(rig: &Rig, number: u64) -> (OwnedFd, pollux_conformance::objects::Ob
 }
 
 /// Level and delete work on it.
-fn watched(rig: &mut Rig, fd: &OwnedFd) -> Verdict {
+fn watched(rig: &mut Rig, fd: &OwnedFd) -> CaseResult {
     rig.add(fd, 1, READ, Trigger::Level)?;
     for _ in 0..2 {
         assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
@@ -59,7 +59,7 @@ fn watched(rig: &mut Rig, fd: &OwnedFd) -> Verdict {
     Ok(())
 }
 
-fn numbers_beyond_1024_are_watched(rig: &mut Rig) -> Verdict {
+fn numbers_beyond_1024_are_watched(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     for number in [1023, 1024, 1500] {
         let (high, _writer) = ready_at(rig, number);
@@ -68,20 +68,20 @@ fn numbers_beyond_1024_are_watched(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_highest_number_is_watched(rig: &mut Rig) -> Verdict {
+fn the_highest_number_is_watched(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (high, _writer) = ready_at(rig, soft_limit().min(1 << 20) - 1);
     watched(rig, &high)
 }
 
-fn numbers_above_a_lowered_limit_are_watched(rig: &mut Rig) -> Verdict {
+fn numbers_above_a_lowered_limit_are_watched(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (high, _writer) = ready_at(rig, 1200);
     set_soft_limit(64);
     watched(rig, &high)
 }
 
-fn opening_without_a_free_descriptor_is_an_error(rig: &mut Rig) -> Verdict {
+fn opening_without_a_free_descriptor_is_an_error(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let limit = soft_limit();
     set_soft_limit(64);
@@ -118,7 +118,7 @@ fn open_numbers() -> Vec<i32> {
     numbers
 }
 
-fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> Verdict {
+fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     let (before, polls_before) = (open_numbers(), aio_polls::held());
@@ -132,7 +132,7 @@ fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn the_descriptors_of_a_poller_are_closed_by_exec(rig: &mut Rig) -> Verdict {
+fn the_descriptors_of_a_poller_are_closed_by_exec(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let before = open_numbers();
     let other = rig.open_another();
@@ -151,7 +151,7 @@ fn the_descriptors_of_a_poller_are_closed_by_exec(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn watched_descriptors_are_never_closed(rig: &mut Rig) -> Verdict {
+fn watched_descriptors_are_never_closed(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let file = memfd();
     let (reader, _writer) = rig.pipe();
@@ -187,7 +187,7 @@ fn pages() -> usize {
 }
 
 /// Every change of `raw` is refused, and the poller continues.
-fn refused(rig: &mut Rig, raw: RawFd) -> Verdict {
+fn refused(rig: &mut Rig, raw: RawFd) -> CaseResult {
     let before = pages();
     let added = rig.poller.add(number(raw), TOKEN, LEVEL).expect_err("not open");
     assert_eq!(added.raw_os_error(), Some(Errno::BADF.raw_os_error()), "{raw}: {added:?}");
@@ -207,7 +207,7 @@ fn refused(rig: &mut Rig, raw: RawFd) -> Verdict {
     Ok(())
 }
 
-fn a_closed_number_is_ebadf(rig: &mut Rig) -> Verdict {
+fn a_closed_number_is_ebadf(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     // The poller has seen the number, so no backend has to ask whether it has a place for it.
     let (reader, _writer) = rig.pipe();
@@ -235,7 +235,7 @@ fn a_closed_number_is_ebadf(rig: &mut Rig) -> Verdict {
 
 /// The contract asks for delete before close. A caller that forgets it gets an error event at most, and the
 /// next file of that number is watched.
-fn a_number_closed_since_the_add_does_no_harm(rig: &mut Rig) -> Verdict {
+fn a_number_closed_since_the_add_does_no_harm(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -256,13 +256,13 @@ fn a_number_closed_since_the_add_does_no_harm(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_negative_number_is_ebadf(rig: &mut Rig) -> Verdict {
+fn a_negative_number_is_ebadf(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     // -100 is AT_FDCWD.
     [-2, -100, i32::MIN].into_iter().try_for_each(|raw| refused(rig, raw))
 }
 
-fn a_number_far_above_the_highest_open_one_is_ebadf(rig: &mut Rig) -> Verdict {
+fn a_number_far_above_the_highest_open_one_is_ebadf(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     [1 << 20, 1 << 28, 1 << 30, i32::MAX].into_iter().try_for_each(|raw| refused(rig, raw))
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use pollux_conformance::objects::Object;
 use pollux_conformance::rig::{DEADLINE, Rig, Skipped};
-use pollux_conformance::{Case, Deviation, Verdict, case};
+use pollux_conformance::{Case, CaseResult, Deviation, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_exits_leaves_the_parent_alone, [Kernel]),
@@ -60,7 +60,7 @@ fn status(child: Pid) -> Option<i32> {
 }
 
 /// The parent's poller works: old registration, new registration, waker.
-fn works(rig: &mut Rig, reader: &Object, writer: &Object) -> Verdict {
+fn works(rig: &mut Rig, reader: &Object, writer: &Object) -> CaseResult {
     writer.write(1).expect("room");
     assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
     reader.read(8).expect("it was written");
@@ -77,7 +77,7 @@ fn works(rig: &mut Rig, reader: &Object, writer: &Object) -> Verdict {
     Ok(())
 }
 
-fn a_child_that_exits_leaves_the_parent_alone(rig: &mut Rig) -> Verdict {
+fn a_child_that_exits_leaves_the_parent_alone(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -86,7 +86,7 @@ fn a_child_that_exits_leaves_the_parent_alone(rig: &mut Rig) -> Verdict {
     works(rig, &reader, &writer)
 }
 
-fn a_child_that_drops_its_copy_leaves_the_parent_alone(rig: &mut Rig) -> Verdict {
+fn a_child_that_drops_its_copy_leaves_the_parent_alone(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -102,7 +102,7 @@ fn a_child_that_drops_its_copy_leaves_the_parent_alone(rig: &mut Rig) -> Verdict
 
 /// What a poller shares with the kernel may be missing in the child, and something else of the
 /// child in its place: dropping the poller must not take that away.
-fn a_child_that_drops_its_copy_keeps_its_memory(rig: &mut Rig) -> Verdict {
+fn a_child_that_drops_its_copy_keeps_its_memory(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let other = rig.open_another();
     let mut ours = Some(std::mem::replace(&mut rig.poller, other));
@@ -122,7 +122,7 @@ fn refused(outcome: Result<(), Error>) {
     assert!(error.contains("the process that opened it"), "{error}");
 }
 
-fn a_child_that_deletes_leaves_the_parents_registration(rig: &mut Rig) -> Verdict {
+fn a_child_that_deletes_leaves_the_parents_registration(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -138,7 +138,7 @@ fn a_child_that_deletes_leaves_the_parents_registration(rig: &mut Rig) -> Verdic
     works(rig, &reader, &writer)
 }
 
-fn a_child_that_adds_and_modifies_changes_nothing_of_the_parents(rig: &mut Rig) -> Verdict {
+fn a_child_that_adds_and_modifies_changes_nothing_of_the_parents(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let (other, other_writer) = rig.pipe();
@@ -156,7 +156,7 @@ fn a_child_that_adds_and_modifies_changes_nothing_of_the_parents(rig: &mut Rig) 
 }
 
 /// A oneshot event is there once for all processes that share an epoll instance.
-fn a_child_that_waits_takes_nothing_from_the_parent(rig: &mut Rig) -> Verdict {
+fn a_child_that_waits_takes_nothing_from_the_parent(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Oneshot)?;
@@ -170,7 +170,7 @@ fn a_child_that_waits_takes_nothing_from_the_parent(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
+fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -189,7 +189,7 @@ fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
     works(rig, &reader, &writer)
 }
 
-fn a_child_that_dies_wakes_no_wait(rig: &mut Rig) -> Verdict {
+fn a_child_that_dies_wakes_no_wait(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -198,7 +198,7 @@ fn a_child_that_dies_wakes_no_wait(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn bytes_that_a_child_writes_are_reported(rig: &mut Rig) -> Verdict {
+fn bytes_that_a_child_writes_are_reported(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     rig.add(&reader, 1, READ, Trigger::Level)?;
@@ -211,7 +211,7 @@ fn bytes_that_a_child_writes_are_reported(rig: &mut Rig) -> Verdict {
 }
 
 /// The parent closes without delete while the child still has the file open.
-fn a_file_that_a_child_inherited_lives_on(rig: &mut Rig) -> Verdict {
+fn a_file_that_a_child_inherited_lives_on(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
     let (release, released) = std::os::unix::net::UnixStream::pair().expect("a pair");
@@ -235,7 +235,7 @@ fn a_file_that_a_child_inherited_lives_on(rig: &mut Rig) -> Verdict {
     }
 }
 
-fn a_process_descriptor_is_readable_at_its_end(rig: &mut Rig) -> Verdict {
+fn a_process_descriptor_is_readable_at_its_end(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (release, released) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let mut kept_here = Some(release);

@@ -10,7 +10,7 @@ use pollux_poller::{Events, Interest, Readiness, Trigger, Waker};
 use rustix::process::{Signal, getpid, kill_process};
 
 use pollux_conformance::rig::{DEADLINE, Rig, until_asleep};
-use pollux_conformance::{Case, Verdict, case};
+use pollux_conformance::{Case, CaseResult, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_signal_ends_the_wait, [Kernel]),
@@ -71,7 +71,7 @@ fn signal() {
 }
 
 /// One wait that a signal must end.
-fn interrupted(rig: &mut Rig, timeout: Option<Duration>) -> Verdict {
+fn interrupted(rig: &mut Rig, timeout: Option<Duration>) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
@@ -86,23 +86,23 @@ fn interrupted(rig: &mut Rig, timeout: Option<Duration>) -> Verdict {
     Ok(())
 }
 
-fn a_signal_ends_the_wait(rig: &mut Rig) -> Verdict {
+fn a_signal_ends_the_wait(rig: &mut Rig) -> CaseResult {
     install(0);
     interrupted(rig, Some(LONG))
 }
 
-fn a_signal_ends_a_wait_without_timeout(rig: &mut Rig) -> Verdict {
+fn a_signal_ends_a_wait_without_timeout(rig: &mut Rig) -> CaseResult {
     install(0);
     interrupted(rig, None)
 }
 
 /// signal(7): waiting for descriptors is never restarted.
-fn a_handler_with_restart_ends_the_wait_too(rig: &mut Rig) -> Verdict {
+fn a_handler_with_restart_ends_the_wait_too(rig: &mut Rig) -> CaseResult {
     install(libc::SA_RESTART);
     interrupted(rig, Some(LONG))
 }
 
-fn an_ignored_signal_does_not_end_the_wait(rig: &mut Rig) -> Verdict {
+fn an_ignored_signal_does_not_end_the_wait(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     // SAFETY: SIG_IGN is a valid disposition, and nothing else handles this signal.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
@@ -116,7 +116,7 @@ fn an_ignored_signal_does_not_end_the_wait(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_signal_before_the_wait_does_not_end_it(rig: &mut Rig) -> Verdict {
+fn a_signal_before_the_wait_does_not_end_it(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     install(0);
     signal();
@@ -125,7 +125,7 @@ fn a_signal_before_the_wait_does_not_end_it(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn registrations_survive_a_signal(rig: &mut Rig) -> Verdict {
+fn registrations_survive_a_signal(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     install(0);
     let (reader, writer) = rig.pipe();
@@ -141,7 +141,7 @@ fn registrations_survive_a_signal(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_handler_can_wake(rig: &mut Rig) -> Verdict {
+fn a_handler_can_wake(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     install(0);
     WAKER.set(rig.poller.waker()).expect("set once in this process");
@@ -158,11 +158,11 @@ fn a_handler_can_wake(rig: &mut Rig) -> Verdict {
 }
 
 /// The same answer in the simulated world, where the script sends the signal.
-fn a_scripted_interrupt_ends_the_wait(rig: &mut Rig) -> Verdict {
+fn a_scripted_interrupt_ends_the_wait(rig: &mut Rig) -> CaseResult {
     let mut events = Events::with_capacity(8);
     match rig.world() {
         Some(world) => {
-            world.fault(pollux_conformance::sim::Fault::Interrupt);
+            world.fault(pollux_conformance::sim::ScriptedFault::Interrupt);
             rig.poller.wait(&mut events, Some(LONG)).expect("a signal is not an error");
         }
         None => {

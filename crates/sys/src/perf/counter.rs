@@ -18,7 +18,7 @@ const READ_FORMAT: u64 = 1 | 2;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PerfEvent {
     /// Counted by the kernel itself; there on every machine.
     Software(Software),
     /// Counted by the processor; missing in most virtual machines.
@@ -102,7 +102,7 @@ impl Counter {
     /// `EACCES`/`EPERM` when the kernel part or the target is out of reach, `ENOENT` or
     /// `EOPNOTSUPP` when this machine has no such event, `ESRCH` for a thread that is gone,
     /// `EMFILE` at the descriptor limit.
-    pub fn open(event: Event, scope: Scope, options: CounterOptions) -> io::Result<Self> {
+    pub fn open(event: PerfEvent, scope: Scope, options: CounterOptions) -> io::Result<Self> {
         let (kind, config) = event.kind_and_config();
         let (tid, cpu) = scope.tid_and_cpu()?;
         let mut flags = flag::DISABLED | flag::EXCLUDE_HYPERVISOR;
@@ -175,7 +175,7 @@ impl Counter {
     }
 }
 
-impl Event {
+impl PerfEvent {
     fn kind_and_config(self) -> (u32, u64) {
         match self {
             Self::Hardware(Hardware::CpuCycles) => (KIND_HARDWARE, 0),
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn task_clock_of_the_calling_thread_runs_only_while_enabled() {
         let options = CounterOptions { excludes_kernel: true, ..CounterOptions::default() };
-        let event = Event::Software(Software::TaskClock);
+        let event = PerfEvent::Software(Software::TaskClock);
         let counter = match Counter::open(event, Scope::CallingThread, options) {
             Ok(counter) => counter,
             Err(error) => return assert!(refused(&error), "{error}"),
@@ -263,7 +263,7 @@ mod tests {
             Hardware::BranchMisses,
         ];
         for event in all {
-            match Counter::open(Event::Hardware(event), Scope::CallingThread, options) {
+            match Counter::open(PerfEvent::Hardware(event), Scope::CallingThread, options) {
                 Ok(counter) => {
                     counter.enable().expect("enable");
                     burn();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn thread_zero_is_not_mistaken_for_the_caller() {
-        let event = Event::Software(Software::TaskClock);
+        let event = PerfEvent::Software(Software::TaskClock);
         let error = Counter::open(event, Scope::Thread(0), CounterOptions::default())
             .expect_err("thread 0 does not exist");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_filter_needs_a_tracepoint() {
         let options = CounterOptions { excludes_kernel: true, ..CounterOptions::default() };
-        let event = Event::Software(Software::TaskClock);
+        let event = PerfEvent::Software(Software::TaskClock);
         if let Ok(counter) = Counter::open(event, Scope::CallingThread, options) {
             let error = counter.filter("pid == 1").expect_err("not a tracepoint");
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{error}");

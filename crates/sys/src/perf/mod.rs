@@ -17,7 +17,7 @@ mod sampler;
 mod trace;
 mod tracepoint;
 
-pub use counter::{Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software};
+pub use counter::{Counter, CounterOptions, CounterReading, Hardware, PerfEvent, Scope, Software};
 pub use sampler::{Sample, Sampler, SamplerOptions, online_cpus};
 pub use trace::{Followed, Record, Trace, TraceError, What};
 pub use tracepoint::{TRACEFS_ROOTS, Tracepoint, tracepoint_id, tracepoint_ids};

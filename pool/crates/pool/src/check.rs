@@ -5,18 +5,18 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use pollux_settings::command::output::{self, Failure};
 use pollux_sys::descriptors;
 use pollux_xatmi::config::{Diagnostic, PoolConfig};
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Transport;
 use pollux_xatmi::needs::{
-    Limits, MemoryRoom, Need, Shortage, descriptor_shortage, file_size_limits, file_size_shortage,
-    memory_shortages, shortages,
+    MemoryRoom, Need, QueueLimits, Shortage, descriptor_shortage, file_size_limits,
+    file_size_shortage, memory_shortages, shortages,
 };
 use pollux_xatmi::pool::{Sizes, find, memory_len_bytes, memory_room, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
-use pollux_settings::command::output::{self, Failure};
 
 use crate::{SILENCE, config_file, environment, show};
 
@@ -87,7 +87,7 @@ pub(crate) fn check(
         size: sizes.reply,
     };
     let charge_bytes = service.charge_bytes() + reply.charge_bytes();
-    let limits = Limits::of_machine();
+    let limits = QueueLimits::of_machine();
     let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
     let memory = room.map(|room| memory_shortages(room, services, clients.into()));
     let workers = config.workers_max();

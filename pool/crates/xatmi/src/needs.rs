@@ -1,7 +1,7 @@
 //! Do the queues of a pool fit the limits of this machine, and which limit is short by how much?
 //!
 //! The manager asks before it makes queues, and `pollux pool check` before it is even started.
-//! Pure but for [`Limits::of_machine`], which reads the limits.
+//! Pure but for [`QueueLimits::of_machine`], which reads the limits.
 //!
 //! The kernel charges a queue in full when it is made: for each message its bytes and
 //! [`MESSAGE_OVERHEAD_BYTES`] (`mq_overview(7)`, "Resource limit").
@@ -54,7 +54,7 @@ pub fn charge_bytes(size: QueueSize) -> u64 {
 
 /// The limits on message queues, as they hold for this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Bytes of all queues of the user (RLIMIT_MSGQUEUE); `None` for no limit.
     pub bytes: Option<u64>,
     /// What the user may raise that to without privilege; `None` for no limit.
@@ -85,7 +85,7 @@ pub struct MemoryRoom {
     pub contexts: u64,
 }
 
-impl Limits {
+impl QueueLimits {
     /// The limits that hold for this process.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl fmt::Display for Shortage {
 /// Queues of other programs count against the same limits and are not known here, so a pool that
 /// just fits may still find no room.
 #[must_use]
-pub fn shortages(needs: &[Need], limits: &Limits) -> Vec<Shortage> {
+pub fn shortages(needs: &[Need], limits: &QueueLimits) -> Vec<Shortage> {
     let used = || needs.iter().filter(|need| need.queues > 0);
     let bytes = used().fold(0_u64, |sum, need| sum.saturating_add(need.charge_bytes()));
     let queues = used().fold(0_u64, |sum, need| sum.saturating_add(need.queues));
@@ -317,7 +317,7 @@ fn is_first_namespace(map: &str) -> bool {
 mod tests {
     use super::*;
 
-    const STOCK: Limits = Limits {
+    const STOCK: QueueLimits = QueueLimits {
         bytes: Some(819_200),
         bytes_hard: Some(819_200),
         queues: 256,
@@ -366,17 +366,17 @@ mod tests {
     #[test]
     fn one_byte_decides() {
         let needs = [need("queue", 1, 1, 8096)];
-        let limits = Limits { bytes: Some(8192), ..STOCK };
+        let limits = QueueLimits { bytes: Some(8192), ..STOCK };
         assert_eq!(shortages(&needs, &limits), []);
-        let limits = Limits { bytes: Some(8191), ..STOCK };
+        let limits = QueueLimits { bytes: Some(8191), ..STOCK };
         assert_eq!(shortages(&needs, &limits)[0].missing(), 1);
-        let limits = Limits { bytes: None, ..STOCK };
+        let limits = QueueLimits { bytes: None, ..STOCK };
         assert_eq!(shortages(&needs, &limits), []);
     }
 
     #[test]
     fn the_limits_of_this_machine_can_be_read() {
-        let limits = Limits::of_machine().expect("Linux with message queues");
+        let limits = QueueLimits::of_machine().expect("Linux with message queues");
         assert!(limits.messages >= 1 && limits.message_len_bytes >= 128, "{limits:?}");
     }
 
@@ -384,7 +384,7 @@ mod tests {
     fn a_user_that_may_raise_the_limit_gets_the_remedy() {
         let needs = [need("queue", 10, 10, 8192)];
         let said = |bytes_hard| {
-            let limits = Limits { bytes_hard, ..STOCK };
+            let limits = QueueLimits { bytes_hard, ..STOCK };
             shortages(&needs, &limits)[0].to_string()
         };
         assert!(said(None).contains("run `ulimit -q 828800`"), "{}", said(None));

@@ -12,7 +12,7 @@ use pollux_poller::{
     Caps, Error, Event, Events, Interest, Poller, Readiness, Registration, SignalMask, Token,
     Trigger, Waker,
 };
-use pollux_conformance::sim::{Errno, Fault, SimFd, World};
+use pollux_conformance::sim::{Errno, ScriptedFault, SimFd, World};
 
 use super::entry::Direction;
 use super::{Due, FdTable, Watch};
@@ -449,7 +449,7 @@ fn a_refused_descriptor_is_named_with_its_reason_and_wants_nothing_more() {
     let mut rig = Rig::new();
     let (bad, _peer) = rig.connection(LEVEL);
     let (good, _other) = rig.connection(LEVEL);
-    rig.world.fault(Fault::RefuseAdd(Errno::NOSPC));
+    rig.world.fault(ScriptedFault::RefuseAdd(Errno::NOSPC));
     rig.table.want_read(bad);
     rig.table.want_read(good);
     rig.apply();
