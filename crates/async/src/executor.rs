@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Carries out what was requested, and what that requests.
-    pub(crate) fn carry_out(&self, event_loop: &mut EventLoop<Connection>) {
+    pub(crate) fn run_requests(&self, event_loop: &mut EventLoop<Connection>) {
         loop {
             let requests = std::mem::take(&mut *self.requests.borrow_mut());
             if requests.is_empty() {

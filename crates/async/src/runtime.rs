@@ -103,13 +103,13 @@ impl Runtime {
             {
                 return Ok(output);
             }
-            core.carry_out(&mut self.event_loop);
+            core.run_requests(&mut self.event_loop);
             if core.has_commands() {
                 self.event_loop.run_commands();
             }
             self.event_loop.turn(None)?;
             self.read_messages();
-            core.carry_out(&mut self.event_loop);
+            core.run_requests(&mut self.event_loop);
         }
     }
 
@@ -124,7 +124,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         let core = Rc::clone(&self.handle.0);
-        core.carry_out(&mut self.event_loop);
+        core.run_requests(&mut self.event_loop);
         core.end();
         let end = Instant::now() + END_TIME;
         while core.leaving.get() > 0 || core.has_commands() {

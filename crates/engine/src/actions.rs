@@ -25,13 +25,13 @@ pub struct FileRange {
 
 /// What follows the bytes of a call.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum Payload {
     File(FileRange),
     /// So many bytes that are in the pipe.
     Pipe(Arc<Pipe>, u64),
 }
 
-impl Source {
+impl Payload {
     /// Bytes that are still to be sent.
     pub(crate) fn len(&self) -> u64 {
         match self {
@@ -120,7 +120,7 @@ pub struct Actions<'a> {
     id: ConnectionId,
     out: &'a mut [u8],
     filled: usize,
-    pub(crate) source: Option<Source>,
+    pub(crate) payload: Option<Payload>,
     pub(crate) ending: Option<Ending>,
     pub(crate) wants_call_again: bool,
     pub(crate) is_input_paused: bool,
@@ -156,7 +156,7 @@ impl<'a> Actions<'a> {
             id,
             out,
             filled: 0,
-            source: None,
+            payload: None,
             ending: None,
             wants_call_again: false,
             is_input_paused: false,
@@ -242,7 +242,7 @@ impl<'a> Actions<'a> {
             id: self.id,
             out: room,
             filled: 0,
-            source: None,
+            payload: None,
             ending: self.ending,
             wants_call_again: self.wants_call_again,
             is_input_paused: self.is_input_paused,
@@ -259,7 +259,7 @@ impl<'a> Actions<'a> {
             sharing: self.sharing.take(),
         };
         let result = upper(&mut above);
-        assert!(above.source.is_none(), "a file range can't pass another protocol");
+        assert!(above.payload.is_none(), "a file range can't pass another protocol");
         let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
         (self.ends_output, self.sharing) = (above.ends_output, above.sharing);
         self.reads_on = above.reads_on;
@@ -297,7 +297,7 @@ impl<'a> Actions<'a> {
     /// When they exceed [`Actions::room`], or stand behind a file range.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) {
-        assert!(self.source.is_none(), "nothing may follow a file range in the same call");
+        assert!(self.payload.is_none(), "nothing may follow a file range in the same call");
         self.out[self.filled..][..bytes.len()].copy_from_slice(bytes);
         self.filled += bytes.len();
     }
@@ -314,7 +314,7 @@ impl<'a> Actions<'a> {
     /// When they exceed the room, or stand behind a file range.
     #[inline]
     pub fn advance(&mut self, len_bytes: usize) {
-        assert!(self.source.is_none(), "nothing may follow a file range in the same call");
+        assert!(self.payload.is_none(), "nothing may follow a file range in the same call");
         assert!(len_bytes <= self.room(), "more than the room");
         self.filled += len_bytes;
     }
@@ -324,8 +324,8 @@ impl<'a> Actions<'a> {
     /// # Panics
     /// When the call has one already.
     pub fn send_file(&mut self, range: FileRange) {
-        assert!(self.source.is_none(), "one file range in a call");
-        self.source = Some(Source::File(range));
+        assert!(self.payload.is_none(), "one file range in a call");
+        self.payload = Some(Payload::File(range));
     }
 
     /// Sends `len` bytes that are in the pipe behind the bytes of this call. The pipe is empty again when
@@ -334,8 +334,8 @@ impl<'a> Actions<'a> {
     /// # Panics
     /// When the call has a file range or a pipe already.
     pub fn send_pipe(&mut self, pipe: Arc<Pipe>, len: u64) {
-        assert!(self.source.is_none(), "one file range or pipe in a call");
-        self.source = Some(Source::Pipe(pipe, len));
+        assert!(self.payload.is_none(), "one file range or pipe in a call");
+        self.payload = Some(Payload::Pipe(pipe, len));
     }
 
     /// Leaves input in the socket: [`Session::on_readable`](crate::Session::on_readable) is called

@@ -20,9 +20,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::actions::{Ending, Sharing, Source};
+use crate::actions::{Ending, Payload, Sharing};
 use crate::pipe::{PackedReadOutcome, ReadOutcome};
-use crate::tail::Tail;
+use crate::tail::OutputState;
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
@@ -42,7 +42,7 @@ pub(crate) trait ConnectionIo {
 
     /// Takes the first `len` bytes of the room, and a file or a pipe behind them. Output that waits is
     /// kept by it, in order.
-    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause>;
+    fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause>;
 
     /// Bytes of output that wait.
     fn waiting_bytes(&self) -> u64;
@@ -152,7 +152,7 @@ impl<S: Session> Conversation<S> {
         let session = S::accepted(shared, &mut actions);
         let requested = Requested::of(actions);
         let mut conversation = Self::new(session);
-        let done = conversation.carry_out(requested, io);
+        let done = conversation.apply_requests(requested, io);
         let done = done.map(|()| conversation.progress());
         (conversation, done)
     }
@@ -362,11 +362,11 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Notifies the session of output that will not leave; [`Conversation::closed`] follows.
-    pub(crate) fn output_lost(&mut self, tail: &Tail) {
+    pub(crate) fn output_lost(&mut self, tail: &OutputState) {
         match tail {
-            Tail::Waiting(output) => self.lose(output.unsent_bytes()),
-            Tail::Broken(broken) => self.lose(broken.lost_bytes),
-            Tail::None | Tail::Lingering(_) => {}
+            OutputState::Waiting(output) => self.lose(output.unsent_bytes()),
+            OutputState::Broken(broken) => self.lose(broken.lost_bytes),
+            OutputState::None | OutputState::Lingering(_) => {}
         }
     }
 
@@ -454,7 +454,7 @@ impl<S: Session> Conversation<S> {
         // What was asked for before stands: only where output waited it is still to come.
         requested.wants_call_again |= self.state & CALL_AGAIN != 0;
         self.was_shown = comes_again;
-        self.carry_out(requested, io)?;
+        self.apply_requests(requested, io)?;
         // What is left unused without a request needs more input: it waits where it is kept.
         self.keep_rest(input)
     }
@@ -508,10 +508,10 @@ impl<S: Session> Conversation<S> {
         if requested.is_input_paused || self.state & WAITING == 0 {
             self.was_shown = false;
         }
-        self.carry_out(requested, io)
+        self.apply_requests(requested, io)
     }
 
-    fn carry_out(
+    fn apply_requests(
         &mut self,
         requested: Requested,
         io: &mut impl ConnectionIo,
@@ -536,10 +536,10 @@ impl<S: Session> Conversation<S> {
             Some(Ending::Linger) => self.state |= LINGER,
             None => {}
         }
-        if requested.len == 0 && requested.source.is_none() {
+        if requested.len == 0 && requested.payload.is_none() {
             return Ok(());
         }
-        match io.send(requested.len, requested.source) {
+        match io.send(requested.len, requested.payload) {
             Ok(Sent::Gone) => {}
             Ok(Sent::Waits) => self.state |= WAITING,
             Err(CloseCause::PeerReset) if self.reads_on() => {
@@ -584,7 +584,7 @@ impl<S: Session> Conversation<S> {
 /// What is left of [`Actions`] when the borrow of the room is over.
 struct Requested {
     len: usize,
-    source: Option<Source>,
+    payload: Option<Payload>,
     ending: Option<Ending>,
     wants_call_again: bool,
     is_input_paused: bool,
@@ -601,7 +601,7 @@ impl Requested {
     fn of(actions: Actions<'_>) -> Self {
         Self {
             len: actions.len(),
-            source: actions.source,
+            payload: actions.payload,
             ending: actions.ending,
             wants_call_again: actions.wants_call_again,
             is_input_paused: actions.is_input_paused,

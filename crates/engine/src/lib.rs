@@ -95,7 +95,7 @@ pub use connecting::{ConnectError, ConnectTo};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, Started};
 pub use event_loop::{AdoptError, EventLoop};
-pub use fd_table::{Due, FdTable, Watch};
+pub use fd_table::{FdTable, Ready, Watch};
 pub use group::{DumpTimeout, Dumper, Group, GroupConfig, GroupError, LoopView};
 pub use inbox::{Inbox, Sender, Undelivered, Wake};
 pub use limits::Limits;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_poller::Token;
 
-use crate::actions::{Ending, Source};
+use crate::actions::{Ending, Payload};
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 
@@ -87,7 +87,7 @@ impl<S: Session> Rehearsal<S> {
             Conversation::accept(&mut this.shared, &mut turn, &mut this.stage);
         this.conversation = Some(conversation);
         this.finish(done);
-        this.play(|_| {}, None, &[]);
+        this.call_session(|_| {}, None, &[]);
         this
     }
 
@@ -107,22 +107,22 @@ impl<S: Session> Rehearsal<S> {
 
     /// The peer of [`Rehearsal::outgoing`] is there.
     pub fn connected(&mut self) {
-        self.play(Conversation::output_left, Some(SessionCall::Connected), &[]);
+        self.call_session(Conversation::output_left, Some(SessionCall::Connected), &[]);
     }
 
     /// Another session woke this one.
     pub fn woken(&mut self) {
-        self.play(|_| {}, Some(SessionCall::Wake), &[]);
+        self.call_session(|_| {}, Some(SessionCall::Wake), &[]);
     }
 
     /// Bytes arrive from the peer; ignored when the connection is closed.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.play(|_| {}, None, bytes);
+        self.call_session(|_| {}, None, bytes);
     }
 
     /// The peer says that it will send no more.
     pub fn end(&mut self) {
-        self.play(Conversation::input_ended, None, &[]);
+        self.call_session(Conversation::input_ended, None, &[]);
     }
 
     /// Time passes; the deadline fires when it lies within.
@@ -131,14 +131,14 @@ impl<S: Session> Rehearsal<S> {
         let deadline = self.deadline();
         if deadline <= until {
             self.set_now(deadline.max(self.now.at));
-            self.play(Conversation::deadline_fired, Some(SessionCall::Deadline), &[]);
+            self.call_session(Conversation::deadline_fired, Some(SessionCall::Deadline), &[]);
         }
         self.set_now(until);
     }
 
     /// The loop drains.
     pub fn drain(&mut self) {
-        self.play(|_| {}, Some(SessionCall::Shutdown), &[]);
+        self.call_session(|_| {}, Some(SessionCall::Shutdown), &[]);
     }
 
     /// The peer takes no more output, until [`Rehearsal::flow`].
@@ -150,7 +150,7 @@ impl<S: Session> Rehearsal<S> {
     pub fn flow(&mut self) {
         self.stage.is_stalled = false;
         self.stage.output.append(&mut self.stage.waiting);
-        self.play(Conversation::output_left, None, &[]);
+        self.call_session(Conversation::output_left, None, &[]);
     }
 
     /// Takes what the peer has received since the last call.
@@ -179,7 +179,7 @@ impl<S: Session> Rehearsal<S> {
         S::begin_turn(&mut self.shared, self.now);
     }
 
-    fn play(
+    fn call_session(
         &mut self,
         prepare: impl FnOnce(&mut Conversation<S>),
         call: Option<SessionCall>,
@@ -234,12 +234,12 @@ impl ConnectionIo for Stage {
         (&mut self.room, None)
     }
 
-    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
+    fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause> {
         let to = if self.is_stalled { &mut self.waiting } else { &mut self.output };
         to.extend_from_slice(&self.room[..len]);
-        let read = match source {
-            Some(Source::File(range)) => read_range(&range, to),
-            Some(Source::Pipe(pipe, len)) => pipe.read(len, to),
+        let read = match payload {
+            Some(Payload::File(range)) => read_range(&range, to),
+            Some(Payload::Pipe(pipe, len)) => pipe.read(len, to),
             None => Ok(()),
         };
         read.map_err(|_| CloseCause::SocketError)?;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SendFlags, send};
 
-use crate::actions::Source;
+use crate::actions::Payload;
 use crate::flow::Flow;
 use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
@@ -29,7 +29,7 @@ const FILE_CHUNK: usize = 1 << 20;
 ///
 /// Most connections have neither output that waits nor an end to linger for at any time, so both are boxed.
 #[derive(Debug, Default)]
-pub(crate) enum Tail {
+pub(crate) enum OutputState {
     /// Nothing.
     #[default]
     None,
@@ -66,7 +66,7 @@ impl Broken {
 
 /// What follows when a deadline of a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Due {
+pub(crate) enum Expiry {
     /// The connection closes.
     Close(CloseCause),
     /// The session is called.
@@ -104,7 +104,7 @@ pub(crate) fn drop_untaken(socket: BorrowedFd<'_>) {
     let _ = set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-impl Tail {
+impl OutputState {
     /// The deadline that comes first: `session`'s, that of the tail, or the next check of how
     /// the peer takes its output.
     #[inline]
@@ -126,12 +126,12 @@ impl Tail {
         now: Moment,
         limits: &Limits,
         counters: &Counters,
-    ) -> Due {
+    ) -> Expiry {
         if let Self::Broken(broken) = self {
             return match (broken.until <= now, session <= now) {
-                (true, _) => Due::Close(broken.cause),
-                (false, true) => Due::Session,
-                (false, false) => Due::Later(self.deadline(flow, session)),
+                (true, _) => Expiry::Close(broken.cause),
+                (false, true) => Expiry::Session,
+                (false, false) => Expiry::Later(self.deadline(flow, session)),
             };
         }
         let is_over = matches!(self, Self::Lingering(linger) if linger.until <= now);
@@ -140,22 +140,22 @@ impl Tail {
             // A socket of which this fails is broken, and reports that by itself.
             let outq_bytes = pollux_sys::socket::outq_bytes(socket).unwrap_or(0);
             if !flow.look(outq_bytes, self.is_waiting(), now, limits) {
-                return Due::Close(CloseCause::SlowReader);
+                return Expiry::Close(CloseCause::SlowReader);
             }
             let waits_for_room = matches!(self, Self::Waiting(output) if output.is_blocked());
             if waits_for_room && outq_bytes == 0 {
                 counters.count(Counter::WritableUnreported);
-                return Due::Flush;
+                return Expiry::Flush;
             }
             if let (Self::Lingering(linger), true) = (&mut *self, is_over) {
                 if outq_bytes == 0 {
-                    return Due::Close(CloseCause::Session);
+                    return Expiry::Close(CloseCause::Session);
                 }
                 linger.until = now + limits.linger_time;
             }
         }
         let is_session_due = session <= now && !self.is_lingering();
-        if is_session_due { Due::Session } else { Due::Later(self.deadline(flow, session)) }
+        if is_session_due { Expiry::Session } else { Expiry::Later(self.deadline(flow, session)) }
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -198,7 +198,7 @@ pub(crate) enum Piece {
     /// Bytes, of which the first so many have left.
     Bytes(Vec<u8>, usize),
     /// What remains of a range of a file, or of what is in a pipe.
-    Source(Source),
+    Payload(Payload),
 }
 
 /// What the completion loop waits for on behalf of an output.
@@ -268,11 +268,11 @@ impl Output {
         Ok(Some(output))
     }
 
-    /// Sends a head and the source behind it as far as a non-blocking socket takes them: what is left
+    /// Sends a head and the payload behind it as far as a non-blocking socket takes them: what is left
     /// waits, or is lost when the connection is broken.
-    pub(crate) fn begin_with_source(
+    pub(crate) fn begin_with_payload(
         head: &[u8],
-        source: Source,
+        payload: Payload,
         socket: BorrowedFd<'_>,
         counters: &Counters,
         flow: &mut Flow,
@@ -281,7 +281,7 @@ impl Output {
     ) -> (Self, Result<(), CloseCause>) {
         let mut output = Self::default();
         let pushed = output.push_bytes(head);
-        output.push_source(source);
+        output.push_payload(payload);
         // What is left of it is known by the output.
         let sent = pushed.and_then(|()| output.flush(socket, counters, flow, now, limits));
         (output, sent.map(|_| ()))
@@ -314,9 +314,9 @@ impl Output {
     }
 
     /// Puts a file range, or what is in a pipe, behind what waits.
-    pub(crate) fn push_source(&mut self, source: Source) {
-        if source.len() > 0 {
-            self.pieces.push_back(Piece::Source(source));
+    pub(crate) fn push_payload(&mut self, payload: Payload) {
+        if payload.len() > 0 {
+            self.pieces.push_back(Piece::Payload(payload));
         }
     }
 
@@ -324,7 +324,7 @@ impl Output {
     pub(crate) fn unsent_bytes(&self) -> u64 {
         let len = |piece: &Piece| match piece {
             Piece::Bytes(bytes, sent) => (bytes.len() - sent) as u64,
-            Piece::Source(source) => source.len(),
+            Piece::Payload(payload) => payload.len(),
         };
         self.pieces.iter().map(len).sum()
     }
@@ -357,8 +357,8 @@ impl Output {
     }
 
     /// Whether something is to be sent next that is not in memory.
-    pub(crate) fn begins_with_source(&self) -> bool {
-        matches!(self.pieces.front(), Some(Piece::Source(_)))
+    pub(crate) fn begins_with_payload(&self) -> bool {
+        matches!(self.pieces.front(), Some(Piece::Payload(_)))
     }
 
     /// The piece to send next.
@@ -375,9 +375,9 @@ impl Output {
     pub(crate) fn push_front(&mut self, piece: Piece) {
         match &piece {
             Piece::Bytes(bytes, sent) if *sent == bytes.len() => return,
-            Piece::Source(source) if source.len() == 0 => return,
+            Piece::Payload(payload) if payload.len() == 0 => return,
             Piece::Bytes(bytes, sent) => self.waiting_bytes += bytes.len() - sent,
-            Piece::Source(_) => {}
+            Piece::Payload(_) => {}
         }
         self.pieces.push_front(piece);
     }
@@ -405,7 +405,7 @@ impl Output {
                         if self.pieces.len() > 1 { SendFlags::MORE } else { SendFlags::empty() };
                     (send(socket, &bytes[*sent..], SendFlags::NOSIGNAL | more), false)
                 }
-                Piece::Source(source) => (send_source(socket, source)?, true),
+                Piece::Payload(payload) => (send_payload(socket, payload)?, true),
             };
             match outcome {
                 Ok(taken) => {
@@ -438,9 +438,9 @@ impl Output {
                 *sent += taken;
                 *sent == bytes.len()
             }
-            Some(Piece::Source(source)) => {
-                source.shorten(taken as u64);
-                source.len() == 0
+            Some(Piece::Payload(payload)) => {
+                payload.shorten(taken as u64);
+                payload.len() == 0
             }
             None => false,
         };
@@ -487,13 +487,13 @@ fn send_once(
 ///
 /// # Errors
 /// The file was cut while it was sent: the promised length can't be kept.
-fn send_source(
+fn send_payload(
     socket: BorrowedFd<'_>,
-    source: &Source,
+    payload: &Payload,
 ) -> Result<rustix::io::Result<usize>, CloseCause> {
-    let range = match source {
-        Source::File(range) => range,
-        Source::Pipe(pipe, len) => return Ok(pipe.drain(socket, *len)),
+    let range = match payload {
+        Payload::File(range) => range,
+        Payload::Pipe(pipe, len) => return Ok(pipe.drain(socket, *len)),
     };
     let mut offset = range.offset;
     let len = range.len.min(FILE_CHUNK as u64) as usize;
@@ -529,12 +529,12 @@ mod tests {
         let mut output = Output::default();
         output.push_bytes(b"rest").expect("within the bound");
         output.blocked();
-        let mut tail = Tail::Waiting(Box::new(output));
+        let mut tail = OutputState::Waiting(Box::new(output));
         let mut flow = Flow::Quiet;
         flow.is_full(Moment::default(), &limits);
         let now = tail.deadline(&flow, Moment::NEVER);
         let due = tail.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
-        assert_eq!(due, Due::Flush);
+        assert_eq!(due, Expiry::Flush);
         assert_eq!(counters.value(Counter::WritableUnreported), 1);
         assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is checked again");
     }
@@ -561,7 +561,7 @@ mod tests {
         let (mut flow, now, limits) = (Flow::Quiet, Moment::default(), Limits::default());
         let mut output = Output::default();
         let range = crate::FileRange { file: file_again.into(), offset: 0, len: LEN };
-        output.push_source(Source::File(range));
+        output.push_payload(Payload::File(range));
         loop {
             let before = counters.value(Counter::BytesOut);
             let flushed = output.flush(ours.as_fd(), &counters, &mut flow, now, &limits);

@@ -25,7 +25,7 @@ use crate::conversation::{Conversation, SessionCall};
 use crate::flow::Flow;
 use crate::session::refused;
 use crate::sources::Sources;
-use crate::tail::{Due, Tail};
+use crate::tail::{Expiry, OutputState};
 use crate::timerfd::Alarm;
 use crate::timers::Timers;
 use crate::trimming::Trimming;
@@ -172,10 +172,10 @@ impl<S: Session> LoopState<S> {
 }
 
 /// One connection of a loop, and the loop's state beside it.
-pub(crate) struct Parts<'a, S: Session> {
+pub(crate) struct ConnectionView<'a, S: Session> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) conversation: &'a mut Conversation<S>,
-    pub(crate) tail: &'a mut Tail,
+    pub(crate) tail: &'a mut OutputState,
     pub(crate) flow: &'a mut Flow,
     pub(crate) state: &'a mut LoopState<S>,
 }
@@ -184,7 +184,7 @@ pub(crate) struct Parts<'a, S: Session> {
 pub(crate) trait TurnLoop<S: Session> {
     fn state(&mut self) -> &mut LoopState<S>;
 
-    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>>;
+    fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>>;
 
     /// The connection that is in `slot` now.
     fn token_of(&self, slot: u32) -> Option<Token>;
@@ -353,20 +353,21 @@ pub(crate) trait TurnLoop<S: Session> {
     }
 
     fn fire(&mut self, token: Token) {
-        let Some(Parts { socket, conversation, tail, flow, state }) = self.parts(token) else {
+        let Some(ConnectionView { socket, conversation, tail, flow, state }) = self.view(token)
+        else {
             return;
         };
         let (deadline, now) = (conversation.deadline(), state.clock.now().at);
         match tail.due(flow, socket, deadline, now, &state.limits, &state.counters) {
-            Due::Close(cause) => self.close(token, cause),
-            Due::Later(deadline) => {
+            Expiry::Close(cause) => self.close(token, cause),
+            Expiry::Later(deadline) => {
                 state.timers.set(token.slot(), deadline);
             }
-            Due::Flush => {
+            Expiry::Flush => {
                 state.timers.set(token.slot(), tail.deadline(flow, deadline));
                 self.flush(token);
             }
-            Due::Session => {
+            Expiry::Session => {
                 conversation.deadline_fired();
                 self.call(token, SessionCall::Deadline);
             }
@@ -423,10 +424,11 @@ pub(crate) trait TurnLoop<S: Session> {
 
     /// A connect has come to its end.
     fn connected(&mut self, token: Token) {
-        let Some(Parts { socket, conversation, tail, flow, state }) = self.parts(token) else {
+        let Some(ConnectionView { socket, conversation, tail, flow, state }) = self.view(token)
+        else {
             return;
         };
-        let Tail::Waiting(output) = tail else { return };
+        let OutputState::Waiting(output) = tail else { return };
         if let Err(errno) = outcome(socket) {
             conversation.connect_failed(&mut state.shared, errno.into());
             return self.close(token, CloseCause::ConnectFailed);
@@ -434,7 +436,7 @@ pub(crate) trait TurnLoop<S: Session> {
         output.connected();
         flow.sent(0, state.clock.now().at, &state.limits);
         if output.is_empty() {
-            *tail = Tail::None;
+            *tail = OutputState::None;
             conversation.output_left();
         }
         self.call(token, SessionCall::Connected);

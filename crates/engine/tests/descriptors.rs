@@ -18,8 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Actions, ConnectError, ConnectTo, Counter, Counters, Driver, Due, EventLoop, FdTable, Limits,
-    ListenAddress, Listener, Moment, Session, Watch,
+    Actions, ConnectError, ConnectTo, Counter, Counters, Driver, EventLoop, FdTable, Limits,
+    ListenAddress, Listener, Moment, Ready, Session, Watch,
 };
 use pollux_poller::{Backend, Error, Events, Mechanism, Poller, Token};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -288,7 +288,7 @@ fn reuse(mechanism: Mechanism, mut poller: Box<dyn Poller>) {
 
     peer.write_all(b"x").expect("room");
     let seen = wait(&mut table, &mut *poller, DEADLINE);
-    let read = Due { read: true, ..Due::NOTHING };
+    let read = Ready { read: true, ..Ready::NOTHING };
     assert_eq!(seen, [(second, Some(read))], "{mechanism}");
     assert_eq!(poller.counters().snapshot().closed_without_delete, 0, "{mechanism}");
 }
@@ -305,7 +305,7 @@ fn wait(
     table: &mut FdTable<OwnedFd>,
     poller: &mut dyn Poller,
     timeout: Duration,
-) -> Vec<(Token, Option<Due>)> {
+) -> Vec<(Token, Option<Ready>)> {
     let mut events = Events::with_capacity(8);
     poller.wait(&mut events, Some(timeout)).expect("wait");
     events.iter().map(|event| (event.token, table.reported(event.token, event.readiness))).collect()

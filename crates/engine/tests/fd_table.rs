@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Counter, Counters, Due, FdTable, Watch};
+use pollux_engine::{Counter, Counters, FdTable, Ready, Watch};
 use pollux_poller::{Error, Events, Mechanism, Poller, Readiness, Token, Trigger};
 use rustix::io::Errno;
 
@@ -38,7 +38,7 @@ impl Server {
         self.table.check().expect("every invariant holds");
     }
 
-    fn serve(&mut self, token: Token, due: Due) {
+    fn serve(&mut self, token: Token, due: Ready) {
         if due.write {
             self.flush(token);
         }
@@ -214,7 +214,7 @@ impl Registered {
         }
         self.poller.wait(&mut events, Some(Duration::ZERO)).expect("a look");
         assert_eq!(events.len(), SOCKETS);
-        let read = Due { read: true, ..Due::NOTHING };
+        let read = Ready { read: true, ..Ready::NOTHING };
         for event in &events {
             assert_eq!(self.table.reported(event.token, event.readiness), Some(read));
         }

@@ -37,8 +37,8 @@ use rustix::io::Errno;
 
 pub use self::contexts::{AioPool, AioPoolCounts};
 use self::contexts::{Lent, is_system_limit, larger};
+use crate::backend_base::{BackendBase, Deadline, base_methods};
 use crate::beside::{Beside, Release, is_forbidden};
-use crate::parts::{Deadline, Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
@@ -69,7 +69,7 @@ pub(crate) struct Aio {
     hung_up: Vec<Key>,
     /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
     turn: u64,
-    parts: Parts,
+    base: BackendBase,
 }
 
 /// What is watched beside the context, and what the context notifies of completions.
@@ -105,7 +105,7 @@ impl Aio {
     ) -> Result<Self, Error> {
         let context = Lent::open(slots, pool)?;
         Ok(Self {
-            parts: Parts::new(caps(&context))?,
+            base: BackendBase::new(caps(&context))?,
             context,
             table: Table::new(),
             queue: vec![Key::WAKER],
@@ -137,12 +137,12 @@ impl Aio {
     /// Continues with another context.
     fn take_over(&mut self, context: Lent) {
         // io_setup for the new one, io_destroy for the old, or what a pool does in their place.
-        self.parts.counters.system_calls.add(2);
+        self.base.counters.system_calls.add(2);
         self.context = context;
         if let Some(beside) = &self.beside {
             self.context.notify(beside.completions.as_fd());
         }
-        self.parts.caps.notes = notes(&self.context);
+        self.base.caps.notes = notes(&self.context);
         if !self.queue.contains(&Key::WAKER) {
             self.queue.push(Key::WAKER);
         }
@@ -159,8 +159,8 @@ impl Aio {
         if self.beside.is_some() {
             return Ok(());
         }
-        let files = Beside::open(&self.parts.counters)?;
-        let completions = files.completions(&self.parts.counters)?;
+        let files = Beside::open(&self.base.counters)?;
+        let completions = files.completions(&self.base.counters)?;
         let beside = BesideContext { files, completions };
         let is_untouched = self.queue.contains(&Key::WAKER)
             && !self.table.iter().any(|entry| matches!(entry.state, State::Armed(..)));
@@ -181,7 +181,7 @@ impl Aio {
         self.open_beside()?;
         let Some(entry) = self.table.by_key(key) else { return Ok(()) };
         if let Some(beside) = &self.beside {
-            beside.files.add(key, entry.how, &self.parts.counters)?;
+            beside.files.add(key, entry.how, &self.base.counters)?;
             entry.state = State::Beside { is_spent: false };
         }
         Ok(())
@@ -203,14 +203,14 @@ impl Aio {
         let Some(entry) = self.table.remove(fd) else { return Ok(false) };
         match entry.state {
             State::Armed(slot, _) => {
-                self.parts.counters.system_calls.add(1);
+                self.base.counters.system_calls.add(1);
                 let cancelled = self.context.cancel(slot);
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
                 return Ok(true);
             }
             State::Beside { .. } => {
                 if let Some(beside) = &self.beside {
-                    beside.files.delete(fd, &self.parts.counters);
+                    beside.files.delete(fd, &self.base.counters);
                 }
                 return Ok(true);
             }
@@ -229,7 +229,7 @@ impl Aio {
             Some(FileKind::Signals) => true,
             Some(FileKind::Pipe) => self.release == Release::AtOnce,
             Some(FileKind::Socket) if self.release == Release::AtOnce => {
-                self.parts.counters.system_calls.add(1);
+                self.base.counters.system_calls.add(1);
                 is_listener(fd)
             }
             _ => false,
@@ -281,7 +281,7 @@ impl Aio {
                 Ok([]) => break,
                 Ok(slots) => {
                     for (&key, &slot) in self.queue[done..].iter().zip(slots) {
-                        note_armed(&mut self.table, &self.parts.counters, key, (slot, self.turn));
+                        note_armed(&mut self.table, &self.base.counters, key, (slot, self.turn));
                     }
                     done += slots.len();
                 }
@@ -292,7 +292,7 @@ impl Aio {
                     done += 1;
                 }
             }
-            self.parts.counters.system_calls.add(1);
+            self.base.counters.system_calls.add(1);
         }
         self.queue.drain(..done);
         self.note_indices(0..self.queue.len());
@@ -305,7 +305,7 @@ impl Aio {
         for &key in self.queue[first..].iter().take(BATCH_MAX) {
             let (fd, interest) = match self.table.by_key(key) {
                 Some(entry) => (key.fd(), entry.how.interest),
-                None => (self.parts.waker.fd().as_raw_fd(), Interest::READABLE),
+                None => (self.base.waker.fd().as_raw_fd(), Interest::READABLE),
             };
             // Every bit that an interest has lies in the lower half of the mask.
             let events = interest.poll_mask() as u16;
@@ -324,12 +324,12 @@ impl Aio {
         }
         let entry = self.table.by_key(key).expect("what is queued has its entry");
         if let State::Queued { is_rearm: false, .. } = entry.state {
-            self.parts.counters.updates_sent.add(1);
+            self.base.counters.updates_sent.add(1);
         } else {
-            self.parts.counters.system_calls.add(1);
+            self.base.counters.system_calls.add(1);
             if !poll_select::is_open(key.fd()) {
                 self.table.remove(key.fd());
-                self.parts.counters.closed_without_delete.add(1);
+                self.base.counters.closed_without_delete.add(1);
                 return Ok(());
             }
         }
@@ -343,7 +343,7 @@ impl Aio {
         let mut has_found = false;
         while !events.is_full() {
             if !self.context.has_user_ring() {
-                self.parts.counters.system_calls.add(1);
+                self.base.counters.system_calls.add(1);
             }
             self.completed.clear();
             let room = events.capacity() - events.len();
@@ -365,12 +365,12 @@ impl Aio {
         timeout: Option<Duration>,
     ) -> Result<bool, Error> {
         let Some(beside) = &mut self.beside else { return Ok(false) };
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         let room = events.capacity() - events.len();
-        let found = match beside.files.wait(room, timeout, self.parts.mask.as_ref()) {
+        let found = match beside.files.wait(room, timeout, self.base.mask.as_ref()) {
             Ok(found) => found,
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.parts.counters.interrupts.add(1);
+                self.base.counters.interrupts.add(1);
                 events.set_interrupted();
                 return Ok(true);
             }
@@ -390,7 +390,7 @@ impl Aio {
             }
         }
         if is_stale {
-            self.parts.counters.stale_events.add(1);
+            self.base.counters.stale_events.add(1);
             self.open_beside_anew()?;
         }
         Ok(is_over || !events.is_empty())
@@ -400,8 +400,8 @@ impl Aio {
     /// number could take it out.
     fn open_beside_anew(&mut self) -> Result<(), Error> {
         let Some(beside) = &mut self.beside else { return Ok(()) };
-        let files = Beside::open(&self.parts.counters)?;
-        files.watch_completions(&beside.completions, &self.parts.counters)?;
+        let files = Beside::open(&self.base.counters)?;
+        files.watch_completions(&beside.completions, &self.base.counters)?;
         beside.files = files;
         let keys: Vec<Key> = self.table.keys().collect();
         for key in keys {
@@ -409,10 +409,10 @@ impl Aio {
             if !matches!(entry.state, State::Beside { is_spent: false }) {
                 continue;
             }
-            if beside.files.add(key, entry.how, &self.parts.counters).is_err() {
+            if beside.files.add(key, entry.how, &self.base.counters).is_err() {
                 // Closed as well.
                 self.table.remove(key.fd());
-                self.parts.counters.closed_without_delete.add(1);
+                self.base.counters.closed_without_delete.add(1);
             }
         }
         Ok(())
@@ -423,9 +423,9 @@ impl Aio {
         if self.beside.is_some() {
             return self.look_beside(events, timeout);
         }
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         self.completed.clear();
-        let (most, mask) = (events.capacity(), self.parts.mask.as_ref());
+        let (most, mask) = (events.capacity(), self.base.mask.as_ref());
         match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {
@@ -433,12 +433,12 @@ impl Aio {
                 Ok(has_completions(events))
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.parts.counters.interrupts.add(1);
+                self.base.counters.interrupts.add(1);
                 events.set_interrupted();
                 Ok(true)
             }
             // Filters of containers allow io_getevents(2), and not io_pgetevents(2), which has the mask.
-            Err(cause) if self.parts.mask.is_some() && is_forbidden(&cause) => {
+            Err(cause) if self.base.mask.is_some() && is_forbidden(&cause) => {
                 self.open_beside().map(|()| false)
             }
             Err(cause) => Err(Error::System { call: "io_getevents", cause }),
@@ -452,20 +452,20 @@ impl Aio {
             let AioCompletion { data, result } = self.completed[index];
             let key = Key(data);
             if key == Key::WAKER {
-                self.parts.acknowledge_level_wake(events);
+                self.base.acknowledge_level_wake(events);
                 self.queue.push(Key::WAKER);
                 continue;
             }
             let Some(entry) = self.table.by_key(key) else {
                 // The end of a cancelled poll carries nothing that could be stale.
-                self.parts.counters.stale_events.add(u64::from(result != 0));
+                self.base.counters.stale_events.add(u64::from(result != 0));
                 continue;
             };
             let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
             let has_looked =
                 !has_blocked && matches!(entry.state, State::Armed(_, turn) if turn == self.turn);
             let is_doubtful = found.is_doubtful_claim() && !has_looked;
-            if is_doubtful && is_claimed(key.fd(), &self.parts.counters) {
+            if is_doubtful && is_claimed(key.fd(), &self.base.counters) {
                 self.enqueue(key, true);
                 continue;
             }
@@ -484,18 +484,18 @@ impl Aio {
 impl Poller for Aio {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
-        self.table.check_open(fd, &self.parts.counters)?;
+        self.base.caps.check(how)?;
+        self.table.check_open(fd, &self.base.counters)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        self.parts.counters.updates_asked.add(1);
+        self.base.counters.updates_asked.add(1);
         let raw = fd.as_raw_fd();
         if was_closed {
             self.withdraw(raw)?;
-            self.parts.counters.closed_without_delete.add(1);
+            self.base.counters.closed_without_delete.add(1);
         }
         self.reserve(self.table.len() + 1)?;
         let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         let kind = FileKind::of(raw);
         if !self.is_for_beside(raw, kind) {
             self.enqueue(key, false);
@@ -517,16 +517,16 @@ impl Poller for Aio {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let entry = self.table.registered(fd)?;
-        self.parts.counters.updates_asked.add(1);
+        self.base.counters.updates_asked.add(1);
         // A poll in flight that watches for the same of the same file serves the new one too,
         // and one that is about to be armed will.
         let is_same = entry.token == token && entry.how.interest == how.interest;
         let is_queued = matches!(entry.state, State::Queued { .. });
         if is_queued || (is_same && matches!(entry.state, State::Armed(..))) {
             (entry.token, entry.how) = (token, how);
-            self.parts.counters.updates_merged.add(1);
+            self.base.counters.updates_merged.add(1);
             return Ok(());
         }
         let is_beside = matches!(entry.state, State::Beside { .. });
@@ -543,13 +543,13 @@ impl Poller for Aio {
     #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let state = self.table.registered(fd)?.state;
-        self.parts.counters.updates_asked.add(1);
+        self.base.counters.updates_asked.add(1);
         let was_reported = self.withdraw(fd.as_raw_fd())?;
         match state {
-            _ if was_reported => self.parts.counters.updates_sent.add(1),
+            _ if was_reported => self.base.counters.updates_sent.add(1),
             // Neither the addition nor the deletion reaches the kernel.
-            State::Queued { is_rearm: false, .. } => self.parts.counters.updates_merged.add(2),
-            _ => self.parts.counters.updates_merged.add(1),
+            State::Queued { is_rearm: false, .. } => self.base.counters.updates_merged.add(2),
+            _ => self.base.counters.updates_merged.add(1),
         }
         Ok(())
     }
@@ -557,7 +557,7 @@ impl Poller for Aio {
     fn descriptors(&self) -> Vec<RawFd> {
         let beside = self.beside.iter();
         let beside = beside.flat_map(|beside| [beside.files.fd(), beside.completions.as_raw_fd()]);
-        [self.parts.waker.fd().as_raw_fd()].into_iter().chain(beside).collect()
+        [self.base.waker.fd().as_raw_fd()].into_iter().chain(beside).collect()
     }
 
     #[inline]
@@ -569,7 +569,7 @@ impl Poller for Aio {
         if has_looked_beside {
             self.look_beside(events, Some(Duration::ZERO))?;
             if events.is_interrupted() {
-                self.parts.counters.wait_ended(events.len());
+                self.base.counters.wait_ended(events.len());
                 return Ok(());
             }
         }
@@ -597,11 +597,11 @@ impl Poller for Aio {
             has_looked_beside = self.beside.is_some();
             remaining = deadline.remaining();
         }
-        self.parts.counters.wait_ended(events.len());
+        self.base.counters.wait_ended(events.len());
         Ok(())
     }
 
-    parts_methods!();
+    base_methods!();
 }
 
 fn has_completions(events: &Events) -> bool {

@@ -13,7 +13,7 @@ use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::parts::{Parts, parts_methods};
+use crate::backend_base::{BackendBase, base_methods};
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, Poller, Readiness, Registration, SignalMask, Token,
@@ -34,7 +34,7 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     table: Table<()>,
     buffer: Vec<EpollEvent>,
-    parts: Parts,
+    base: BackendBase,
 }
 
 impl Epoll {
@@ -45,38 +45,38 @@ impl Epoll {
         if let Err(refused) = wait_ns(epoll.as_fd(), &mut [EpollEvent::NONE], Duration::ZERO) {
             lose_nanoseconds(&mut caps, &refused);
         }
-        let parts = Parts::new(caps)?;
+        let base = BackendBase::new(caps)?;
         let data = epoll::EventData::new_u64(Key::WAKER.0);
-        epoll::add(&epoll, parts.waker.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+        epoll::add(&epoll, base.waker.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
             .map_err(Error::system("epoll_ctl"))?;
-        Ok(Self { epoll, table: Table::new(), buffer: Vec::new(), parts })
+        Ok(Self { epoll, table: Table::new(), buffer: Vec::new(), base })
     }
 
     fn count_update(&self) {
-        self.parts.counters.updates_asked.add(1);
-        self.parts.counters.updates_sent.add(1);
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.updates_asked.add(1);
+        self.base.counters.updates_sent.add(1);
+        self.base.counters.system_calls.add(1);
     }
 
     /// One look, with the cheaper call wherever that keeps the time: its timeout is a number,
     /// not a structure to be fetched, which is worth half an empty look.
     #[inline]
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.parts.counters.system_calls.add(1);
-        let (epoll, room) = (self.epoll.as_fd(), &mut self.buffer[..]);
-        if let Some(mask) = &self.parts.mask {
-            return wait_masked(epoll, room, timeout, mask);
+        self.base.counters.system_calls.add(1);
+        let (epoll, buffer) = (self.epoll.as_fd(), &mut self.buffer[..]);
+        if let Some(mask) = &self.base.mask {
+            return wait_masked(epoll, buffer, timeout, mask);
         }
-        let Some(timeout) = timeout else { return wait(epoll, room, -1) };
-        if self.parts.caps.timeout_step > Duration::from_nanos(1) || !needs_nanoseconds(timeout) {
-            return wait(epoll, room, rounded_up_ms(timeout));
+        let Some(timeout) = timeout else { return wait(epoll, buffer, -1) };
+        if self.base.caps.timeout_step > Duration::from_nanos(1) || !needs_nanoseconds(timeout) {
+            return wait(epoll, buffer, rounded_up_ms(timeout));
         }
-        match wait_ns(epoll, room, timeout) {
+        match wait_ns(epoll, buffer, timeout) {
             // A filter was put over this process since the poller was opened.
             Err(refused) if is_forbidden(&refused) => {
-                lose_nanoseconds(&mut self.parts.caps, &refused);
-                self.parts.counters.system_calls.add(1);
-                wait(epoll, room, rounded_up_ms(timeout))
+                lose_nanoseconds(&mut self.base.caps, &refused);
+                self.base.counters.system_calls.add(1);
+                wait(epoll, buffer, rounded_up_ms(timeout))
             }
             outcome => outcome,
         }
@@ -87,8 +87,8 @@ impl Epoll {
         for event in &self.buffer[..found] {
             let key = Key(event.data());
             if key == Key::WAKER {
-                self.parts.waker.acknowledge_edge();
-                self.parts.counters.wakes.add(1);
+                self.base.waker.acknowledge_edge();
+                self.base.counters.wakes.add(1);
                 events.set_woken();
                 continue;
             }
@@ -97,7 +97,7 @@ impl Epoll {
                     let found = Readiness::from_poll_mask(event.flags());
                     events.push(entry.token, found.visible_to(entry.how.interest));
                 }
-                None => self.parts.counters.stale_events.add(1),
+                None => self.base.counters.stale_events.add(1),
             }
         }
     }
@@ -106,14 +106,14 @@ impl Epoll {
 impl Poller for Epoll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         let data = epoll::EventData::new_u64(self.table.next_key(raw).0);
         epoll::add(&self.epoll, fd, data, flags(how)).map_err(ctl_error(raw))?;
         // The kernel had forgotten what stood here: its file was closed without delete.
         if self.table.remove(raw).is_some() {
-            self.parts.counters.closed_without_delete.add(1);
+            self.base.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: () });
         Ok(())
@@ -121,10 +121,10 @@ impl Poller for Epoll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let raw = fd.as_raw_fd();
         let before = self.table.registered(fd)?.how;
-        self.parts.caps.check_modify(before, how)?;
+        self.base.caps.check_modify(before, how)?;
         self.count_update();
         let key = self.table.key(raw).expect("looked up above");
         let data = epoll::EventData::new_u64(key.0);
@@ -148,8 +148,8 @@ impl Poller for Epoll {
     fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.table.remove(fd.as_raw_fd());
-        self.parts.counters.updates_asked.add(1);
-        self.parts.counters.updates_merged.add(1);
+        self.base.counters.updates_asked.add(1);
+        self.base.counters.updates_merged.add(1);
         Ok(())
     }
 
@@ -160,24 +160,24 @@ impl Poller for Epoll {
         match self.look(timeout) {
             Ok(found) => self.deliver(found, events),
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
-                self.parts.counters.interrupts.add(1);
+                self.base.counters.interrupts.add(1);
                 events.set_interrupted();
             }
             Err(cause) => return Err(Error::System { call: "epoll_wait", cause }),
         }
-        self.parts.counters.wait_ended(events.len());
+        self.base.counters.wait_ended(events.len());
         Ok(())
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        vec![self.parts.waker.fd().as_raw_fd(), self.epoll.as_raw_fd()]
+        vec![self.base.waker.fd().as_raw_fd(), self.epoll.as_raw_fd()]
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.epoll.as_fd())
     }
 
-    parts_methods!();
+    base_methods!();
 }
 
 /// The errors of `epoll_ctl(2)` that mean something here: EEXIST, ENOENT, EBADF and EPERM have

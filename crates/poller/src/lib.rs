@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod aio;
+mod backend_base;
 mod beside;
 mod conditions;
 mod contract;
@@ -50,7 +51,7 @@ mod epoll;
 mod error;
 mod events;
 mod mechanism;
-mod parts;
+mod opening;
 mod poll;
 mod select;
 mod table;

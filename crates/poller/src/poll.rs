@@ -13,7 +13,7 @@ use std::time::Duration;
 use pollux_sys::poll_select::{self, PollFd};
 use rustix::io::Errno;
 
-use crate::parts::{Deadline, Parts, parts_methods};
+use crate::backend_base::{BackendBase, Deadline, base_methods};
 use crate::table::{Entry, Table, check_pollable};
 use crate::{
     Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
@@ -38,26 +38,26 @@ pub(crate) struct Poll {
     cursor: usize,
     /// Numbers that were found closed; kept to use its memory again.
     closed: Vec<RawFd>,
-    parts: Parts,
+    base: BackendBase,
 }
 
 impl Poll {
     pub(crate) fn open() -> Result<Self, Error> {
-        let parts = Parts::new(caps())?;
+        let base = BackendBase::new(caps())?;
         let readable = Interest::READABLE.poll_mask() as u16;
         Ok(Self {
-            fds: vec![PollFd::new(parts.waker.fd().as_raw_fd(), readable)],
+            fds: vec![PollFd::new(base.waker.fd().as_raw_fd(), readable)],
             table: Table::new(),
             cursor: 0,
             closed: Vec::new(),
-            parts,
+            base,
         })
     }
 
     /// Every change reaches the kernel, without a call of its own: the array goes with each wait.
     fn count_update(&self) {
-        self.parts.counters.updates_asked.add(1);
-        self.parts.counters.updates_sent.add(1);
+        self.base.counters.updates_asked.add(1);
+        self.base.counters.updates_sent.add(1);
     }
 
     /// Takes `fd` out of table and array; the last element moves into the gap.
@@ -94,14 +94,14 @@ impl Poll {
                 (WAKER, NOT_OPEN) => {
                     return Err(Error::System { call: "ppoll", cause: Errno::BADF.into() });
                 }
-                (WAKER, _) => self.parts.acknowledge_level_wake(events),
+                (WAKER, _) => self.base.acknowledge_level_wake(events),
                 (_, NOT_OPEN) => self.report_dead(index, events),
                 _ => self.report(index, revents, events),
             }
         }
         while let Some(fd) = self.closed.pop() {
             self.drop_entry(fd);
-            self.parts.counters.closed_without_delete.add(1);
+            self.base.counters.closed_without_delete.add(1);
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Poll {
     /// descriptor, which is reported once.
     fn report_dead(&mut self, index: usize, events: &mut Events) {
         let fd = self.fds[index].fd;
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         if poll_select::is_open(fd) {
             let entry = self.table.by_fd(fd).expect("every element has its entry");
             events.push(entry.token, Readiness::ERROR);
@@ -134,14 +134,14 @@ impl Poll {
 impl Poller for Poll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.parts.counters)?;
+        check_pollable(fd, &self.base.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
             self.drop_entry(raw);
-            self.parts.counters.closed_without_delete.add(1);
+            self.base.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: self.fds.len() });
         self.fds.push(element(raw, how));
@@ -150,7 +150,7 @@ impl Poller for Poll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.fds[entry.state] = element(fd.as_raw_fd(), how);
@@ -172,13 +172,13 @@ impl Poller for Poll {
         let deadline = Deadline::after(timeout);
         let mut remaining = timeout;
         loop {
-            self.parts.counters.system_calls.add(1);
-            self.parts.counters.descriptors_handed.add(self.fds.len() as u64);
-            match poll_select::poll(&mut self.fds, remaining, self.parts.mask.as_ref()) {
+            self.base.counters.system_calls.add(1);
+            self.base.counters.descriptors_handed.add(self.fds.len() as u64);
+            match poll_select::poll(&mut self.fds, remaining, self.base.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events)?,
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {
-                    self.parts.counters.interrupts.add(1);
+                    self.base.counters.interrupts.add(1);
                     events.set_interrupted();
                 }
                 Err(cause) => return Err(Error::System { call: "ppoll", cause }),
@@ -189,11 +189,11 @@ impl Poller for Poll {
             }
             remaining = deadline.remaining();
         }
-        self.parts.counters.wait_ended(events.len());
+        self.base.counters.wait_ended(events.len());
         Ok(())
     }
 
-    parts_methods!();
+    base_methods!();
 }
 
 fn caps() -> Caps {

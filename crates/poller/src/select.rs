@@ -16,7 +16,7 @@ use std::time::Duration;
 use pollux_sys::poll_select::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
-use crate::parts::{Deadline, Parts, parts_methods};
+use crate::backend_base::{BackendBase, Deadline, base_methods};
 use crate::table::{Entry, Table, check_pollable};
 use crate::{
     Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
@@ -33,7 +33,7 @@ pub(crate) struct Select {
     table: Table<()>,
     /// The number at which the next wait begins to look: the first that did not fit.
     cursor: usize,
-    parts: Parts,
+    base: BackendBase,
 }
 
 impl Select {
@@ -44,16 +44,16 @@ impl Select {
             nfds: 0,
             table: Table::new(),
             cursor: 0,
-            parts: Parts::new(caps())?,
+            base: BackendBase::new(caps())?,
         };
-        select.want(select.parts.waker.fd().as_raw_fd(), Interest::READABLE);
+        select.want(select.base.waker.fd().as_raw_fd(), Interest::READABLE);
         Ok(select)
     }
 
     /// Every change reaches the kernel, without a call of its own: the bitmaps go with each wait.
     fn count_update(&self) {
-        self.parts.counters.updates_asked.add(1);
-        self.parts.counters.updates_sent.add(1);
+        self.base.counters.updates_asked.add(1);
+        self.base.counters.updates_sent.add(1);
     }
 
     /// Replaces the bits of `fd` and keeps `nfds` exact.
@@ -70,21 +70,21 @@ impl Select {
     fn forget_closed(&mut self, fd: RawFd) {
         self.want(fd, Interest::NONE);
         self.table.remove(fd);
-        self.parts.counters.closed_without_delete.add(1);
+        self.base.counters.closed_without_delete.add(1);
     }
 
     /// One `select(2)` on a fresh copy of the bitmaps.
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         // The waker's is in none of the table.
-        self.parts.counters.descriptors_handed.add(self.table.len() as u64 + 1);
+        self.base.counters.descriptors_handed.add(self.table.len() as u64 + 1);
         self.found.copy_from(&self.wanted, self.nfds.div_ceil(WORD_BITS));
         let [read, write, except] = &mut self.found.bits;
         poll_select::select(
             self.nfds,
             Bitmaps { read, write, except },
             timeout,
-            self.parts.mask.as_ref(),
+            self.base.mask.as_ref(),
         )
     }
 
@@ -93,12 +93,12 @@ impl Select {
     fn drop_closed(&mut self, cause: io::Error) -> Result<(), Error> {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
         let mut fds: Vec<PollFd> = numbers.map(|index| PollFd::new(index as RawFd, 0)).collect();
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         poll_select::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
         // Without the waker's number no wait could be ended.
-        let waker = self.parts.waker.fd().as_raw_fd();
+        let waker = self.base.waker.fd().as_raw_fd();
         if fds.is_empty() || fds.iter().any(|fd| fd.fd == waker) {
             return Err(Error::System { call: "pselect6", cause });
         }
@@ -135,8 +135,8 @@ impl Select {
 
     fn report(&mut self, index: usize, events: &mut Events) {
         let fd = index as RawFd;
-        if fd == self.parts.waker.fd().as_raw_fd() {
-            self.parts.acknowledge_level_wake(events);
+        if fd == self.base.waker.fd().as_raw_fd() {
+            self.base.acknowledge_level_wake(events);
             return;
         }
         let entry = self.table.by_fd(fd).expect("every bit has its entry");
@@ -152,9 +152,9 @@ impl Select {
 impl Poller for Select {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        check_pollable(fd, &self.parts.counters)?;
+        check_pollable(fd, &self.base.counters)?;
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
@@ -167,7 +167,7 @@ impl Poller for Select {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.want(fd.as_raw_fd(), how.interest);
@@ -199,7 +199,7 @@ impl Poller for Select {
                 Err(cause) => match Errno::from_io_error(&cause) {
                     Some(Errno::BADF) => self.drop_closed(cause)?,
                     Some(Errno::INTR) => {
-                        self.parts.counters.interrupts.add(1);
+                        self.base.counters.interrupts.add(1);
                         events.set_interrupted();
                         break;
                     }
@@ -208,11 +208,11 @@ impl Poller for Select {
             }
             remaining = deadline.remaining();
         }
-        self.parts.counters.wait_ended(events.len());
+        self.base.counters.wait_ended(events.len());
         Ok(())
     }
 
-    parts_methods!();
+    base_methods!();
 }
 
 fn caps() -> Caps {

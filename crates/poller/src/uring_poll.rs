@@ -27,8 +27,8 @@ use pollux_sys::ring::{Completion, Request, Shots, Sizes};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::backend_base::{BackendBase, base_methods};
 use crate::beside::{Beside, Release};
-use crate::parts::{Parts, parts_methods};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::uring_changes::{Changes, PollState, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
@@ -82,7 +82,7 @@ pub(crate) struct UringPoll {
     beside: Option<Listeners>,
     /// The process that opened the ring.
     owner: Pid,
-    parts: Parts,
+    base: BackendBase,
 }
 
 /// What is watched beside the ring.
@@ -112,7 +112,7 @@ impl UringPoll {
         };
         let mut poller = Self::with_sizes(sizes, threads)?;
         if release == Release::AtOnce {
-            let files = Beside::open(&poller.parts.counters)?;
+            let files = Beside::open(&poller.base.counters)?;
             poller.beside = Some(Listeners {
                 files,
                 count: 0,
@@ -128,7 +128,7 @@ impl UringPoll {
     fn with_sizes(sizes: Sizes, threads: Threads) -> Result<Self, Error> {
         let counters = Arc::<Counters>::default();
         let ring = CountedRing::open(sizes, threads, counters.clone())?;
-        let parts = Parts { counters, ..Parts::new(ring.caps())? };
+        let base = BackendBase { counters, ..BackendBase::new(ring.caps())? };
         Ok(Self {
             ring,
             table: Table::new(),
@@ -140,7 +140,7 @@ impl UringPoll {
             was_woken: false,
             beside: None,
             owner: rustix::process::getpid(),
-            parts,
+            base,
         })
     }
 
@@ -192,10 +192,10 @@ impl UringPoll {
         // queued here or kept back by the kernel, for every wait harvests to the end.
         if self.changes.is_answered() && !self.ring.has_overflow() {
             self.part_listeners();
-            self.changes.plan(&self.table, &self.parts.counters);
+            self.changes.plan(&self.table, &self.base.counters);
         }
         if !self.is_waker_armed {
-            let (fd, events) = (self.parts.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
+            let (fd, events) = (self.base.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
             let (shots, user_data) = (Shots::Many, Key::WAKER.0);
             self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
             self.is_waker_armed = true;
@@ -220,10 +220,10 @@ impl UringPoll {
             if entry.how.exclusive || entry.state.is_beside {
                 continue;
             }
-            self.parts.counters.system_calls.add(1);
+            self.base.counters.system_calls.add(1);
             // Where it is refused the ring polls it, as it does other files.
             if is_listener(key.fd())
-                && beside.files.add(key, entry.how, &self.parts.counters).is_ok()
+                && beside.files.add(key, entry.how, &self.base.counters).is_ok()
             {
                 entry.state = PollState { is_beside: true, ..PollState::new(entry.how) };
                 beside.count += 1;
@@ -237,7 +237,7 @@ impl UringPoll {
         let Some(beside) = self.beside.as_mut().filter(|beside| beside.is_ready) else {
             return Ok(());
         };
-        self.parts.counters.system_calls.add(1);
+        self.base.counters.system_calls.add(1);
         let room = events.capacity() - events.len();
         let found = beside.files.wait(room, Some(Duration::ZERO), None);
         let found = found.map_err(|cause| Error::System { call: "epoll_wait", cause })?;
@@ -250,7 +250,7 @@ impl UringPoll {
             }
         }
         if is_stale {
-            self.parts.counters.stale_events.add(1);
+            self.base.counters.stale_events.add(1);
             self.open_beside_anew()?;
         }
         Ok(())
@@ -259,7 +259,7 @@ impl UringPoll {
     /// A listener was closed without `delete` and lives on by a duplicate: the epoll would be ready for ever, and
     /// only its number could take it out.
     fn open_beside_anew(&mut self) -> Result<(), Error> {
-        let files = Beside::open(&self.parts.counters)?;
+        let files = Beside::open(&self.base.counters)?;
         let keys: Vec<Key> = self.table.keys().collect();
         let Some(beside) = &mut self.beside else { return Ok(()) };
         beside.files = files;
@@ -281,9 +281,9 @@ impl UringPoll {
         completions_min: u32,
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        if self.ring.enter(completions_min, timeout, self.parts.mask.as_ref())? == Entered::BySignal
+        if self.ring.enter(completions_min, timeout, self.base.mask.as_ref())? == Entered::BySignal
         {
-            self.parts.counters.interrupts.add(1);
+            self.base.counters.interrupts.add(1);
             events.set_interrupted();
         }
         Ok(())
@@ -321,7 +321,7 @@ impl UringPoll {
             if entry.state.needs_looks(entry.how) {
                 entry.state.found = Readiness::NONE;
                 self.changes.mark(key.fd());
-                self.parts.counters.rearms.add(1);
+                self.base.counters.rearms.add(1);
             } else {
                 events.push(entry.token, std::mem::take(&mut entry.state.found));
             }
@@ -357,8 +357,8 @@ impl UringPoll {
             taken += 1;
             let key = Key(completion.user_data);
             if key == Key::WAKER {
-                self.parts.waker.acknowledge_edge();
-                self.parts.counters.wakes.add(1);
+                self.base.waker.acknowledge_edge();
+                self.base.counters.wakes.add(1);
                 self.was_woken = true;
                 self.is_waker_armed = completion.has_more;
             } else if key == Key::BESIDE {
@@ -367,7 +367,7 @@ impl UringPoll {
                 }
             } else if let Some(key) = failed_update(completion.user_data) {
                 self.changes.update_failed(key);
-                self.parts.counters.rearms.add(1);
+                self.base.counters.rearms.add(1);
             } else if key != Key::IGNORED {
                 self.polled(key, completion);
             }
@@ -384,12 +384,12 @@ impl UringPoll {
         let Some(entry) = self.table.by_key(key) else {
             // The ends of cancelled polls are expected.
             let is_stale = result != -Errno::CANCELED.raw_os_error();
-            self.parts.counters.stale_events.add(is_stale.into());
+            self.base.counters.stale_events.add(is_stale.into());
             return;
         };
         if result == -Errno::CANCELED.raw_os_error() {
             // Not by us: the thread that armed it has ended (`Threads::Several`).
-            self.parts.counters.rearms.add(1);
+            self.base.counters.rearms.add(1);
             self.changes.mark(key.fd());
             return;
         }
@@ -400,7 +400,7 @@ impl UringPoll {
         };
         let is_doubtful =
             found.is_doubtful_claim() && self.turn - entry.state.doubted_in > LOOK_TURNS;
-        if is_doubtful && is_claimed(key.fd(), &self.parts.counters) {
+        if is_doubtful && is_claimed(key.fd(), &self.base.counters) {
             self.look_again(key);
             return;
         }
@@ -435,7 +435,7 @@ impl UringPoll {
         // Under a new key an armed poll is updated; one that ended is added.
         self.table.insert(fd, Entry { token, how, state });
         self.changes.mark(fd);
-        self.parts.counters.rearms.add(1);
+        self.base.counters.rearms.add(1);
     }
 
     fn found(&mut self, key: Key, found: Readiness) {
@@ -463,7 +463,7 @@ impl UringPoll {
         }
         watch.shots = Shots::Many;
         if !watch.is_refused && watch.ends < ENDS_MAX {
-            self.parts.counters.rearms.add(1);
+            self.base.counters.rearms.add(1);
             self.changes.mark(key.fd());
         }
     }
@@ -483,11 +483,11 @@ impl UringPoll {
         if let Some(beside) = &mut self.beside
             && entry.as_ref().is_some_and(|entry| entry.state.is_beside)
         {
-            beside.files.delete(fd, &self.parts.counters);
+            beside.files.delete(fd, &self.base.counters);
             beside.count -= 1;
         }
         let has_found = entry.is_some_and(|entry| !entry.state.found.is_empty());
-        self.parts.counters.stale_events.add(has_found.into());
+        self.base.counters.stale_events.add(has_found.into());
     }
 
     /// Enters a registration of `fd` under a new key: what was found for an older one does not
@@ -529,12 +529,12 @@ impl Drop for UringPoll {
 impl Poller for UringPoll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
-        self.table.check_open(fd, &self.parts.counters)?;
+        self.base.caps.check(how)?;
+        self.table.check_open(fd, &self.base.counters)?;
         if self.table.check_vacant(fd, token)? {
-            self.parts.counters.closed_without_delete.add(1);
+            self.base.counters.closed_without_delete.add(1);
         }
-        self.parts.counters.updates_asked.add(1);
+        self.base.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how, true);
         Ok(())
@@ -542,11 +542,11 @@ impl Poller for UringPoll {
 
     #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
-        self.parts.caps.check(how)?;
+        self.base.caps.check(how)?;
         let Entry { how: before, state, .. } = self.table.registered(fd)?;
         let may_listen = state.is_beside || state.is_hung_up;
-        self.parts.caps.check_modify(*before, how)?;
-        self.parts.counters.updates_asked.add(1);
+        self.base.caps.check_modify(*before, how)?;
+        self.base.counters.updates_asked.add(1);
         self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how, may_listen);
         Ok(())
@@ -555,7 +555,7 @@ impl Poller for UringPoll {
     #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
-        self.parts.counters.updates_asked.add(1);
+        self.base.counters.updates_asked.add(1);
         self.drop_entry(fd.as_raw_fd());
         // Cancelled even if the number is added again before the wait: it may be another file by
         // then, whatever its token says, and an update would leave the poll on the old one.
@@ -566,7 +566,7 @@ impl Poller for UringPoll {
 
     fn descriptors(&self) -> Vec<RawFd> {
         let beside = self.beside.iter().map(|beside| beside.files.fd());
-        [self.parts.waker.fd().as_raw_fd(), self.ring.fd()].into_iter().chain(beside).collect()
+        [self.base.waker.fd().as_raw_fd(), self.ring.fd()].into_iter().chain(beside).collect()
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -577,7 +577,7 @@ impl Poller for UringPoll {
             let ended = cancelled.min(self.ring.setup().sizes.completion as usize);
             if ended > 0 || self.ring.has_loaded() {
                 // A cancelled poll completes at once; a signal meanwhile is for the next wait.
-                self.ring.enter(ended as u32, Some(Duration::ZERO), self.parts.mask.as_ref())?;
+                self.ring.enter(ended as u32, Some(Duration::ZERO), self.base.mask.as_ref())?;
             }
             self.harvest();
             for _ in 0..FETCHES_MAX {
@@ -615,11 +615,11 @@ impl Poller for UringPoll {
                 break;
             }
         }
-        self.parts.counters.wait_ended(events.len());
+        self.base.counters.wait_ended(events.len());
         Ok(())
     }
 
-    parts_methods!();
+    base_methods!();
 }
 
 #[cfg(test)]

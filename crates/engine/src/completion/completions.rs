@@ -18,7 +18,7 @@ use super::connection::Receiving;
 use super::requests::{Kind, errno, is, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN};
 use crate::sources::SourceId;
-use crate::tail::{Flushed, Output, PendingOutput, Piece, Tail, broken};
+use crate::tail::{Flushed, Output, OutputState, PendingOutput, Piece, broken};
 use crate::turn::TurnLoop;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
@@ -30,7 +30,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn complete(&mut self) {
         loop {
             while let Some(completion) = self.next_completion() {
-                self.answer(completion);
+                self.dispatch(completion);
             }
             if !self.fetch_overflow() {
                 break;
@@ -47,7 +47,7 @@ impl<S: Session> CompletionLoop<S> {
         self.backlog.pop_front().or_else(|| self.ring.next_completion())
     }
 
-    fn answer(&mut self, completion: StreamCompletion) {
+    fn dispatch(&mut self, completion: StreamCompletion) {
         self.state.counters.count(Counter::Completions);
         let (kind, token) = read_label(completion.user_data);
         if kind == Kind::Send {
@@ -100,13 +100,13 @@ impl<S: Session> CompletionLoop<S> {
         }
         connection.received(bytes);
         connection.conversation.has_received();
-        if let Tail::Lingering(linger) = &mut connection.tail {
+        if let OutputState::Lingering(linger) = &mut connection.tail {
             if linger.drops(bytes) {
                 return self.receive_as_wanted(token);
             }
             return self.close_connection(token, CloseCause::Session);
         }
-        self.play(token, None, Some(lease));
+        self.call_session(token, None, Some(lease));
     }
 
     fn receive_failed(&mut self, token: Token, result: i32) {
@@ -128,7 +128,7 @@ impl<S: Session> CompletionLoop<S> {
         connection.receiving = Receiving::Idle;
         if connection.conversation.wants_input() && connection.conversation.leaves_input() {
             connection.looks = false;
-            self.show(token);
+            self.call_readable(token);
         } else {
             self.receive_as_wanted(token);
         }
@@ -137,7 +137,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Sends the next piece of what waits; when all of it has left, the session continues.
     pub(super) fn send_waiting(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let Tail::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.tail else { return };
         if output.is_in_flight() {
             return;
         }
@@ -148,14 +148,14 @@ impl<S: Session> CompletionLoop<S> {
             // A send in front of this one rides with the next submission and may fall short.
             return self.state.unfinished.push(ConnectionId(token));
         }
-        if output.begins_with_source() {
+        if output.begins_with_payload() {
             return self.flush_source(token);
         }
         let socket = connection.socket.as_raw_fd();
         let Some(Piece::Bytes(bytes, from)) = output.pop_front() else {
-            connection.tail = Tail::None;
+            connection.tail = OutputState::None;
             connection.conversation.output_left();
-            return self.play(token, None, None);
+            return self.call_session(token, None, None);
         };
         self.state.counters.count(Counter::Sends);
         let len = bytes.len();
@@ -168,7 +168,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Sends from a file or a pipe until the socket is full.
     fn flush_source(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let Tail::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.tail else { return };
         let (socket, now) = (connection.socket.as_fd(), self.state.clock.now().at);
         match output.flush(
             socket,
@@ -215,7 +215,7 @@ impl<S: Session> CompletionLoop<S> {
     fn under_way(&mut self, token: Token) -> Option<(&mut Output, PendingOutput)> {
         let found = self.connections.get_mut(token).map(|connection| &mut connection.tail);
         match found {
-            Some(Tail::Waiting(output)) => {
+            Some(OutputState::Waiting(output)) => {
                 let under_way = output.under_way.take()?;
                 Some((output, under_way))
             }

@@ -32,11 +32,11 @@ use rustix::net::{AddressFamily, Shutdown, shutdown};
 
 use super::requests::{Kind, SUBMITS_MAX, errno, is, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN, POLLOUT};
-use crate::actions::{Ending, Source};
+use crate::actions::{Ending, Payload};
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::flow::Flow;
 use crate::pipe::ReadOutcome;
-use crate::tail::{Linger, Output, PendingOutput, Piece, Tail, broken, drop_untaken};
+use crate::tail::{Linger, Output, OutputState, PendingOutput, Piece, broken, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// What a receive of many brings at most, where it is bounded, before it is armed again, which a session that pauses does
@@ -78,7 +78,7 @@ pub(super) struct Connection<S> {
     pub(super) looks: bool,
     pub(super) marks: SendMarks,
     pub(super) conversation: Conversation<S>,
-    pub(super) tail: Tail,
+    pub(super) tail: OutputState,
     pub(super) flow: Flow,
 }
 
@@ -139,7 +139,7 @@ impl<S: Session> CompletionLoop<S> {
         self.make_room();
         let (now, token) = (self.state.clock.now(), self.connections.next_token());
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
-        let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
+        let (mut tail, mut flow) = (OutputState::None, Flow::Quiet);
         let mut marks = SendMarks::default();
         let mut io = RingIo {
             sending: self.ring.sending(),
@@ -170,14 +170,14 @@ impl<S: Session> CompletionLoop<S> {
         });
         self.settle(token, done);
         if self.state.is_draining {
-            self.play(token, Some(SessionCall::Shutdown), None);
+            self.call_session(token, Some(SessionCall::Shutdown), None);
         }
         ConnectionId(token)
     }
 
     /// Calls the session, with bytes that were received if there are any, and carries on as it
     /// requested.
-    pub(super) fn play(
+    pub(super) fn call_session(
         &mut self,
         token: Token,
         call: Option<SessionCall>,
@@ -229,7 +229,7 @@ impl<S: Session> CompletionLoop<S> {
         } else {
             self.state.note_waiting(&mut connection.conversation);
         }
-        if let Tail::Broken(broken) = &connection.tail
+        if let OutputState::Broken(broken) = &connection.tail
             && done == Ok(Progress::Idle)
             && !connection.conversation.wants_input()
         {
@@ -239,7 +239,7 @@ impl<S: Session> CompletionLoop<S> {
         }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
-            (Tail::Waiting(output), _) if !output.is_in_flight() => {
+            (OutputState::Waiting(output), _) if !output.is_in_flight() => {
                 if output.is_blocked() && !output.is_connecting() {
                     self.watch_room(token);
                 } else {
@@ -247,14 +247,14 @@ impl<S: Session> CompletionLoop<S> {
                     self.state.unfinished.push(ConnectionId(token));
                 }
             }
-            (Tail::Waiting(_), _) => {}
+            (OutputState::Waiting(_), _) => {}
             // Its last output may fall short, and then the end comes behind the rest of it.
-            (Tail::None, Some(ending))
+            (OutputState::None, Some(ending))
                 if is_under_way && (ending == Ending::Linger || !connection.marks.is_sure) =>
             {
                 self.state.unfinished.push(ConnectionId(token));
             }
-            (Tail::None, Some(ending)) => {
+            (OutputState::None, Some(ending)) => {
                 let has_input_ended = connection.conversation.has_input_ended();
                 let is_watched = connection.flow.is_watched();
                 if has_input_ended || (ending == Ending::Close && !is_watched) {
@@ -265,10 +265,12 @@ impl<S: Session> CompletionLoop<S> {
                 // The call, not the request: that one always takes a worker thread. ENOTCONN
                 // means that the peer is gone: receiving will say so.
                 let _ = shutdown(&connection.socket, Shutdown::Write);
-                connection.tail =
-                    Tail::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
+                connection.tail = OutputState::Lingering(Linger::new(
+                    self.state.clock.now().at,
+                    &self.state.limits,
+                ));
             }
-            (Tail::None, None) if connection.conversation.ends_output() => {
+            (OutputState::None, None) if connection.conversation.ends_output() => {
                 if is_under_way {
                     self.state.unfinished.push(ConnectionId(token));
                 } else {
@@ -300,7 +302,7 @@ impl<S: Session> CompletionLoop<S> {
             }
             Receiving::Idle if leaves_input && connection.looks => {
                 connection.looks = false;
-                self.show(token);
+                self.call_readable(token);
             }
             Receiving::Idle if leaves_input => {
                 connection.receiving = Receiving::Watching;
@@ -344,8 +346,8 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// Calls a session that reads its socket itself.
-    pub(super) fn show(&mut self, token: Token) {
-        self.play(token, Some(SessionCall::Readable), None);
+    pub(super) fn call_readable(&mut self, token: Token) {
+        self.call_session(token, Some(SessionCall::Readable), None);
         let Some(connection) = self.connections.get_mut(token) else { return };
         let seen = connection.conversation.take_seen();
         seen.count(&self.state.counters);
@@ -362,12 +364,12 @@ impl<S: Session> CompletionLoop<S> {
         if connection.tail.is_lingering() {
             return self.close_connection(token, CloseCause::Session);
         }
-        if let Tail::Broken(broken) = &connection.tail {
+        if let OutputState::Broken(broken) = &connection.tail {
             let cause = broken.cause;
             return self.close_connection(token, cause);
         }
         connection.conversation.input_ended();
-        self.play(token, None, None);
+        self.call_session(token, None, None);
     }
 
     /// Output waits for room in a socket that was full.
@@ -389,7 +391,7 @@ impl<S: Session> CompletionLoop<S> {
     /// A request of the output is under way.
     pub(super) fn set_under_way(&mut self, token: Token, under_way: PendingOutput) {
         if let Some(connection) = self.connections.get_mut(token)
-            && let Tail::Waiting(output) = &mut connection.tail
+            && let OutputState::Waiting(output) = &mut connection.tail
         {
             output.under_way = Some(under_way);
         }
@@ -454,10 +456,10 @@ impl<S: Session> CompletionLoop<S> {
         self.state.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
         connection.flow.came_back(rest.len());
         connection.flow.is_full(self.state.clock.now().at, &self.state.limits);
-        if let Tail::None = connection.tail {
-            connection.tail = Tail::Waiting(Box::default());
+        if let OutputState::None = connection.tail {
+            connection.tail = OutputState::Waiting(Box::default());
         }
-        if let Tail::Waiting(output) = &mut connection.tail {
+        if let OutputState::Waiting(output) = &mut connection.tail {
             output.push_front(Piece::Bytes(rest, 0));
             connection.conversation.output_waits();
             self.state.note_waiting(&mut connection.conversation);
@@ -491,7 +493,7 @@ impl<S: Session> CompletionLoop<S> {
             let target = label(kind, token);
             self.push(|ring| ring.cancel(target, numbered(Kind::Cleanup, 0)));
         }
-        if let Tail::Waiting(output) = &mut connection.tail {
+        if let OutputState::Waiting(output) = &mut connection.tail {
             self.abandon(token, output);
         }
         self.close_fd(connection.socket);
@@ -533,7 +535,7 @@ pub(super) struct RingIo<'a> {
     sending: Sending<'a>,
     socket: BorrowedFd<'a>,
     token: Token,
-    pub(super) tail: &'a mut Tail,
+    pub(super) tail: &'a mut OutputState,
     flow: &'a mut Flow,
     marks: &'a mut SendMarks,
     submission: u32,
@@ -558,20 +560,20 @@ impl ConnectionIo for RingIo<'_> {
         Ok(())
     }
 
-    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
-        if let Tail::Broken(broken) = self.tail {
+    fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause> {
+        if let OutputState::Broken(broken) = self.tail {
             broken.lost_bytes += len as u64;
             return Ok(Sent::Waits);
         }
-        if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
-            *self.tail = Tail::Waiting(Box::default());
+        if matches!(self.tail, OutputState::None) && (self.marks.submission == self.submission) {
+            *self.tail = OutputState::Waiting(Box::default());
         }
-        if let Tail::Waiting(output) = self.tail {
+        if let OutputState::Waiting(output) = self.tail {
             output.push_bytes(&self.sending.spare()[..len])?;
-            source.into_iter().for_each(|source| output.push_source(source));
+            payload.into_iter().for_each(|payload| output.push_payload(payload));
             return Ok(Sent::Waits);
         }
-        let Some(source) = source else {
+        let Some(payload) = payload else {
             if len >= LARGE_BYTES {
                 return self.send_by_call(len);
             }
@@ -586,11 +588,11 @@ impl ConnectionIo for RingIo<'_> {
         let Self { sending, socket, flow, counters, limits, now, .. } = self;
         let head = &sending.spare()[..len];
         let (output, sent) =
-            Output::begin_with_source(head, source, *socket, counters, flow, *now, limits);
+            Output::begin_with_payload(head, payload, *socket, counters, flow, *now, limits);
         if output.is_empty() {
             return sent.map(|()| Sent::Gone);
         }
-        *self.tail = Tail::Waiting(Box::new(output));
+        *self.tail = OutputState::Waiting(Box::new(output));
         sent.map(|()| Sent::Waits)
     }
 }
@@ -605,7 +607,7 @@ impl RingIo<'_> {
         let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
             return Ok(Sent::Gone);
         };
-        *self.tail = Tail::Waiting(Box::new(output));
+        *self.tail = OutputState::Waiting(Box::new(output));
         Ok(Sent::Waits)
     }
 

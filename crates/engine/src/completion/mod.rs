@@ -53,9 +53,9 @@ use crate::clock::Clock;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Progress, SessionCall};
 use crate::sources::SourceId;
-use crate::tail::{Output, PendingOutput, Tail};
+use crate::tail::{Output, OutputState, PendingOutput};
 use crate::timerfd::Alarm;
-use crate::turn::{LoopError, LoopState, Parts, TurnLoop};
+use crate::turn::{ConnectionView, LoopError, LoopState, TurnLoop};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
     Moment, Now, Session,
@@ -206,7 +206,7 @@ impl<S: Session> CompletionLoop<S> {
             return;
         }
         for token in self.connections.tokens() {
-            self.play(token, Some(SessionCall::Shutdown), None);
+            self.call_session(token, Some(SessionCall::Shutdown), None);
         }
         self.let_go();
     }
@@ -253,10 +253,10 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         &mut self.state
     }
 
-    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>> {
+    fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>> {
         let connection = self.connections.get_mut(token)?;
         let Connection { socket, conversation, tail, flow, .. } = connection;
-        Some(Parts {
+        Some(ConnectionView {
             socket: OwnedFd::as_fd(socket),
             conversation,
             tail,
@@ -307,17 +307,17 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
     fn proceed(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         if !connection.tail.is_waiting() {
-            return self.play(token, None, None);
+            return self.call_session(token, None, None);
         }
         let is_unfinished = connection.conversation.progress() == Progress::Unfinished;
         self.flush(token);
         if is_unfinished {
-            self.play(token, None, None);
+            self.call_session(token, None, None);
         }
     }
 
     fn call(&mut self, token: Token, call: SessionCall) {
-        self.play(token, Some(call), None);
+        self.call_session(token, Some(call), None);
     }
 
     /// Not what waits for room: its request reports that.
@@ -357,7 +357,7 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         let mut output = Box::new(Output::connecting(is_in_progress));
         output.under_way = is_in_progress.then_some(PendingOutput::Poll);
         let id = self.insert(socket, shots, |_, _, io| {
-            *io.tail = Tail::Waiting(output);
+            *io.tail = OutputState::Waiting(output);
             (conversation, Ok(Progress::Idle))
         });
         if is_in_progress {
@@ -371,7 +371,7 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         let socket = OwnedFd::from(accepted);
         let shots = if is_tcp { Shots::Many } else { shots_of(&socket) };
         let ConnectionId(token) = self.adopt_with(socket, shots, session);
-        self.play(token, Some(SessionCall::Connected), None);
+        self.call_session(token, Some(SessionCall::Connected), None);
     }
 
     /// No session of such a loop shares its connection.

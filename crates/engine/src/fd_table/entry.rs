@@ -20,7 +20,7 @@ use std::fmt;
 
 use pollux_poller::{Interest, Readiness, Registration, Token, Trigger};
 
-use super::{Due, Watch};
+use super::{Ready, Watch};
 
 /// The end of the free list.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -221,7 +221,7 @@ impl State {
 
     /// Takes in what an event says, and says what of it is new to the session.
     #[inline]
-    pub(super) fn learn(&mut self, found: Readiness) -> Due {
+    pub(super) fn learn(&mut self, found: Readiness) -> Ready {
         let was_closed = self.is_closed();
         match self.watch() {
             Watch::Listener { .. } => return self.learn_listener(found),
@@ -236,10 +236,10 @@ impl State {
             | when(found.contains(Readiness::HUP), HUP | both(SHUT))
             | when(found.contains(Readiness::ERROR), ERROR);
         if was_closed {
-            return Due::NOTHING;
+            return Ready::NOTHING;
         }
         let closed = found.is_closed();
-        Due {
+        Ready {
             read: self.is_wanted(Direction::Read)
                 && (found.is_readable() || has_input_ended || closed),
             write: self.is_wanted(Direction::Write) && (found.is_writable() || closed),
@@ -248,10 +248,10 @@ impl State {
     }
 
     /// A hang-up of a listener may pass, and an error is for `accept(2)` to say: neither stays.
-    fn learn_listener(&mut self, found: Readiness) -> Due {
+    fn learn_listener(&mut self, found: Readiness) -> Ready {
         let is_ready = found.is_readable() || found.is_closed();
         self.0 |= when(is_ready, of(Direction::Read, READY));
-        Due { read: is_ready && self.is_wanted(Direction::Read), ..Due::NOTHING }
+        Ready { read: is_ready && self.is_wanted(Direction::Read), ..Ready::NOTHING }
     }
 }
 
@@ -335,7 +335,7 @@ mod tests {
         let mut state = State::new(Watch::Listener { exclusive: true });
         state.want(Direction::Read);
         let due = state.learn(Readiness::HUP | Readiness::ERROR);
-        assert_eq!(due, Due { read: true, ..Due::NOTHING });
+        assert_eq!(due, Ready { read: true, ..Ready::NOTHING });
         state.would_block(Direction::Read);
         assert!(!state.is_ready(Direction::Read) && !state.is_closed());
     }

@@ -72,7 +72,7 @@ pub enum Watch {
 
 /// What a loop shall do about a descriptor now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Due {
+pub struct Ready {
     /// Reading is wanted and would not block.
     pub read: bool,
     /// Writing is wanted and would not block.
@@ -81,7 +81,7 @@ pub struct Due {
     pub closed: bool,
 }
 
-impl Due {
+impl Ready {
     /// Nothing.
     pub const NOTHING: Self = Self { read: false, write: false, closed: false };
 }
@@ -172,7 +172,7 @@ impl<F: AsFd> FdTable<F> {
             Some(Watch::Listener { .. }) => |poller, fd| poller.delete(fd),
             _ => |poller, fd| poller.forget(fd),
         };
-        self.part(token, poller, forget)
+        self.release(token, poller, forget)
     }
 
     /// Gives the descriptor of `token` out to live on elsewhere, with another loop or a child.
@@ -180,7 +180,7 @@ impl<F: AsFd> FdTable<F> {
     /// # Errors
     /// As [`FdTable::remove`].
     pub fn hand_over(&mut self, token: Token, poller: &mut dyn Poller) -> Result<Option<F>, Error> {
-        self.part(token, poller, |poller, fd| poller.delete(fd))
+        self.release(token, poller, |poller, fd| poller.delete(fd))
     }
 
     /// The descriptor of `token`, for calls on it.
@@ -234,7 +234,7 @@ impl<F: AsFd> FdTable<F> {
     }
 
     /// Ends the life of `token`; its place on the update list is left to `apply`.
-    fn part(
+    fn release(
         &mut self,
         token: Token,
         poller: &mut dyn Poller,
@@ -345,7 +345,7 @@ impl<F> FdTable<F> {
     /// wanted, or the error was reported before. `None` is an event of an earlier life, which
     /// the next [`FdTable::apply`] counts as stale.
     #[inline]
-    pub fn reported(&mut self, token: Token, found: Readiness) -> Option<Due> {
+    pub fn reported(&mut self, token: Token, found: Readiness) -> Option<Ready> {
         let Some(entry) = current(&mut self.entries, token) else {
             self.stale += 1;
             return None;
@@ -366,15 +366,15 @@ impl<F> FdTable<F> {
     /// by a list of its own when this says so.
     #[inline]
     #[must_use]
-    pub fn ready_without_event(&self, token: Token) -> Due {
+    pub fn ready_without_event(&self, token: Token) -> Ready {
         let entry = self.entries.get(token.slot() as usize);
         match entry.filter(|entry| entry.generation == token.generation()) {
-            Some(Entry { state, .. }) if state.is_edge() || state.is_closed() => Due {
+            Some(Entry { state, .. }) if state.is_edge() || state.is_closed() => Ready {
                 read: state.is_wanted(Direction::Read) && state.is_ready(Direction::Read),
                 write: state.is_wanted(Direction::Write) && state.is_ready(Direction::Write),
                 closed: false,
             },
-            _ => Due::NOTHING,
+            _ => Ready::NOTHING,
         }
     }
 }

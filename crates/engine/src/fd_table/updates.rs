@@ -69,7 +69,7 @@ impl<F: AsFd> FdTable<F> {
         for slot in self.updates.slots.drain(..) {
             let entry = &mut self.entries[slot as usize];
             entry.state.set_pending(false);
-            match carry_out(entry, slot, poller, has_rdhup) {
+            match submit_update(entry, slot, poller, has_rdhup) {
                 Ok(is_sent) => sent += u64::from(is_sent),
                 Err(error) => {
                     entry.state.refused();
@@ -87,7 +87,7 @@ impl<F: AsFd> FdTable<F> {
 }
 
 /// Carries out the update of one entry; says whether there was one.
-fn carry_out<F: AsFd>(
+fn submit_update<F: AsFd>(
     entry: &mut Entry<F>,
     slot: u32,
     poller: &mut dyn Poller,

@@ -27,8 +27,8 @@ use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Progress, SessionCall};
 use crate::pipe::ReadOutcome;
-use crate::tail::{Flushed, Output, Tail, broken, drop_untaken};
-use crate::turn::{LoopError, LoopState, Parts, TurnLoop};
+use crate::tail::{Flushed, Output, OutputState, broken, drop_untaken};
+use crate::turn::{ConnectionView, LoopError, LoopState, TurnLoop};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
@@ -37,11 +37,11 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         &mut self.state
     }
 
-    fn parts(&mut self, token: Token) -> Option<Parts<'_, S>> {
+    fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>> {
         let connection = self.connections.get_mut(token.slot() as usize)?.as_mut()?;
         let Connection { conversation, tail, flow, .. } = connection;
         let socket = socket(&self.table, token);
-        Some(Parts { socket, conversation, tail, flow, state: &mut self.state })
+        Some(ConnectionView { socket, conversation, tail, flow, state: &mut self.state })
     }
 
     fn token_of(&self, slot: u32) -> Option<Token> {
@@ -95,7 +95,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
                 self.has_arrivals |= due.read;
                 continue;
             }
-            if due == crate::Due::NOTHING || !self.owns_for_event(token, readiness) {
+            if due == crate::Ready::NOTHING || !self.owns_for_event(token, readiness) {
                 continue;
             }
             if due.write || due.closed {
@@ -115,35 +115,37 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             return;
         }
         match &self.connections[token.slot() as usize] {
-            Some(Connection { tail: Tail::Waiting(output), conversation, .. }) => {
+            Some(Connection { tail: OutputState::Waiting(output), conversation, .. }) => {
                 let reads_on = conversation.reads_on();
                 let is_unfinished = conversation.progress() == Progress::Unfinished;
                 if !output.is_blocked() || !reads_on {
                     self.flush(token);
                 }
                 if is_unfinished {
-                    self.play(token, None, NOTHING);
+                    self.call_session(token, None, NOTHING);
                 }
                 if reads_on {
                     self.receive_if_ready(token);
                 }
             }
-            Some(Connection { tail: Tail::None | Tail::Broken(_), .. }) => {
-                self.play(token, None, NOTHING);
+            Some(Connection { tail: OutputState::None | OutputState::Broken(_), .. }) => {
+                self.call_session(token, None, NOTHING);
                 self.receive_if_ready(token);
             }
-            Some(Connection { tail: Tail::Lingering(_), .. }) => self.receive_if_ready(token),
+            Some(Connection { tail: OutputState::Lingering(_), .. }) => {
+                self.receive_if_ready(token);
+            }
             None => {}
         }
     }
 
     fn call(&mut self, token: Token, call: SessionCall) {
-        self.play(token, Some(call), NOTHING);
+        self.call_session(token, Some(call), NOTHING);
     }
 
     fn flush(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        let Tail::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.tail else { return };
         if output.is_connecting() {
             self.table.stop_write(token);
             return self.connected(token);
@@ -157,10 +159,10 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             &self.state.limits,
         ) {
             Ok(Flushed::All) => {
-                connection.tail = Tail::None;
+                connection.tail = OutputState::None;
                 connection.conversation.output_left();
                 self.table.stop_write(token);
-                self.play(token, None, NOTHING);
+                self.call_session(token, None, NOTHING);
             }
             Ok(Flushed::Full) => {
                 self.table.cannot_write(token);
@@ -171,7 +173,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
                 let limits = &self.state.limits;
                 connection.tail.break_off(0, CloseCause::PeerReset, now, limits);
                 self.table.stop_write(token);
-                self.play(token, None, NOTHING);
+                self.call_session(token, None, NOTHING);
             }
             Err(cause) => self.close(token, cause),
         }
@@ -185,7 +187,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         if cause.drops_untaken(connection.tail.is_lingering()) {
             drop_untaken(socket(&self.table, token));
         }
-        let cause = self.part(token, connection.conversation.sharing(), cause);
+        let cause = self.detach(token, connection.conversation.sharing(), cause);
         self.state.admission.freed();
         self.state.counters.count_close(cause);
         connection.conversation.closed(&mut self.state.shared, cause);
@@ -251,7 +253,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         conversation: Conversation<S>,
     ) -> ConnectionId {
         self.insert(socket, |_, _, io| {
-            *io.tail = Tail::Waiting(Box::new(Output::connecting(is_in_progress)));
+            *io.tail = OutputState::Waiting(Box::new(Output::connecting(is_in_progress)));
             (conversation, Ok(Progress::Idle))
         })
     }
@@ -260,7 +262,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
     /// never registered.
     fn adopt_accepted(&mut self, accepted: AcceptedSocket, session: S) {
         let ConnectionId(token) = self.adopt(accepted.into(), session);
-        self.play(token, Some(SessionCall::Connected), NOTHING);
+        self.call_session(token, Some(SessionCall::Connected), NOTHING);
         if self.connections[token.slot() as usize].is_some() {
             self.receive(token, false);
         }
@@ -367,7 +369,7 @@ impl<S: Session> ReadinessLoop<S> {
                 self.table.cannot_read(token);
             }
             let start = slice(index).start;
-            self.play(token, None, start..start + received);
+            self.call_session(token, None, start..start + received);
             if !is_emptied {
                 self.receive(token, false);
             }
@@ -379,12 +381,12 @@ impl<S: Session> ReadinessLoop<S> {
     fn input_ended(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         self.table.read_ended(token);
-        if let Tail::Broken(broken) = &connection.tail {
+        if let OutputState::Broken(broken) = &connection.tail {
             let cause = broken.cause;
             return self.close(token, cause);
         }
         connection.conversation.input_ended();
-        self.play(token, None, NOTHING);
+        self.call_session(token, None, NOTHING);
     }
 
     /// Reads from a connection and lets its session answer.
@@ -399,7 +401,7 @@ impl<S: Session> ReadinessLoop<S> {
                 return;
             }
             if !is_lingering && connection.conversation.leaves_input() {
-                match self.show(token) {
+                match self.call_readable(token) {
                     ControlFlow::Continue(()) => continue,
                     ControlFlow::Break(()) => return,
                 }
@@ -424,7 +426,7 @@ impl<S: Session> ReadinessLoop<S> {
                         self.table.cannot_read(token);
                     }
                     if !is_lingering {
-                        self.play(token, None, 0..received);
+                        self.call_session(token, None, 0..received);
                     } else if !self.drop_input(token, received) {
                         return;
                     }
@@ -444,8 +446,8 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Calls a session that reads its socket itself.
-    fn show(&mut self, token: Token) -> ControlFlow<()> {
-        self.play(token, Some(SessionCall::Readable), NOTHING);
+    fn call_readable(&mut self, token: Token) -> ControlFlow<()> {
+        self.call_session(token, Some(SessionCall::Readable), NOTHING);
         let Some(connection) = &mut self.connections[token.slot() as usize] else {
             return ControlFlow::Break(());
         };
@@ -474,7 +476,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// Books input of a lingering connection; closes it and says false when it was too much.
     fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
-        let Tail::Lingering(linger) = &mut connection.tail else { return false };
+        let OutputState::Lingering(linger) = &mut connection.tail else { return false };
         let continues = linger.drops(bytes);
         if !continues {
             self.close(token, CloseCause::Session);

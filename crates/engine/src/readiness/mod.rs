@@ -22,13 +22,13 @@ use std::sync::Arc;
 use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 use rustix::net::{Shutdown, shutdown};
 
-use crate::actions::{Ending, Source};
+use crate::actions::{Ending, Payload};
 use crate::clock::Clock;
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
 use crate::sources::SourceId;
-use crate::tail::{Linger, Output, Tail};
+use crate::tail::{Linger, Output, OutputState};
 use crate::timerfd::Alarm;
 use crate::turn::{LoopState, TurnLoop};
 use crate::{
@@ -45,7 +45,7 @@ const ALARM: Token = Token::new(u32::MAX, 0);
 struct Connection<S> {
     token: Token,
     conversation: Conversation<S>,
-    tail: Tail,
+    tail: OutputState,
     flow: Flow,
     /// An event came for it while another loop had it, and it has not been back since.
     has_lost_event: bool,
@@ -68,7 +68,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     input: Box<[u8]>,
     /// Whose bytes stand in the slices of the input, and how many.
     received: Vec<(Token, usize)>,
-    room: Box<[u8]>,
+    buffer: Box<[u8]>,
     /// Connections that other loops have taken over, until the next update batch.
     lost: Vec<ConnectionId>,
 }
@@ -104,7 +104,7 @@ impl<S: Session> ReadinessLoop<S> {
             has_arrivals: false,
             input: vec![0; BUFFER_BYTES].into(),
             received: Vec::new(),
-            room: vec![0; Actions::ROOM_MIN].into(),
+            buffer: vec![0; Actions::ROOM_MIN].into(),
             lost: Vec::new(),
             poller,
             state: LoopState::new(shared, limits, clock, counters, alarm),
@@ -199,7 +199,7 @@ impl<S: Session> ReadinessLoop<S> {
         let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             if self.owns(token) {
-                self.play(token, Some(SessionCall::Shutdown), NOTHING);
+                self.call_session(token, Some(SessionCall::Shutdown), NOTHING);
             }
         }
         // A waiting client's wake may have gone to this loop alone; another process that has the
@@ -232,7 +232,7 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// Calls the session with these bytes of the shared buffer, and carries on as it requested.
-    fn play(&mut self, token: Token, call: Option<SessionCall>, input: Range<usize>) {
+    fn call_session(&mut self, token: Token, call: Option<SessionCall>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Connection { conversation, tail, flow, .. } = connection;
         let now = self.state.clock.now();
@@ -240,7 +240,7 @@ impl<S: Session> ReadinessLoop<S> {
         let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
         let mut io = SocketIo {
             socket: socket(&self.table, token),
-            room: &mut self.room,
+            buffer: &mut self.buffer,
             tail,
             flow,
             counters: &self.state.counters,
@@ -267,7 +267,7 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Idle) => {}
         }
         let Connection { conversation, tail, flow, .. } = connection;
-        if let Tail::Broken(broken) = tail
+        if let OutputState::Broken(broken) = tail
             && done == Ok(Progress::Idle)
             && !conversation.wants_input()
         {
@@ -282,14 +282,14 @@ impl<S: Session> ReadinessLoop<S> {
         } else {
             self.state.note_waiting(conversation);
         }
-        if let Tail::Waiting(output) = tail {
+        if let OutputState::Waiting(output) = tail {
             if output.is_blocked() {
                 self.table.cannot_write(token);
                 self.table.want_write(token);
             } else {
                 self.state.unfinished.push(ConnectionId(token));
             }
-        } else if let (Some(ending), Tail::None) = (conversation.ending(), &tail) {
+        } else if let (Some(ending), OutputState::None) = (conversation.ending(), &tail) {
             let has_input_ended = conversation.has_input_ended();
             if has_input_ended || (ending == Ending::Close && !flow.is_watched()) {
                 let cause =
@@ -298,9 +298,10 @@ impl<S: Session> ReadinessLoop<S> {
             }
             // ENOTCONN means that the peer is gone: reading will say so.
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
-            *tail = Tail::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
+            *tail =
+                OutputState::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
         }
-        if conversation.ends_output() && matches!(tail, Tail::None) {
+        if conversation.ends_output() && matches!(tail, OutputState::None) {
             // ENOTCONN means that the peer is gone: reading will say so.
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
             conversation.output_ended();
@@ -338,10 +339,10 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let (now, id) = (self.state.clock.now(), ConnectionId(token));
         let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
-        let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
+        let (mut tail, mut flow) = (OutputState::None, Flow::Quiet);
         let mut io = SocketIo {
             socket: socket(&self.table, token),
-            room: &mut self.room,
+            buffer: &mut self.buffer,
             tail: &mut tail,
             flow: &mut flow,
             counters: &self.state.counters,
@@ -355,7 +356,7 @@ impl<S: Session> ReadinessLoop<S> {
             Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
         self.settle(token, done, false);
         if self.state.is_draining {
-            self.play(token, Some(SessionCall::Shutdown), NOTHING);
+            self.call_session(token, Some(SessionCall::Shutdown), NOTHING);
         }
         id
     }
@@ -370,8 +371,8 @@ fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
 /// One connection's socket for the time of one call.
 struct SocketIo<'a> {
     socket: BorrowedFd<'a>,
-    room: &'a mut [u8],
-    tail: &'a mut Tail,
+    buffer: &'a mut [u8],
+    tail: &'a mut OutputState,
     flow: &'a mut Flow,
     counters: &'a Counters,
     limits: &'a Limits,
@@ -382,7 +383,7 @@ impl ConnectionIo for SocketIo<'_> {
     const CAN_SHARE: bool = true;
 
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
-        (self.room, Some(self.socket))
+        (self.buffer, Some(self.socket))
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -394,31 +395,31 @@ impl ConnectionIo for SocketIo<'_> {
         Ok(())
     }
 
-    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
-        if let Tail::Broken(broken) = self.tail {
+    fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause> {
+        if let OutputState::Broken(broken) = self.tail {
             broken.lost_bytes += len as u64;
             return Ok(Sent::Waits);
         }
-        if let Tail::Waiting(output) = self.tail {
-            output.push_bytes(&self.room[..len])?;
-            source.into_iter().for_each(|source| output.push_source(source));
+        if let OutputState::Waiting(output) = self.tail {
+            output.push_bytes(&self.buffer[..len])?;
+            payload.into_iter().for_each(|payload| output.push_payload(payload));
             return Ok(Sent::Waits);
         }
-        let Self { socket, room, flow, counters, limits, now, .. } = self;
-        let bytes = &room[..len];
-        let Some(source) = source else {
+        let Self { socket, buffer, flow, counters, limits, now, .. } = self;
+        let bytes = &buffer[..len];
+        let Some(payload) = payload else {
             let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
                 return Ok(Sent::Gone);
             };
-            *self.tail = Tail::Waiting(Box::new(output));
+            *self.tail = OutputState::Waiting(Box::new(output));
             return Ok(Sent::Waits);
         };
         let (output, sent) =
-            Output::begin_with_source(bytes, source, *socket, counters, flow, *now, limits);
+            Output::begin_with_payload(bytes, payload, *socket, counters, flow, *now, limits);
         if output.is_empty() {
             return sent.map(|()| Sent::Gone);
         }
-        *self.tail = Tail::Waiting(Box::new(output));
+        *self.tail = OutputState::Waiting(Box::new(output));
         sent.map(|()| Sent::Waits)
     }
 }

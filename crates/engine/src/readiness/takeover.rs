@@ -84,7 +84,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Gives the descriptor of a connection up. One that others know too is ended for all of them when
     /// this loop owns it, and lives on elsewhere when it does not.
-    pub(super) fn part(
+    pub(super) fn detach(
         &mut self,
         token: Token,
         sharing: Option<&Sharing>,
@@ -116,7 +116,7 @@ impl<S: Session> ReadinessLoop<S> {
         let conversation = Conversation::taken_over(session, deadline, sharing);
         let ConnectionId(token) =
             self.insert(duplicate, |_, _, _| (conversation, Ok(Progress::Idle)));
-        self.play(token, Some(SessionCall::Connected), NOTHING);
+        self.call_session(token, Some(SessionCall::Connected), NOTHING);
     }
 
     /// Continues a connection that this loop has never let go of.
@@ -131,7 +131,7 @@ impl<S: Session> ReadinessLoop<S> {
         if is_quiet(socket(&self.table, token)) {
             // What a lost event reported was another loop's, and is read.
             self.table.cannot_read(token);
-            self.play(token, Some(SessionCall::Connected), NOTHING);
+            self.call_session(token, Some(SessionCall::Connected), NOTHING);
         } else {
             self.close(token, CloseCause::PeerClosed);
         }

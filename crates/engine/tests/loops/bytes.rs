@@ -243,7 +243,7 @@ impl Script {
         used
     }
 
-    fn play(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
+    fn call_session(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
         match call {
             Call::Bytes(input) => {
                 let used = self.receive(input);

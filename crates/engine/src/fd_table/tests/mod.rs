@@ -8,14 +8,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pollux_conformance::sim::{Errno, ScriptedFault, SimFd, World};
 use pollux_poller::{
     Caps, Error, Event, Events, Interest, Poller, Readiness, Registration, SignalMask, Token,
     Trigger, Waker,
 };
-use pollux_conformance::sim::{Errno, ScriptedFault, SimFd, World};
 
 use super::entry::Direction;
-use super::{Due, FdTable, Watch};
+use super::{FdTable, Ready, Watch};
 use crate::{Counter, Counters};
 
 const LEVEL: Watch = Watch::Connection(Trigger::Level);
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     /// A look at the kernel, and what the table makes of it.
-    fn events(&mut self) -> Vec<(Token, Option<Due>)> {
+    fn events(&mut self) -> Vec<(Token, Option<Ready>)> {
         let mut events = Events::with_capacity(64);
         self.poller.wait(&mut events, Some(Duration::ZERO)).expect("a look");
         let due = |event: &Event| (event.token, self.table.reported(event.token, event.readiness));
@@ -71,7 +71,7 @@ impl Rig {
         seen
     }
 
-    fn turn(&mut self) -> Vec<(Token, Option<Due>)> {
+    fn turn(&mut self) -> Vec<(Token, Option<Ready>)> {
         self.apply();
         self.events()
     }
@@ -179,8 +179,8 @@ impl Poller for Recorder {
     }
 }
 
-const READ: Due = Due { read: true, ..Due::NOTHING };
-const WRITE: Due = Due { write: true, ..Due::NOTHING };
+const READ: Ready = Ready { read: true, ..Ready::NOTHING };
+const WRITE: Ready = Ready { write: true, ..Ready::NOTHING };
 
 /// Shorthand for readiness bits.
 const IN: Readiness = Readiness::READABLE;
@@ -275,7 +275,7 @@ fn reading_rides_along_with_writing_and_is_not_dropped_for_being_idle() {
     rig.table.stop_read(token);
     assert_eq!(rig.apply(), NO_CALLS, "taking it back is lazy");
     rig.world.write(&peer, 1).expect("room");
-    assert_eq!(rig.events(), [(token, Some(Due::NOTHING))], "one event in vain");
+    assert_eq!(rig.events(), [(token, Some(Ready::NOTHING))], "one event in vain");
     assert_eq!(rig.apply(), deletes(1));
     assert_eq!(rig.events(), []);
 }
@@ -306,13 +306,13 @@ fn an_error_is_reported_once_and_the_descriptor_taken_out_before_the_next_wait()
     rig.apply();
     let fd = rig.table.entries[0].fd.as_ref().expect("live");
     rig.world.set_error(fd);
-    let due = Due { read: true, write: true, closed: true };
+    let due = Ready { read: true, write: true, closed: true };
     assert_eq!(rig.events(), [(token, Some(due))]);
     // The consumer is late: the next batch comes first.
-    assert_eq!(rig.events(), [(token, Some(Due::NOTHING))]);
+    assert_eq!(rig.events(), [(token, Some(Ready::NOTHING))]);
     assert_eq!(rig.apply(), deletes(1));
     assert_eq!(rig.events(), []);
-    let left = Due { read: true, write: true, closed: false };
+    let left = Ready { read: true, write: true, closed: false };
     assert_eq!(rig.table.ready_without_event(token), left);
     rig.table.want_read(token);
     assert_eq!(rig.apply(), NO_CALLS, "it would be reported without end");
@@ -328,7 +328,7 @@ fn an_idle_connection_receives_of_a_hang_up_once() {
     rig.apply();
     rig.table.stop_read(token);
     rig.world.close(peer);
-    assert_eq!(rig.events(), [(token, Some(Due { closed: true, ..Due::NOTHING }))]);
+    assert_eq!(rig.events(), [(token, Some(Ready { closed: true, ..Ready::NOTHING }))]);
     assert_eq!(rig.turn(), []);
 }
 
@@ -364,7 +364,7 @@ fn an_edge_registers_each_direction_once_and_leaves_what_is_not_drained_to_the_l
     rig.table.stop_write(token);
     assert!(rig.table.want_read(token));
     rig.read_all(token);
-    assert_eq!(rig.table.ready_without_event(token), Due::NOTHING);
+    assert_eq!(rig.table.ready_without_event(token), Ready::NOTHING);
     rig.table.cannot_write(token);
     rig.table.want_write(token);
     rig.apply();
@@ -387,8 +387,11 @@ fn a_connect_costs_one_call_with_an_edge_and_two_with_a_level() {
         rig.table.stop_write(token);
         assert!(rig.table.want_read(token), "its bytes are known");
         let seen = (rig.turn(), rig.table.ready_without_event(token));
-        let reported =
-            if watch == EDGE { (vec![], READ) } else { (vec![(token, Some(READ))], Due::NOTHING) };
+        let reported = if watch == EDGE {
+            (vec![], READ)
+        } else {
+            (vec![(token, Some(READ))], Ready::NOTHING)
+        };
         assert_eq!(seen, reported);
         assert_eq!(rig.poller.calls, calls);
     }

@@ -82,7 +82,7 @@ impl Life {
         self.has_error || self.ready.contains(side) || self.ended.contains(side)
     }
 
-    fn event(&mut self, found: Readiness, masks_ends: bool) -> Due {
+    fn event(&mut self, found: Readiness, masks_ends: bool) -> Ready {
         let ends = [Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
         let is_masked = masks_ends && self.wanted.contains("read");
         let has_end = ends.into_iter().any(|end| found.contains(end));
@@ -96,7 +96,7 @@ impl Life {
             if is_ready {
                 self.ready.insert("read");
             }
-            return Due { read: is_ready && self.wanted.contains("read"), ..Due::NOTHING };
+            return Ready { read: is_ready && self.wanted.contains("read"), ..Ready::NOTHING };
         }
         if self.watch == ONESHOT {
             self.armed.clear();
@@ -124,10 +124,10 @@ impl Life {
         }
         self.has_error |= says(Readiness::ERROR);
         if was_closed {
-            return Due::NOTHING;
+            return Ready::NOTHING;
         }
         let is_due = |side| reported.contains(side) && self.wanted.contains(side);
-        Due { read: is_due("read"), write: is_due("write"), closed: fails }
+        Ready { read: is_due("read"), write: is_due("write"), closed: fails }
     }
 
     /// What should be registered when the loop waits.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pollux_poller::{Events, Interest, Poller, Readiness, Registration, Token, Trigger};
 use pollux_conformance::sim::{Errno, SimFd};
+use pollux_poller::{Events, Interest, Poller, Readiness, Registration, Token, Trigger};
 use proptest::prelude::*;
 
 use super::*;
@@ -196,7 +196,7 @@ impl Life {
 
     fn turn(&mut self) {
         let truth = self.truth();
-        let mut reported: BTreeMap<Token, Due> = BTreeMap::new();
+        let mut reported: BTreeMap<Token, Ready> = BTreeMap::new();
         for (token, due) in self.rig.turn() {
             let due = due.expect("forgotten and closed: nothing is late");
             if due.closed {
@@ -210,12 +210,12 @@ impl Life {
             self.check_reported(line, holds, due);
         }
         for (token, due) in self.rig.turn() {
-            assert_ne!(due, Some(Due::NOTHING), "{token:?} rings in vain again");
+            assert_ne!(due, Some(Ready::NOTHING), "{token:?} rings in vain again");
         }
     }
 
     /// What is wanted and holds was reported now, or is known to be left to the loop.
-    fn check_reported(&self, line: &Line, holds: Readiness, due: Due) {
+    fn check_reported(&self, line: &Line, holds: Readiness, due: Ready) {
         let seen = self.rig.table.state(line.token).expect("live");
         let left = self.rig.table.ready_without_event(line.token);
         let can_read = holds.is_readable() || holds.is_closed();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::{Caps, Counters, Error, Events, SignalMask, Waker};
 
 /// The parts of a backend that do not depend on its mechanism.
-pub(crate) struct Parts {
+pub(crate) struct BackendBase {
     pub(crate) caps: Caps,
     pub(crate) counters: Arc<Counters>,
     pub(crate) waker: Waker,
@@ -14,7 +14,7 @@ pub(crate) struct Parts {
     pub(crate) mask: Option<SignalMask>,
 }
 
-impl Parts {
+impl BackendBase {
     pub(crate) fn new(caps: Caps) -> Result<Self, Error> {
         Ok(Self { caps, counters: Arc::default(), waker: Waker::new()?, mask: None })
     }
@@ -28,28 +28,28 @@ impl Parts {
     }
 }
 
-/// The methods of [`Poller`](crate::Poller) that `self.parts` answers.
-macro_rules! parts_methods {
+/// The methods of [`Poller`](crate::Poller) that `self.base` answers.
+macro_rules! base_methods {
     () => {
         fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
-            self.parts.mask = mask;
+            self.base.mask = mask;
         }
 
         fn waker(&self) -> Waker {
-            self.parts.waker.clone()
+            self.base.waker.clone()
         }
 
         fn caps(&self) -> &Caps {
-            &self.parts.caps
+            &self.base.caps
         }
 
         fn counters(&self) -> &Arc<Counters> {
-            &self.parts.counters
+            &self.base.counters
         }
     };
 }
 
-pub(crate) use parts_methods;
+pub(crate) use base_methods;
 
 /// The end of one wait.
 ///
