@@ -27,7 +27,7 @@ pub use environment::{
 };
 pub use processes::{
     Backlog, ControlSocket, Error, Program, Tree, addresses_of, backlog_at, built_from_c, children,
-    descendants, ends_within, is_running, listener_at, listens_at, parent, threads, threads_of,
+    descendants, ends_within, holders, is_running, listener_at, listens_at, parent, threads, threads_of,
 };
 pub use reading::{Reading, number_of};
 pub use symbols::Profiling;

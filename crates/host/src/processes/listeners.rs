@@ -60,7 +60,7 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
 /// Every listening TCP socket with its inode, read as far as it is asked for. The kernel lists those
 /// that listen before all others, which can be tens of thousands and take it seconds; and of those of
 /// IPv6 only after a walk over all that are connected.
-fn listening() -> impl Iterator<Item = (SocketAddr, u64)> {
+pub(super) fn listening() -> impl Iterator<Item = (SocketAddr, u64)> {
     ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(|table| {
         let lines = File::open(table).into_iter().flat_map(|table| BufReader::new(table).lines());
         lines.map_while(Result::ok).skip(1).map_while(|line| listener_in(&line))
@@ -87,7 +87,7 @@ fn listener_in(line: &str) -> Option<(SocketAddr, u64)> {
 
 /// The sockets that a process holds; none where they can't be read. Root in a container lists the descriptors of others,
 /// and may not read what they are.
-fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
+pub(super) fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let inode = |link: PathBuf| {
         let link = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;

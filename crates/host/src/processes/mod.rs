@@ -11,6 +11,7 @@ use std::io;
 
 mod backlog;
 mod control_socket;
+pub mod holders;
 mod listeners;
 mod proc;
 mod program;

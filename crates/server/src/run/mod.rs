@@ -10,7 +10,6 @@
 //!
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
-mod holders;
 pub(crate) mod link;
 pub mod master;
 pub mod privileges;

@@ -9,6 +9,7 @@ use std::path::Path;
 use pollux_engine::{
     Address, Driver, EventLoop, GroupError, Limits, ListenAddress, ListenError, NoSession,
 };
+use pollux_host::holders;
 use pollux_tls::HTTP_1_1;
 use rustix::io::Errno;
 
@@ -21,7 +22,7 @@ use crate::log;
 use crate::run::report::{proxy_shortage, serve_shortage, summary};
 use crate::run::sockets::{check_all, looked_up};
 use crate::run::start::{CONTROL, PROXY, STATS, explained_open};
-use crate::run::{SERVER, Server, holders};
+use crate::run::{SERVER, Server};
 use crate::system::{PidFile, unless_unit_makes};
 use crate::tls::Certificate;
 use crate::{Logs, ServerError};

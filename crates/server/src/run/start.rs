@@ -13,6 +13,7 @@ use pollux_engine::{
     Address, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, ListenError, Listeners,
     Sockets,
 };
+use pollux_host::holders;
 use pollux_poller::{Mechanism, Waker};
 use pollux_sys::descriptors::in_words;
 use pollux_tls::{Encrypted, ServerConfig};
@@ -36,7 +37,7 @@ use crate::run::privileges::Privileged;
 use crate::run::report::{proxy_banner, proxy_facts};
 use crate::run::sockets::{ProxySockets, open_all};
 use crate::run::stats::Overview;
-use crate::run::{Parts, Reporter, SERVER, SocketPaths, holders};
+use crate::run::{Parts, Reporter, SERVER, SocketPaths};
 use crate::{FrontSession, HttpSession, Logs, LoopState, Server, ServerCounters, ServerError};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
