@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use pollux_sys::clock;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Counter, Counters};
@@ -119,8 +120,7 @@ impl Clock {
 }
 
 fn monotonic() -> Moment {
-    let read = clock_gettime(ClockId::Monotonic);
-    Moment::from_nanos(read.tv_sec as u64 * 1_000_000_000 + read.tv_nsec as u64)
+    Moment::from_nanos(clock::monotonic().as_nanos() as u64)
 }
 
 /// A clock that is set before 1970 shows 1970.

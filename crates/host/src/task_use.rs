@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::time::ClockId;
+use pollux_sys::clock;
 
 use crate::reading::{Reading, number_of};
 
@@ -37,7 +37,7 @@ impl TaskUse {
     pub fn of_thread(pid: u32, tid: u32) -> Self {
         let mut used = Self::below(&format!("/proc/{pid}/task/{tid}"));
         if calling_tid() == tid {
-            used.cpu_ns = Reading::Value(clock_ns(ClockId::ThreadCPUTime));
+            used.cpu_ns = Reading::Value(clock::thread_cpu().as_nanos() as u64);
         }
         used
     }
@@ -62,7 +62,7 @@ impl TaskUse {
         }
         let whole = Self::below(&format!("/proc/{pid}"));
         if pid == std::process::id() {
-            sum.cpu_ns = Reading::Value(clock_ns(ClockId::ProcessCPUTime));
+            sum.cpu_ns = Reading::Value(clock::process_cpu().as_nanos() as u64);
         }
         Self { faults_minor: whole.faults_minor, faults_major: whole.faults_major, ..sum }
     }
@@ -145,8 +145,7 @@ impl TaskUse {
 /// a run, as the run's own CPU time.
 #[must_use]
 pub fn cpu_with_waited_children() -> Reading<Duration> {
-    waited_children_cpu()
-        .map(|children| children + Duration::from_nanos(clock_ns(ClockId::ProcessCPUTime)))
+    waited_children_cpu().map(|children| children + clock::process_cpu())
 }
 
 /// CPU time of the children that this process has waited for, in ticks (10 ms).
@@ -166,12 +165,7 @@ pub(crate) fn calling_tid() -> u32 {
 
 /// CPU time of the calling thread, exact.
 pub(crate) fn calling_thread_cpu() -> Duration {
-    Duration::from_nanos(clock_ns(ClockId::ThreadCPUTime))
-}
-
-fn clock_ns(clock: ClockId) -> u64 {
-    let time = rustix::time::clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clock::thread_cpu()
 }
 
 /// The fields of `/proc/<pid>/stat` that are used here.

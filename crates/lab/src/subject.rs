@@ -135,8 +135,7 @@ pub(crate) fn until_asleep<E>(used: &dyn Fn() -> Result<Duration, E>) -> Result<
 
 /// CPU time of the calling thread, exact: that of a subject which works on it.
 pub(crate) fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    pollux_sys::clock::thread_cpu()
 }
 
 /// The calling thread, with its process.

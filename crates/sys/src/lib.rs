@@ -4,8 +4,9 @@
 //! workspace with `unsafe`: every block holds one operation and names the fact that it relies on; every public
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 //!
-//! Two modules stand on the others and hold no `unsafe`, which the compiler sees to: [`loop_stats`], figures of a program
-//! in memory that it shares with its observer, and [`sandbox`], what a process gives up once it has what it needs.
+//! [`clock`] reads clocks. Two modules stand on the others and hold no `unsafe`, which the compiler sees to: [`loop_stats`],
+//! figures of a program in memory that it shares with its observer, and [`sandbox`], what a process gives up once it has
+//! what it needs.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!(
@@ -14,6 +15,7 @@ compile_error!(
 );
 
 pub mod aio;
+pub mod clock;
 pub mod descriptors;
 pub mod epoll;
 pub mod futex;

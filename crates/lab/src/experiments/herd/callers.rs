@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use pollux_host::ControlSocket;
-use rustix::time::{ClockId, clock_gettime};
+use pollux_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::in_words;
@@ -402,8 +402,7 @@ impl Observation {
 
 /// CPU time of this process, with its threads that have ended.
 fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    clock::process_cpu().as_nanos() as u64
 }
 
 /// Seconds of it in user mode and in the kernel, in ticks of 10 ms, as `time` of a shell has them; none

@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use std::{fmt, io};
 
+use pollux_sys::clock;
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -301,8 +302,7 @@ fn is(error: &io::Error, errno: Errno) -> bool {
 /// Now, in nanoseconds of CLOCK_MONOTONIC; never 0.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    let now = since(clock_gettime(ClockId::Monotonic));
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(clock::monotonic().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 /// The moment of the realtime clock at which the monotonic one will show `deadline_ns`.
