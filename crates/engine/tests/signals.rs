@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
 use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
+use pollux_stats::Rng;
 use rustix::process::{Signal as Sent, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use signal_hook::low_level::raise;
@@ -36,20 +37,8 @@ fn wait(signals: &mut Signals) -> Option<Signal> {
     signal
 }
 
-/// Numbers that look random and are the same in each run (xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn spin(&mut self) {
-        (0..self.below(400)).for_each(|_| spin_loop());
-    }
+fn spin(random: &mut Rng) {
+    (0..random.below(400)).for_each(|_| spin_loop());
 }
 
 #[test]
@@ -60,12 +49,12 @@ fn a_signal_at_any_time_around_the_begin_of_a_wait_ends_it() {
     let round = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut random = Random(0x9e37_79b9_7f4a_7c15);
+            let mut random = Rng::seeded(1);
             for next in 1..=ROUNDS {
                 while round.load(Ordering::Acquire) < next {
                     thread::yield_now();
                 }
-                random.spin();
+                spin(&mut random);
                 // The handler runs here and now, or on a thread that has to be woken for it.
                 if next % 4 == 0 {
                     kill_process(getpid(), Sent::USR1).expect("a process may signal itself");
@@ -74,10 +63,10 @@ fn a_signal_at_any_time_around_the_begin_of_a_wait_ends_it() {
                 }
             }
         });
-        let mut random = Random(0xd1b5_4a32_d192_ed03);
+        let mut random = Rng::seeded(2);
         let mut is_lost = |next: &u64| {
             round.store(*next, Ordering::Release);
-            random.spin();
+            spin(&mut random);
             let began = Instant::now();
             let signal = signals.wait(TIMEOUT).expect("a socket can be waited for");
             signal != Some(Signal::User1) || began.elapsed() > DEADLINE

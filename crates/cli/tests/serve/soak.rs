@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_stats::Rng;
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::child::{Metrics, Server, Wire, alone};
@@ -390,22 +391,18 @@ fn fragment(script: &mut Vec<u8>, Target { paths, .. }: Target<'_>, random: &mut
     }
 }
 
-/// A xorshift generator: its numbers follow from a seed, so that a run can be repeated.
-struct Random(u64);
+/// Choices that follow from a seed, so that a run can be repeated.
+struct Random(Rng);
 
 impl Random {
     /// `stream` tells generators of one seed apart.
     fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self((seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
-        for _ in 0..8 {
-            random.next();
-        }
-        random
+        Self(Rng::stream(seed, stream))
     }
 
     /// A number below `end`, which is not 0.
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     /// One of `choices`.
@@ -421,15 +418,8 @@ impl Random {
 
     fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> =
-            (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
+            (0..len.div_ceil(8)).flat_map(|_| self.0.next_u64().to_le_bytes()).collect();
         bytes.truncate(len);
         bytes
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
     }
 }

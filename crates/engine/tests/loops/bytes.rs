@@ -13,6 +13,7 @@ use std::time::Duration;
 use pollux_engine::{
     Actions, CloseCause, ConnectionId, Counter, EventLoop, FileRange, Limits, Listeners,
 };
+use pollux_stats::Rng;
 use pollux_testing::wait_until;
 
 use crate::puppet::{Call, Causes, Puppet, Stage, take};
@@ -21,8 +22,8 @@ use crate::server::{Lines, Server, drivers, file, read, read_all};
 /// Of the random sessions.
 const CONNECTIONS: usize = 60;
 const SEEDS: u64 = 2;
-const SAYS_MAX: u64 = 400_000;
-const WANTS_MAX: u64 = 300_000;
+const SAYS_MAX: usize = 400_000;
+const WANTS_MAX: usize = 300_000;
 
 fn big(len: usize) -> Vec<u8> {
     (0..len).map(Lines::byte).collect()
@@ -160,23 +161,11 @@ fn ends_have_their_causes(adjust: fn(&mut Limits)) {
     }
 }
 
-/// xorshift64*: repeatable, and good enough to choose by.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
-    }
-}
-
 /// What one session is to do, and how far it is: it says a stream of known bytes in pieces of random sizes, some of them
 /// from a file, and in between pauses its input, waits for a deadline or for the wake of a neighbour, and in the end
 /// closes.
 struct Script {
-    dice: Dice,
+    dice: Rng,
     file: File,
     says: usize,
     said: usize,
@@ -194,8 +183,8 @@ impl Script {
             // Input that is unread at the close would cost the output.
             return if self.has_ended { actions.close() } else { actions.resume_input() };
         }
-        let most = [1, 100, 5_000, Actions::ROOM_MIN as u64][self.dice.below(4) as usize];
-        let piece = (1 + self.dice.below(most) as usize).min(left).min(actions.room());
+        let most = [1, 100, 5_000, Actions::ROOM_MIN][self.dice.below(4)];
+        let piece = (1 + self.dice.below(most)).min(left).min(actions.room());
         if self.dice.below(6) == 0 && self.said + piece <= 300_000 {
             let file = self.file.try_clone().expect("a descriptor is left").into();
             let (offset, len) = (self.said as u64, piece as u64);
@@ -212,13 +201,13 @@ impl Script {
 
     /// What makes it continue.
     fn choose(&mut self, actions: &mut Actions<'_>) {
-        let soon = actions.now().at + Duration::from_micros(self.dice.below(2_000));
+        let soon = actions.now().at + Duration::from_micros(self.dice.below(2_000) as u64);
         match self.dice.below(5) {
             0 => actions.set_deadline(soon),
             1 => {
                 actions.wake(actions.id());
                 let neighbours = self.neighbours.borrow();
-                let other = self.dice.below(neighbours.len() as u64) as usize;
+                let other = self.dice.below(neighbours.len());
                 actions.wake(neighbours[other]);
             }
             _ => actions.call_again(),
@@ -235,7 +224,7 @@ impl Script {
     }
 
     fn receive(&mut self, input: &[u8]) -> usize {
-        let used = 1 + self.dice.below(input.len() as u64) as usize;
+        let used = 1 + self.dice.below(input.len());
         for (at, byte) in input[..used].iter().enumerate() {
             assert_eq!(*byte, Lines::byte(self.received + at), "received {}", self.received + at);
         }
@@ -243,7 +232,7 @@ impl Script {
         used
     }
 
-    fn call_session(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
+    fn play(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
         match call {
             Call::Bytes(input) => {
                 let used = self.receive(input);
@@ -277,7 +266,7 @@ impl Script {
 /// Sends a known stream in random pieces and reads when it likes.
 struct Peer {
     stream: UnixStream,
-    dice: Dice,
+    dice: Rng,
     says: usize,
     said: usize,
     wants: usize,
@@ -289,7 +278,7 @@ impl Peer {
     /// Does something, or nothing; says whether everything was said and received.
     fn advance(&mut self) -> bool {
         if self.said < self.says && self.dice.below(3) > 0 {
-            let piece = (1 + self.dice.below(70_000) as usize).min(self.says - self.said);
+            let piece = (1 + self.dice.below(70_000)).min(self.says - self.said);
             let bytes: Vec<u8> = (self.said..self.said + piece).map(Lines::byte).collect();
             match self.stream.write(&bytes) {
                 Ok(taken) => self.said += taken,
@@ -300,7 +289,7 @@ impl Peer {
             self.has_ended = true;
         }
         if self.dice.below(4) > 0 {
-            let most = 1 + self.dice.below(90_000) as usize;
+            let most = 1 + self.dice.below(90_000);
             let upto = (self.received.len() + most).min(self.wants);
             take(&mut self.stream, &mut self.received, upto);
         }
@@ -314,10 +303,10 @@ fn pair(
     causes: &Causes,
     neighbours: &Rc<RefCell<Vec<ConnectionId>>>,
 ) -> Peer {
-    let mut dice = Dice(seed);
-    let (says, wants) = (dice.below(WANTS_MAX) as usize, dice.below(SAYS_MAX) as usize);
+    let mut dice = Rng::seeded(seed);
+    let (says, wants) = (dice.below(WANTS_MAX), dice.below(SAYS_MAX));
     let mut script = Script {
-        dice: Dice(seed ^ 0xABCD_EF01),
+        dice: Rng::stream(seed, 1),
         file: file(),
         says: wants,
         said: 0,

@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use pollux_stats::Rng;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -318,30 +319,22 @@ fn close(mut proxy: Proxy, worker: Pid) -> Ledger {
 }
 
 /// A source of numbers.
-struct Random(u64);
+struct Random(Rng);
 
 impl Random {
     /// The source of this seed and these numbers: a thread, a connection, an attempt.
     fn new(seed: u64, numbers: &[u64]) -> Self {
-        let mut source = Self(seed);
-        for number in numbers {
-            source.0 ^= number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            source.0 = source.next();
-        }
-        source
+        let of_all = |seed, number: &u64| Rng::stream(seed, *number).next_u64();
+        Self(Rng::seeded(numbers.iter().fold(seed, of_all)))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        self.0.next_u64()
     }
 
     /// A number below that one, which is not 0.
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     /// True once in so many times.

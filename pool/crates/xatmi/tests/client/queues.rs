@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use pollux_stats::Rng;
 use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::client::{CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::error::Code;
@@ -186,21 +187,9 @@ const CALLERS: u64 = 6;
 const STEPS: u64 = 250;
 const SERVICES: [&str; 3] = ["ONE", "TWO", "THREE"];
 
-/// Numbers that are the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
-
 /// Serves requests: most are answered, some twice, some never, some with an error.
 fn serve(pool: &mut Pool, service: &str, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Rng::seeded(seed);
     pool.serve(service, move |request, replier| match random.below(20) {
         0 => {}
         1 => {
@@ -217,7 +206,7 @@ fn serve(pool: &mut Pool, service: &str, seed: u64) {
 
 /// One caller: sends, asks, gives up, in any order; every answer must be that of its call.
 fn call_at_random(client: &mut Client, caller: u64) -> [u32; 3] {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ caller);
+    let mut random = Rng::stream(1, caller);
     let mut out: HashMap<Descriptor, String> = HashMap::new();
     let [mut right, mut failed, mut late] = [0; 3];
     for step in 0..STEPS {
