@@ -3,6 +3,7 @@
 //! | part | one job |
 //! |---|---|
 //! | `processes`, at the root | other programs: started, read from, ended, with all that they start; who listens where |
+//! | [`patience`] | how long each kind of program is waited for |
 //! | [`Reading`] | a figure, or the reason why there is none |
 //! | [`environment`] | what the machine is; programs that are installed |
 //! | [`machine`] | samples before and after a run, and what disturbed it |
@@ -16,6 +17,7 @@
 pub mod counting;
 pub mod environment;
 pub mod machine;
+pub mod patience;
 mod processes;
 mod reading;
 pub mod sources;
@@ -27,7 +29,8 @@ pub use environment::{
 };
 pub use processes::{
     Backlog, ControlSocket, Error, Program, Tree, addresses_of, backlog_at, built_from_c, children,
-    descendants, ends_within, holders, is_running, listener_at, listens_at, parent, threads, threads_of,
+    descendants, ends_within, holders, is_running, listener_at, listens_at, parent, threads,
+    threads_of,
 };
 pub use reading::{Reading, number_of};
 pub use symbols::Profiling;

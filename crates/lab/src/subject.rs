@@ -17,11 +17,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_poller::{CountersSnapshot, Mechanism, Poller};
-use pollux_host::Program;
+use pollux_host::{Program, Reading};
 use pollux_sys::process::process_cpu_time;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
-use pollux_host::Reading;
 use pollux_host::sources::Sources;
 use pollux_host::symbols::SymbolShare;
 

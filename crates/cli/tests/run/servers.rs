@@ -8,9 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_host::find_program;
+use pollux_host::{Program, Tree, find_program, listener_at, listens_at, threads_of};
 use pollux_poller::Mechanism;
-use pollux_host::{Program, Tree, listener_at, listens_at, threads_of};
 use pollux_testing::{skip, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;

@@ -21,13 +21,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 
 use super::streams::{Output, SLICE, Said, is_ready, is_ready_within, listen};
 use super::{Error, Tree};
+use crate::patience;
 
 /// How long a signal has before it is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
 /// Between two looks at which signals are caught.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may take to end when it is asked to.
-const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the last words of a process may take after its end.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line of standard output; of a longer one the end is kept.
@@ -401,7 +400,7 @@ impl Program {
         } else {
             self.signal(Signal::TERM);
             // An interruption has to wait for the deadline as well: that is what it is for.
-            if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
+            if !self.ends_within(patience::PROCESS_ENDS, &|| false).unwrap_or(false) {
                 self.signal(Signal::KILL);
             }
         }

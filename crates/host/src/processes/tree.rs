@@ -20,9 +20,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Error;
 use super::proc::{Stat, pids, threads_of};
+use crate::patience;
 
-/// How long processes may take to end when they are asked to.
-const END_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest wait for the end of one of them.
 const END_LOOK: Duration = Duration::from_millis(50);
 /// How long after its number was given out a process may come into sight.
@@ -257,8 +256,8 @@ impl Tree {
         self.signal(Signal::TERM);
         let start = Instant::now();
         let mut has_killed = false;
-        while self.is_alive() && start.elapsed() < END_PATIENCE * 2 {
-            if start.elapsed() > END_PATIENCE {
+        while self.is_alive() && start.elapsed() < patience::PROCESS_ENDS * 2 {
+            if start.elapsed() > patience::PROCESS_ENDS {
                 // Again and again: one may have started another meanwhile.
                 has_killed = true;
                 self.signal(Signal::KILL);
@@ -273,7 +272,7 @@ impl Tree {
     /// Kills all at once, for what is known not to end when it is asked to.
     pub fn kill(&mut self) {
         let start = Instant::now();
-        while self.is_alive() && start.elapsed() < END_PATIENCE {
+        while self.is_alive() && start.elapsed() < patience::PROCESS_ENDS {
             self.signal(Signal::KILL);
             self.wait_for_an_end(END_LOOK);
         }

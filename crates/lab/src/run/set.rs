@@ -16,10 +16,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pollux_host::{Error, Program};
+use pollux_host::{Error, Program, Reading, patience};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use pollux_host::Reading;
 use pollux_host::counting::InUse;
 use pollux_stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 
@@ -44,8 +43,6 @@ const COUNTED_TURNS: u32 = 5;
 const PROFILED_TURNS: u32 = 10;
 /// Rounds of a third of a set.
 const THIRD_MIN: usize = 2;
-/// How long a subject may take to be set up: tens of thousands of connections take some seconds.
-const READY_PATIENCE: Duration = Duration::from_secs(90);
 /// Grace of each answer beyond the time that was ordered: a turn ends what it began.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -595,7 +592,7 @@ impl Living {
 
     /// Waits until it is set up.
     fn ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<SubjectInfo, String> {
-        match self.answer(READY_PATIENCE, is_stopped)? {
+        match self.answer(patience::SUBJECT_READY, is_stopped)? {
             Reply::Ready(described) => Ok(described),
             other => Err(format!("said {other:?} before it was ready")),
         }

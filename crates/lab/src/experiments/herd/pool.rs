@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pollux_host::{ControlSocket, Program};
+use pollux_host::{ControlSocket, Program, patience};
 use pollux_xatmi::control::{Answer, Control, OPEN, Request};
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::Prefix;
@@ -39,8 +39,6 @@ const SERVER: &str = "lab herd-server";
 const PROGRAM: &str = "herdsv";
 /// Longest silence of a manager: it tells how far it is whenever a worker is up.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long it may take to end with all workers; 250 take a fraction of a second.
-const END_PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of its log that a failure quotes, from the end.
 const QUOTED_LINES: usize = 3;
 /// The configuration in the folder of a run.
@@ -77,7 +75,7 @@ pub(super) struct PoolOrders {
 pub fn run_pool() -> Result<(), MeasureError> {
     let control = ControlSocket::on_stdin()?;
     let Some((orders, _)) = control.receive::<PoolOrders>()? else { return Ok(()) };
-    Ok(callers::serve(&control, || Herd::start(orders))?)
+    Ok(callers::serve(&control, || Herd::start(&orders))?)
 }
 
 /// Becomes the manager of that pool, `pollux lab herd-manager PROGRAM WORDS`: the pool's own command, which is asked to
@@ -120,7 +118,7 @@ struct Pool {
 }
 
 impl Herd {
-    fn start(orders: PoolOrders) -> Result<Self, Reason> {
+    fn start(orders: &PoolOrders) -> Result<Self, Reason> {
         let environment = Environment {
             prefix: Prefix::new(&orders.prefix)?,
             // A call that takes so long has lost its message.
@@ -130,7 +128,7 @@ impl Herd {
             transport: Some(transport(&orders.transport)?),
             group: None,
         };
-        let manager = Manager::start(&environment, &orders)?;
+        let manager = Manager::start(&environment, orders)?;
         let customer = |number| Customer::open(&environment, number).map(Mutex::new);
         let customers = (0..orders.callers).map(customer).collect::<Result<_, _>>()?;
         let known = manager.rows()?;
@@ -255,7 +253,7 @@ impl Manager {
     /// Its workers and queues are gone when it has ended, for which it may take its time.
     fn ends(&mut self) -> Result<bool, Reason> {
         self.program.signal(Signal::TERM);
-        Ok(self.program.ends_within(END_PATIENCE, &|| false)?)
+        Ok(self.program.ends_within(patience::POOL_SETTLES, &|| false)?)
     }
 
     fn failed(&self, what: &str) -> Reason {

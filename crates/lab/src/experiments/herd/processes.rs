@@ -19,12 +19,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_host::{ControlSocket, Program, built_from_c};
+use pollux_host::{self as host, ControlSocket, Program, built_from_c, patience};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use pollux_host as host;
 
 use super::Form;
 use super::callers::{
@@ -37,14 +36,8 @@ use crate::error::{MeasureError, in_words};
 use crate::measure::RunSpec;
 use crate::record::Interval;
 
-/// How long all workers may take until they wait; a hundred times what one takes.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long they may take to end when they are asked to.
-const END_PATIENCE: Duration = Duration::from_secs(10);
 /// The pool's command.
 const PROGRAM: &str = "pollux-pool";
-/// How long a pool may take to start or to end with all workers; 250 take a fraction of a second.
-const POOL_PATIENCE: Duration = Duration::from_secs(20);
 const RAW_C_TEXT: &str = include_str!("raw.c");
 
 /// What a worker receives. The descriptors beside it: the end of the run, the epoll instance of all
@@ -203,7 +196,7 @@ impl WorkerProcesses {
     fn wait_until_ready(&self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         let start = Instant::now();
         for ready in 0..self.workers.len() {
-            let left = READY_PATIENCE.saturating_sub(start.elapsed());
+            let left = patience::WORKERS_WAIT.saturating_sub(start.elapsed());
             match self.control.receive_within(left, is_interrupted)? {
                 Some(WorkerMessage::Ready) => {}
                 Some(WorkerMessage::Failed(what)) => return Err(worker_failed(what)),
@@ -250,7 +243,7 @@ impl WorkerProcesses {
         let start = Instant::now();
         let mut reports = Vec::new();
         while reports.len() < count {
-            let left = END_PATIENCE.saturating_sub(start.elapsed());
+            let left = patience::WORKERS_END.saturating_sub(start.elapsed());
             match self.control.receive_within(left, is_interrupted)? {
                 Some(WorkerMessage::Ended(report)) => reports.push(report),
                 Some(WorkerMessage::Failed(what)) => return Err(worker_failed(what)),
@@ -456,7 +449,7 @@ pub(super) fn start_pool(
     };
     let (control, theirs) = ControlSocket::pair()?;
     let command = command("herd-pool", &theirs);
-    let calling = Calling::spawn(control, command, theirs, POOL_PATIENCE)?;
+    let calling = Calling::spawn(control, command, theirs, patience::POOL_SETTLES)?;
     calling.control.send(&orders, &[])?;
     calling.ready(is_interrupted)
 }

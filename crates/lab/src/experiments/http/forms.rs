@@ -8,8 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pollux_host::{Program, built_from_c};
-use pollux_host as host;
+use pollux_host::{self as host, Program, built_from_c};
 
 use super::load::Load;
 use crate::error::{MeasureError, in_words};

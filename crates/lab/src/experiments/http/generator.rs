@@ -17,12 +17,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
+use pollux_host::{self as host, Backlog, Program};
 use pollux_load::{End, Expect, LoadError, Plan};
-use pollux_host::{Backlog, Program};
 use pollux_report::number;
 use rustix::process::Signal;
 use serde::Deserialize;
-use pollux_host as host;
 
 use super::Generator;
 use super::load::Load;
@@ -128,7 +127,7 @@ fn command(
     };
     match load.generator {
         Generator::Pollux => {
-            pollux_settings::command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
+            pollux_command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
         }
         Generator::Wrk => wrk_command(&program()?, load, &asked.target.url, scratch)
             .map_err(setup("the script for wrk")),
@@ -326,7 +325,7 @@ pub(super) fn plan(
 }
 
 /// The command for a whole run; it ends by itself after `time`.
-pub(super) fn pollux_settings::command(
+pub(super) fn pollux_command(
     load: &Load,
     asked: &ServerSpec,
     time: Duration,

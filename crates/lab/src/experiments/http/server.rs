@@ -14,9 +14,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pollux_host::{
+    Program, Reading, Tree, addresses_of, listener_at, listens_at, patience, threads_of,
+};
 use pollux_load::{Answered, RequestError, Target, Trust, ask};
-use pollux_host::{Program, Tree, addresses_of, listener_at, listens_at, threads_of};
-use pollux_host::Reading;
 
 use super::Role;
 use super::forms;
@@ -30,8 +31,6 @@ use crate::error::{MeasureError, in_words};
 use crate::measure::{Pass, RunSpec};
 use crate::subject;
 
-/// How long a server may take until it answers: one of a user may have much to read before.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// A server that listens elsewhere and does nothing for so long will not take the port that it was given.
 const ELSEWHERE_PATIENCE: Duration = Duration::from_secs(1);
 /// What it may use of a CPU in that time and still do nothing.
@@ -133,7 +132,7 @@ impl Server {
         let target = load.target(&load.url(address));
         let target = target.map_err(|error| first.failed(&in_words(&error)))?;
         let answered = {
-            let patience = spec.at_most(READY_PATIENCE);
+            let patience = spec.at_most(patience::SERVER_ANSWERS);
             first_answer(
                 &mut first,
                 &mut tree,
@@ -447,10 +446,10 @@ fn first_answer(
             };
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             // The budget has cut it short.
-            let more = match is_early && !is_elsewhere && patience < READY_PATIENCE {
+            let more = match is_early && !is_elsewhere && patience < patience::SERVER_ANSWERS {
                 true => format!(
                     "; a larger --budget waits longer, up to {} s",
-                    READY_PATIENCE.as_secs()
+                    patience::SERVER_ANSWERS.as_secs()
                 ),
                 false => String::new(),
             };

@@ -9,14 +9,12 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fs, io};
 
 use pollux_engine::Driver;
-use pollux_load::Protocol;
+use pollux_host::{self as host, Program, patience};
 use pollux_poller::Mechanism;
-use pollux_host::Program;
-use pollux_host as host;
 
 use super::forms;
 use super::load::{Certificate, Load};
@@ -28,8 +26,6 @@ use crate::error::MeasureError;
 use crate::form::Form;
 use crate::measure::{Pass, RunSpec};
 
-/// How long a server may take until it says where it listens.
-const READY_PATIENCE: Duration = Duration::from_secs(10);
 /// What is said of a program that ends or waits without the line that servers of pollux begin with.
 const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
                           prints \"http://ADDRESS:PORT\" when it is ready";
@@ -327,7 +323,7 @@ pub(crate) fn free_address() -> Result<SocketAddr, MeasureError> {
 fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), MeasureError> {
     let start = Instant::now();
     loop {
-        let left = READY_PATIENCE.saturating_sub(start.elapsed());
+        let left = patience::SERVER_LISTENS.saturating_sub(start.elapsed());
         let Ok(Some(line)) = process.line_within(left) else {
             return Err(process.failed(NO_ADDRESS).into());
         };

@@ -12,12 +12,11 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_host::{Backlog, Reading, backlog_at};
 use pollux_load::{Plan, Turned, Turns};
-use pollux_host::{Backlog, backlog_at};
 use pollux_report::number;
-use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
+use pollux_sys::perf::{Counter, CounterOptions, PerfEvent, Scope, Tracepoint, tracepoint_ids};
 use rustix::process::{Pid, setpriority_process};
-use pollux_host::Reading;
 
 use super::Role;
 use super::generator::{self, Counted};
@@ -573,7 +572,8 @@ impl Counters {
             let Ok(id) = id else { continue };
             for (_, tid) in threads {
                 let options = CounterOptions { inherits: true, ..CounterOptions::default() };
-                let counter = Counter::open(Event::Tracepoint(id), Scope::Thread(*tid), options)?;
+                let counter =
+                    Counter::open(PerfEvent::Tracepoint(id), Scope::Thread(*tid), options)?;
                 counter.enable()?;
                 counters.push((*name, counter));
             }

@@ -1,0 +1,27 @@
+//! How long programs are waited for that are started or ended, in one table, from the shortest on.
+//!
+//! Each is many times what the slowest took that was seen, on a machine where other things run: who waits so long has
+//! met a program that will never come. What a measurement grants a turn or a run stands where that is ordered.
+
+use std::time::Duration;
+
+/// A process that is asked to end, until it has; then it is killed.
+pub const PROCESS_ENDS: Duration = Duration::from_secs(3);
+
+/// A server of pollux, until it says where it listens.
+pub const SERVER_LISTENS: Duration = Duration::from_secs(10);
+
+/// Workers and callers of a herd that are asked to end: each ends the call under way.
+pub const WORKERS_END: Duration = Duration::from_secs(10);
+
+/// A service pool with all of its workers, until it has started or ended; 250 take a fraction of a second.
+pub const POOL_SETTLES: Duration = Duration::from_secs(20);
+
+/// Any server, until it answers: one of a user may have much to read before.
+pub const SERVER_ANSWERS: Duration = Duration::from_secs(30);
+
+/// All workers of a herd, until they wait; a hundred times what one takes.
+pub const WORKERS_WAIT: Duration = Duration::from_secs(60);
+
+/// What is measured in turns, until it is set up: tens of thousands of connections take some seconds.
+pub const SUBJECT_READY: Duration = Duration::from_secs(90);
