@@ -162,7 +162,7 @@ fn check(rehearse: impl FnOnce() -> Result<String, Vec<ServerError>>) -> Result<
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ProxyCommand {
     #[command(subcommand)]
-    order: Option<Order>,
+    order: Option<ControlCommand>,
     #[command(flatten)]
     flags: Flags<ProxySettings>,
     /// Read all settings and the files that they name, say what the proxy would do, and end
@@ -172,7 +172,7 @@ pub(crate) struct ProxyCommand {
 
 /// Orders to a running proxy.
 #[derive(Debug, clap::Subcommand)]
-enum Order {
+enum ControlCommand {
     /// Have a running proxy read its settings anew, without losing a connection
     Reload {
         /// Its control socket, as in its settings: unix:PATH
@@ -183,7 +183,7 @@ enum Order {
 
 /// Runs the proxy until a signal ends it, as its master or as a worker; or has one reload its settings.
 pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<ExitCode, Failure> {
-    if let Some(Order::Reload { control }) = &command.order {
+    if let Some(ControlCommand::Reload { control }) = &command.order {
         return reload(control);
     }
     Start { name: "proxy", flags: &command.flags, is_check: command.check }.run(early)

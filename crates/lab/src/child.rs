@@ -8,16 +8,16 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use serde::{Deserialize, Serialize};
 use pollux_host::Reading;
 use pollux_host::counting::Counting;
+use serde::{Deserialize, Serialize};
 
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::{Interval, Look, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS};
-use crate::subject::{Counted, Figure, Order, Reply, Subject, TurnSize, own_time};
+use crate::subject::{Counted, Figure, Reply, Subject, SubjectCommand, TurnSize, own_time};
 use crate::warm_up::{Until, warm_up};
 
 /// What is measured: an arm of an experiment at one point.
@@ -115,14 +115,14 @@ pub fn serve(
     say(replies, &Reply::Ready(described))?;
     while let Some(order) = line(orders)? {
         let reply = match parsed(&order)? {
-            Order::Turn { lead_in_us, length_us, parts, units } => {
+            SubjectCommand::Turn { lead_in_us, length_us, parts, units } => {
                 let [lead_in, length] = [lead_in_us, length_us].map(Duration::from_micros);
                 let share = lead_in_us as f64 / length_us.max(1) as f64;
                 let lead_units = units.map(|units| (units as f64 * share).ceil() as u64);
                 let lead_in = TurnSize { length: lead_in, units: lead_units };
                 Reply::Turned(turn(&mut *subject, lead_in, TurnSize { length, units }, parts)?)
             }
-            Order::Count { turns, length_us, units, sources } => {
+            SubjectCommand::Count { turns, length_us, units, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
                 let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
                 counted.kernel = counting.stop();
@@ -135,7 +135,7 @@ pub fn serve(
                 }
                 Reply::Counted(Box::new(counted))
             }
-            Order::Profile { turns, length_us, units, rate_hz } => {
+            SubjectCommand::Profile { turns, length_us, units, rate_hz } => {
                 let profiling =
                     subject.threads().last().map(|(pid, _)| Profiling::start(*pid, rate_hz));
                 let mut counted = counted(&mut *subject, turns, turn_size(length_us, units))?;
@@ -143,7 +143,7 @@ pub fn serve(
                     profiling.map_or((None, Vec::new()), Profiling::finish);
                 Reply::Counted(Box::new(counted))
             }
-            Order::Load { length_us, units, until_flat } => {
+            SubjectCommand::Load { length_us, units, until_flat } => {
                 let until = match units {
                     _ if until_flat => Until::Flat,
                     Some(units) => Until::Units(units),
@@ -152,11 +152,11 @@ pub fn serve(
                 let length = Duration::from_micros(length_us);
                 Reply::Loaded(warm_up(&mut *subject, until, length)?)
             }
-            Order::Renew => match subject.renew()? {
+            SubjectCommand::Renew => match subject.renew()? {
                 Some(life) => Reply::Ended(life),
                 None => return say(replies, &Reply::Ended(subject.end()?)),
             },
-            Order::End => {
+            SubjectCommand::End => {
                 return say(replies, &Reply::Ended(subject.end()?));
             }
         };
@@ -254,8 +254,8 @@ mod tests {
     use crate::arm::Arm;
     use crate::axis::Axes;
     use crate::experiments::known;
-    use pollux_host::sources::Sources;
     use crate::subject::Life;
+    use pollux_host::sources::Sources;
 
     fn task(poller: &str) -> Task {
         let experiment = known("pipes");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     /// What a subject answers to these orders.
-    fn answers(poller: &str, orders: &[Order]) -> Result<Vec<Reply>, MeasureError> {
+    fn answers(poller: &str, orders: &[SubjectCommand]) -> Result<Vec<Reply>, MeasureError> {
         let mut text = serde_json::to_string(&task(poller)).expect("plain data") + "\n";
         for order in orders {
             text += &serde_json::to_string(order).expect("plain data");
@@ -284,10 +284,14 @@ mod tests {
 
     #[test]
     fn a_subject_gives_a_figure_for_each_part_of_a_turn_and_counts_what_it_did() {
-        let turn = Order::Turn { lead_in_us: 100, length_us: 1000, parts: 2, units: None };
-        let count =
-            Order::Count { turns: 3, length_us: 500, units: None, sources: Sources::probe() };
-        let answers = answers("epoll", &[turn, count, Order::End]).expect("it ends well");
+        let turn = SubjectCommand::Turn { lead_in_us: 100, length_us: 1000, parts: 2, units: None };
+        let count = SubjectCommand::Count {
+            turns: 3,
+            length_us: 500,
+            units: None,
+            sources: Sources::probe(),
+        };
+        let answers = answers("epoll", &[turn, count, SubjectCommand::End]).expect("it ends well");
         let [Reply::Ready(described), Reply::Turned(figures), Reply::Counted(counted), end] =
             &answers[..]
         else {

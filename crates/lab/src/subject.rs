@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pollux_poller::{CountersSnapshot, Mechanism, Poller};
+use pollux_host::sources::Sources;
+use pollux_host::symbols::SymbolShare;
 use pollux_host::{Program, Reading};
+use pollux_poller::{CountersSnapshot, Mechanism, Poller};
 use pollux_sys::process::process_cpu_time;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
-use pollux_host::sources::Sources;
-use pollux_host::symbols::SymbolShare;
 
 use crate::error::MeasureError;
 
@@ -208,7 +208,7 @@ pub struct SubjectInfo {
 /// What a subject's process receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum SubjectCommand {
     /// A turn: a lead-in that is not counted, then so many parts of `length_us`, each with a figure
     /// of its own.
     Turn {

@@ -16,11 +16,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pollux_host::counting::InUse;
 use pollux_host::{Error, Program, Reading, patience};
+use pollux_stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use pollux_host::counting::InUse;
-use pollux_stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 
 use super::arm::spec_of;
 use super::length::Length;
@@ -34,7 +34,7 @@ use crate::plan::{PlannedPoint, SAME_AGAIN, WAVES};
 use crate::record::{
     LeftOut, Measurement, Outcome, RoundsOfSet, Steady, SteadyKind, Thirds, Turns, WarmUp,
 };
-use crate::subject::{Counted, Figure, Life, Order, Reply, SubjectInfo, TurnSize};
+use crate::subject::{Counted, Figure, Life, Reply, SubjectCommand, SubjectInfo, TurnSize};
 
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;
@@ -48,14 +48,14 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// An arm that lives on for another set.
 pub(super) struct Kept {
-    living: Living,
+    living: RunningArm,
     described: SubjectInfo,
 }
 
 /// One arm of a set.
 pub(super) struct SetArm<'a> {
     pub(super) planned: &'a Arm,
-    pub(super) living: Result<Living, String>,
+    pub(super) living: Result<RunningArm, String>,
     /// What it said of itself when it was ready.
     pub(super) described: SubjectInfo,
     /// Whether it was lost when it was counted or profiled, after its turns: they stand.
@@ -215,14 +215,14 @@ impl Runner<'_> {
         // The arm that starts first may have the better addresses.
         let order = block_order(planned.len(), set as usize, self.plan.job.seed);
         let seed = self.plan.job.seed.wrapping_add(u64::from(set));
-        let mut started: Vec<(usize, Result<Living, String>)> = order
+        let mut started: Vec<(usize, Result<RunningArm, String>)> = order
             .into_iter()
             .filter(|index| kept[*index].is_none())
             .map(|index| {
                 let (spec, program) =
                     spec_of(&planned[index].kind, point, seed, self.scratch.path());
                 let program = program.as_deref().unwrap_or(&self.program);
-                (index, Living::start(Command::new::<&Path>(program), &spec))
+                (index, RunningArm::start(Command::new::<&Path>(program), &spec))
             })
             .collect();
         started.sort_by_key(|(index, _)| *index);
@@ -280,7 +280,7 @@ impl Runner<'_> {
         }
         let start = Instant::now();
         // All arms are laid out alike.
-        let _beside = arms.iter().find_map(|arm| Beside::of(arm.living.as_ref().ok()?));
+        let _beside = arms.iter().find_map(|arm| PinnedRunner::of(arm.living.as_ref().ok()?));
         let mut done = 0;
         for round in 0..length.rounds {
             let mean = start.elapsed() / done.max(1);
@@ -311,7 +311,7 @@ impl Runner<'_> {
         lead_in: Duration,
         parts: u32,
     ) -> Option<Vec<Figure>> {
-        let order = Order::Turn {
+        let order = SubjectCommand::Turn {
             lead_in_us: lead_in.as_micros() as u64,
             length_us: part.length.as_micros() as u64,
             parts,
@@ -326,7 +326,7 @@ impl Runner<'_> {
     pub(super) fn order(
         &mut self,
         arm: &mut SetArm<'_>,
-        order: &Order,
+        order: &SubjectCommand,
         length: Duration,
     ) -> Option<Reply> {
         let stop = self.stop.clone();
@@ -363,14 +363,14 @@ impl Runner<'_> {
             let sources = self.sources.clone();
             let is_slow = length.is_slow(&arm.planned.name);
             let turns = if is_slow { 1 } else { COUNTED_TURNS };
-            let order = Order::Count { turns, length_us, units, sources };
+            let order = SubjectCommand::Count { turns, length_us, units, sources };
             if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns) {
                 let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
                 let events = (units, counters, events_per_wait_histogram);
                 state.record.counting.push(counting_run(&label, events, kernel));
             }
             let turns = if is_slow { 1 } else { PROFILED_TURNS };
-            let profile = |rate_hz| Order::Profile { turns, length_us, units, rate_hz };
+            let profile = |rate_hz| SubjectCommand::Profile { turns, length_us, units, rate_hz };
             if let Some(order) = self.plan.job.profile_hz.map(profile)
                 && let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns)
                 && let Some(samples) = counted.samples
@@ -390,7 +390,7 @@ impl Runner<'_> {
     fn ends(&self, arms: &mut [SetArm<'_>], lives_on: &[bool]) -> Vec<Result<Life, String>> {
         for (arm, lives_on) in arms.iter_mut().zip(lives_on) {
             if let Ok(living) = &mut arm.living {
-                living.send(if *lives_on { &Order::Renew } else { &Order::End });
+                living.send(if *lives_on { &SubjectCommand::Renew } else { &SubjectCommand::End });
             }
         }
         let ended = |arm: &mut SetArm<'_>| match &mut arm.living {
@@ -407,7 +407,7 @@ impl Runner<'_> {
     pub(super) fn end_kept(&self, state: &mut State) {
         let mut kept = std::mem::take(&mut state.kept);
         for Kept { living, .. } in kept.values_mut() {
-            living.send(&Order::End);
+            living.send(&SubjectCommand::End);
         }
         for Kept { living, .. } in kept.values_mut() {
             // Its sets stand; one that does not end well is ended with its handle.
@@ -579,9 +579,9 @@ fn measurement(
 }
 
 /// A subject that lives.
-pub(super) struct Living(Program);
+pub(super) struct RunningArm(Program);
 
-impl Living {
+impl RunningArm {
     /// Starts the subject's process; it sets itself up while others are started.
     fn start(mut command: Command, task: &Task) -> Result<Self, String> {
         command.args(["lab", "subject"]);
@@ -601,7 +601,7 @@ impl Living {
     /// Gives an order that takes about `length`, and waits for its answer.
     fn order(
         &mut self,
-        order: &Order,
+        order: &SubjectCommand,
         length: Duration,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Reply, String> {
@@ -617,7 +617,7 @@ impl Living {
         }
     }
 
-    fn send(&mut self, order: &Order) {
+    fn send(&mut self, order: &SubjectCommand) {
         self.0.write_line(&serde_json::to_string(order).expect("an order is plain data"));
     }
 
@@ -646,11 +646,11 @@ impl Living {
 
 /// The runner on the CPU of the thread that takes its orders, as long as this value lives: an order to
 /// another CPU has to wake it, which takes a virtual machine as long as a third of a turn.
-struct Beside(CpuSet);
+struct PinnedRunner(CpuSet);
 
-impl Beside {
+impl PinnedRunner {
     /// Beside a subject; none where the kernel does not say, or refuses.
-    fn of(subject: &Living) -> Option<Self> {
+    fn of(subject: &RunningArm) -> Option<Self> {
         let cpus = sched_getaffinity(Pid::from_raw(subject.0.pid() as i32)).ok()?;
         let before = sched_getaffinity(None).ok()?;
         sched_setaffinity(None, &cpus).ok()?;
@@ -658,7 +658,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for PinnedRunner {
     fn drop(&mut self) {
         // It was allowed there before.
         let _ = sched_setaffinity(None, &self.0);

@@ -11,7 +11,7 @@ use super::{Runner, State};
 use crate::arm::ArmKind;
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::WarmUp;
-use crate::subject::{Order, Reply, TurnSize};
+use crate::subject::{Reply, SubjectCommand, TurnSize};
 use crate::warm_up::{CHEAP, units_again};
 
 /// The longest look at one arm.
@@ -182,7 +182,8 @@ impl Runner<'_> {
         units: Option<u64>,
         until_flat: bool,
     ) {
-        let order = Order::Load { length_us: length.as_micros() as u64, units, until_flat };
+        let order =
+            SubjectCommand::Load { length_us: length.as_micros() as u64, units, until_flat };
         if let Some(Reply::Loaded(found)) = self.order(arm, &order, length) {
             arm.warm_up = Some(found);
         }

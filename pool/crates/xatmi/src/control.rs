@@ -2,7 +2,7 @@
 //!
 //! Clients introduce themselves on it, workers of an earlier manager report on it, and the
 //! command line asks and orders. Each message is one JSON text in one message of a seqpacket
-//! socket, framed by [`Link`]. A command is answered by any number of lists or progress
+//! socket, framed by [`PeerLink`]. A command is answered by any number of lists or progress
 //! messages and then by exactly one that [`Answer::is_last`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{ClientHello, Welcome};
 use crate::environment::{Group, Peer};
-use crate::link::{Advert, Link, Received};
+use crate::link::{Advert, PeerLink, Received};
 use crate::queue::Prefix;
 use crate::supervisor::Selection;
 
@@ -249,7 +249,7 @@ impl std::error::Error for ControlError {
 /// A connection to a running pool.
 #[derive(Debug)]
 pub struct Control {
-    link: Link,
+    link: PeerLink,
     /// The manager's process, to see its end; none where it can't be watched from here.
     process: Option<OwnedFd>,
     pid: u32,
@@ -289,7 +289,7 @@ impl Control {
         }
         let process = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
         let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Ok(Self { link: Link::new(socket), process, pid: peer.pid, owner: peer.user })
+        Ok(Self { link: PeerLink::new(socket), process, pid: peer.pid, owner: peer.user })
     }
 
     /// The process of the manager.

@@ -3,7 +3,7 @@
 //!
 //! The manager makes the pair and the worker inherits its end; the control socket frames its
 //! messages in the same way. No call goes over a link. Nothing here blocks except
-//! [`Link::send_within`] and [`Link::receive_within`], which say so, and which the manager must
+//! [`PeerLink::send_within`] and [`PeerLink::receive_within`], which say so, and which the manager must
 //! never use.
 //!
 //! ```text
@@ -137,11 +137,11 @@ pub enum Received<M> {
 
 /// One end of a link.
 #[derive(Debug)]
-pub struct Link {
+pub struct PeerLink {
     fd: OwnedFd,
 }
 
-impl Link {
+impl PeerLink {
     /// Frames messages on `fd`, a connected seqpacket socket.
     #[must_use]
     pub fn new(fd: OwnedFd) -> Self {
@@ -169,7 +169,7 @@ impl Link {
     /// Sends `message` with `descriptors` beside it, without waiting.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`PeerLink::send`].
     ///
     /// # Panics
     /// With more than [`DESCRIPTORS_MAX`] descriptors.
@@ -198,7 +198,7 @@ impl Link {
     /// Sends `message`, and waits up to `timeout` for room. For workers only.
     ///
     /// # Errors
-    /// As [`Link::send`], `TimedOut` in place of `WouldBlock`.
+    /// As [`PeerLink::send`], `TimedOut` in place of `WouldBlock`.
     pub fn send_within(&self, message: &impl Serialize, timeout: Duration) -> io::Result<()> {
         let end = Instant::now() + timeout;
         loop {
@@ -250,7 +250,7 @@ impl Link {
     /// Takes the next message, and waits for it up to `timeout`. For workers and commands only.
     ///
     /// # Errors
-    /// As [`Link::receive`], and `TimedOut`.
+    /// As [`PeerLink::receive`], and `TimedOut`.
     pub fn receive_within<M: DeserializeOwned>(
         &mut self,
         timeout: Duration,
@@ -277,7 +277,7 @@ impl Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for PeerLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -305,9 +305,9 @@ mod tests {
 
     use super::*;
 
-    fn links() -> (Link, Link) {
-        let (one, other) = Link::pair().expect("a pair");
-        (Link::new(one), Link::new(other))
+    fn links() -> (PeerLink, PeerLink) {
+        let (one, other) = PeerLink::pair().expect("a pair");
+        (PeerLink::new(one), PeerLink::new(other))
     }
 
     #[test]

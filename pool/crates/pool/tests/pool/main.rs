@@ -8,7 +8,7 @@ use pollux_testing::{DEADLINE, Output, Process, Signal, run_tests, skip, test};
 use pollux_xatmi::client::Client;
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::link::{Link, Received};
+use pollux_xatmi::link::{PeerLink, Received};
 use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -51,7 +51,7 @@ fn slow_manager() -> ExitCode {
     eprintln!("listens");
     let mut ready = [PollFd::new(&listener, PollFlags::IN)];
     poll(&mut ready, None).expect("a connection");
-    let mut link = Link::new(rustix::net::accept(&listener).expect("one waits"));
+    let mut link = PeerLink::new(rustix::net::accept(&listener).expect("one waits"));
     let order = link.receive_within::<Request>(DEADLINE).expect("an order");
     assert!(matches!(order, Received::Message(Request::End { .. }, _)), "{order:?}");
     let message = "0 of 0 workers stopped".to_owned();

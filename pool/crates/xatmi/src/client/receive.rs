@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::calls::{TAKEN_AT_ONCE_MAX, broken, descriptor_of, of};
-use super::send::Order;
+use super::send::OutgoingCall;
 use super::{
     Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, ReplyError, Which, after,
     interrupted, late,
@@ -314,7 +314,7 @@ impl Client {
 
     fn await_service(
         &mut self,
-        order: &mut Order,
+        order: &mut OutgoingCall,
         request: Outgoing<'_>,
         has_control: bool,
         flags: CallFlags,

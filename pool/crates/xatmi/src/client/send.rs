@@ -49,7 +49,7 @@ const AWAITED: u32 = 2;
 const ANY_WAKER: NonZeroU32 = NonZeroU32::MAX;
 
 /// A request that is to be sent.
-pub(super) struct Order {
+pub(super) struct OutgoingCall {
     service: ServiceName,
     flags: CallFlags,
     pub(super) call_id: u64,
@@ -64,7 +64,7 @@ pub(super) struct Order {
     is_awaited: bool,
 }
 
-impl Order {
+impl OutgoingCall {
     fn cd(&self) -> i32 {
         let number = descriptor_of(self.call_id).number();
         if self.is_conversation { -number } else { number }
@@ -141,14 +141,14 @@ impl Client {
         self.submit(&mut order, request)
     }
 
-    pub(super) fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
+    pub(super) fn order(&mut self, service: &str, flags: CallFlags) -> Result<OutgoingCall, Error> {
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
         let begun_ns = monotonic_ns();
         let is_endless = flags.contains(CallFlags::NO_TIME);
         let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
         self.follow_manager(deadline_ns);
-        Ok(Order {
+        Ok(OutgoingCall {
             service,
             flags,
             call_id: 0,
@@ -162,7 +162,11 @@ impl Client {
 
     /// Puts the request into the queue of its service; holds nothing of one that failed. A service that is
     /// not there may be offered by a pool that came after the one which this client knows.
-    pub(super) fn submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+    pub(super) fn submit(
+        &mut self,
+        order: &mut OutgoingCall,
+        request: Outgoing<'_>,
+    ) -> Result<(), Error> {
         let followed = self.counters.managers_followed;
         match self.try_submit(order, request) {
             Err(error) if error.code() == Code::NoEntry => {
@@ -174,7 +178,7 @@ impl Client {
         }
     }
 
-    fn try_submit(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+    fn try_submit(&mut self, order: &mut OutgoingCall, request: Outgoing<'_>) -> Result<(), Error> {
         let len = self.encode_request(order, request)?;
         let sent = self.send_when_room(order, len);
         match &sent {
@@ -187,7 +191,7 @@ impl Client {
         sent
     }
 
-    fn send_when_room(&mut self, order: &Order, len: usize) -> Result<(), Error> {
+    fn send_when_room(&mut self, order: &OutgoingCall, len: usize) -> Result<(), Error> {
         let mut is_first = true;
         let mut guard = None;
         loop {
@@ -204,7 +208,11 @@ impl Client {
 
     /// Writes the request to `outgoing`, its payload to a memfd if it is too long for that; the
     /// length of the message.
-    fn encode_request(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<usize, Error> {
+    fn encode_request(
+        &mut self,
+        order: &mut OutgoingCall,
+        request: Outgoing<'_>,
+    ) -> Result<usize, Error> {
         let Outgoing { buffer_type, buffer_size_bytes, bytes } = request;
         if buffer_type.is_none() && !bytes.is_empty() {
             return Err(Error::new(Code::Invalid, "data without a buffer's type"));
@@ -247,7 +255,12 @@ impl Client {
 
     /// Sends what is in `outgoing` if there is room. The first try trusts a look at the queue of
     /// a moment ago; later ones look again, as the service may have gone meanwhile.
-    fn try_send(&mut self, order: &Order, len: usize, is_first: bool) -> Result<(), Obstacle> {
+    fn try_send(
+        &mut self,
+        order: &OutgoingCall,
+        len: usize,
+        is_first: bool,
+    ) -> Result<(), Obstacle> {
         let service = order.service;
         let queues = match &mut self.transport {
             Transport::Queues(queues) => queues,
@@ -294,7 +307,7 @@ impl Client {
     }
 
     /// Waits for room in the ring of the service.
-    fn wait_for_ring(&mut self, order: &Order, why: &Unsent) -> Result<(), Error> {
+    fn wait_for_ring(&mut self, order: &OutgoingCall, why: &Unsent) -> Result<(), Error> {
         self.counters.waits_for_room += 1;
         let until_ns = next_check(order)?;
         if self.transport.is_manager_gone() && self.await_manager(Some(order.call_id), 1)? {
@@ -308,7 +321,11 @@ impl Client {
 
     /// Waits for room in the queue of the service, and takes replies that come meanwhile. A thread that waits
     /// for no reply holds the lock of the queue by then, in `guard`.
-    fn wait_for_room(&mut self, order: &Order, guard: &mut Option<Guard>) -> Result<(), Error> {
+    fn wait_for_room(
+        &mut self,
+        order: &OutgoingCall,
+        guard: &mut Option<Guard>,
+    ) -> Result<(), Error> {
         let service = order.service;
         self.counters.waits_for_room += 1;
         let until_ns = next_check(order)?;
@@ -326,7 +343,7 @@ impl Client {
         self.poll_for_room(order, until_ns)
     }
 
-    fn poll_for_room(&mut self, order: &Order, until_ns: u64) -> Result<(), Error> {
+    fn poll_for_room(&mut self, order: &OutgoingCall, until_ns: u64) -> Result<(), Error> {
         let service = order.service;
         let name = || self.prefix.service_queue(&service);
         let Transport::Queues(Queues { replies, services, .. }) = &mut self.transport else {
@@ -351,7 +368,7 @@ impl Client {
 }
 
 /// Until when room is waited for before the next check.
-fn next_check(order: &Order) -> Result<u64, Error> {
+fn next_check(order: &OutgoingCall) -> Result<u64, Error> {
     let (now_ns, deadline_ns) = (monotonic_ns(), order.deadline_ns);
     if deadline_ns != 0 && now_ns >= deadline_ns {
         return Err(late());
@@ -361,7 +378,7 @@ fn next_check(order: &Order) -> Result<u64, Error> {
 }
 
 /// The result of a signal in a wait for room.
-fn after_signal(order: &Order) -> Result<(), Error> {
+fn after_signal(order: &OutgoingCall) -> Result<(), Error> {
     let restarts = order.flags.contains(CallFlags::SIGNAL_RESTART);
     if restarts { Ok(()) } else { Err(interrupted()) }
 }

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Pool;
 use crate::client::Welcome;
 use crate::control::Answer;
-use crate::link::Link;
+use crate::link::PeerLink;
 use crate::needs;
 use crate::slots::Slots;
 
@@ -32,7 +32,7 @@ const SWEEP_URGENT_PARTS: u64 = 8;
 /// A connection.
 #[derive(Debug)]
 pub(super) struct ControlConnection {
-    pub(super) link: Link,
+    pub(super) link: PeerLink,
     pub(super) token: Token,
     /// The process of a member of the group, which may call and not order; none for the pool's user.
     pub(super) guest: Option<u32>,

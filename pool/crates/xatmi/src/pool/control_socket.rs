@@ -18,7 +18,7 @@ use super::{Pool, SlotHandle, previous};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::environment::{Peer, Relation};
-use crate::link::{Link, Received};
+use crate::link::{PeerLink, Received};
 use crate::slots::Slots;
 
 /// Most connections: each client thread has one.
@@ -191,7 +191,7 @@ impl Pool {
 
     fn welcome(&mut self, socket: OwnedFd, now: Instant) {
         let Ok(peer) = Peer::of(&socket) else { return };
-        let link = Link::new(socket);
+        let link = PeerLink::new(socket);
         let guest = match peer.relation(self.group.as_ref()) {
             Relation::Own => None,
             Relation::Member => Some(peer.pid),
@@ -309,7 +309,7 @@ fn is_for_guests(request: &Request, pid: u32) -> bool {
 
 /// Whether the process at the other end is the one that it says it is: what is taken over is
 /// watched and sent signals.
-fn is_sent_by(link: &Link, pid: u32) -> Result<(), String> {
+fn is_sent_by(link: &PeerLink, pid: u32) -> Result<(), String> {
     let peer = rustix::net::sockopt::socket_peercred(link.as_fd());
     let peer = peer.map_err(|errno| format!("SO_PEERCRED: {errno}"))?;
     let peer = peer.pid.as_raw_nonzero().get();

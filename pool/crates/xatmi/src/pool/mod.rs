@@ -64,7 +64,7 @@ use crate::supervisor::Supervisor;
 use connections::ControlConnections;
 use events::Events;
 use figures::{Counts, Endpoint};
-use orders::Order;
+use orders::PoolCommand;
 use poller::{PoolPoller, Source};
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
@@ -202,7 +202,7 @@ pub struct Pool {
     events: Events,
     earlier_clients: EarlierClients,
     unsent: Unsent,
-    orders: Vec<Order>,
+    orders: Vec<PoolCommand>,
     /// Whether a worker of an earlier manager may still report: the queues that it reads stay.
     awaits_adoption: bool,
     /// Whether something happened since services and orders were looked at.

@@ -13,7 +13,7 @@ const EXAMPLES_MAX: usize = 5;
 
 /// An order that is not finished yet.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct PoolCommand {
     /// The connection that waits for it.
     number: u64,
     goal: Goal,
@@ -188,7 +188,7 @@ impl Pool {
         let starts = meant.map(|member| (member.id, member.starts)).collect();
         // A connection waits for one order, its last.
         self.orders.retain(|order| order.number != number);
-        self.orders.push(Order { number, goal, starts, last: None });
+        self.orders.push(PoolCommand { number, goal, starts, last: None });
         self.has_changes = true;
     }
 
@@ -204,7 +204,7 @@ impl Pool {
     }
 }
 
-impl Order {
+impl PoolCommand {
     fn progress(&self, members: &[MemberView]) -> Progress {
         let mut progress = Progress { of: self.starts.len(), ..Progress::default() };
         for (id, starts) in &self.starts {

@@ -33,7 +33,7 @@ use super::poller::{PoolPoller, Source};
 use crate::config::{Entry, ID_VARIABLE, Output, PoolConfig};
 use crate::environment::{GROUP_VARIABLE, Group};
 use crate::error::Code;
-use crate::link::{Advert, Link, Received, ToManager, ToWorker};
+use crate::link::{Advert, PeerLink, Received, ToManager, ToWorker};
 use crate::memory::Files;
 use crate::queue::Prefix;
 use crate::slots::{Caller, Slot, Slots, UnsentReply};
@@ -79,7 +79,7 @@ pub(super) struct Process {
     child: Option<Child>,
     pidfd: OwnedFd,
     pidfd_token: Token,
-    pub(super) link: Option<(Link, Token)>,
+    pub(super) link: Option<(PeerLink, Token)>,
     slot_handle: Option<SlotHandle>,
     /// Its number in the memory that requests are in, where they are.
     pub(super) number: Option<usize>,
@@ -271,7 +271,7 @@ impl Process {
     pub(super) fn of_child(
         id: u32,
         child: Child,
-        link: Link,
+        link: PeerLink,
         slot_handle: SlotHandle,
         poller: &mut PoolPoller,
     ) -> io::Result<Self> {
@@ -317,7 +317,7 @@ impl Process {
     pub(super) fn connect(
         &mut self,
         id: u32,
-        link: Link,
+        link: PeerLink,
         poller: &mut PoolPoller,
     ) -> io::Result<()> {
         let token = poller.add(link.as_fd(), Source::Link(id))?;
@@ -423,7 +423,7 @@ pub fn services_of(
     }
     let Some(id) = entry.ids().next() else { return Ok(Vec::new()) };
     let system = |error: io::Error| error.to_string();
-    let (ours, theirs) = Link::pair().map_err(system)?;
+    let (ours, theirs) = PeerLink::pair().map_err(system)?;
     let slots = Slots::create(1).map_err(system)?;
     let silent = Entry { output: Output::default(), ..entry.clone() };
     let start = Start {
@@ -442,7 +442,7 @@ pub fn services_of(
     let nowhere = Log::append_to(Path::new("/dev/null")).map_err(system)?;
     let child = spawn(&start, &nowhere)?;
     drop(theirs);
-    let mut link = Link::new(ours);
+    let mut link = PeerLink::new(ours);
     let answer = listen(&mut link, Instant::now() + ANSWER_TIME);
     drop(link);
     end(child);
@@ -450,7 +450,7 @@ pub fn services_of(
 }
 
 /// What the program says until it has named its services, or ended.
-fn listen(link: &mut Link, until: Instant) -> Result<Vec<String>, String> {
+fn listen(link: &mut PeerLink, until: Instant) -> Result<Vec<String>, String> {
     let mut services = Vec::new();
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -8,7 +8,7 @@ use super::process::{Process, SlotHandle, Start, spawn};
 use super::services::caller_of;
 use super::unsent::CallerAddress;
 use crate::error::Code;
-use crate::link::{Advert, Link, Received, ToManager, ToWorker};
+use crate::link::{Advert, PeerLink, Received, ToManager, ToWorker};
 use crate::memory::{Answers, workers};
 use crate::queue::ServiceName;
 use crate::slots::{Caller, State as WorkerState};
@@ -129,7 +129,7 @@ impl Pool {
     pub(super) fn adopt(
         &mut self,
         report: Report,
-        link: Link,
+        link: PeerLink,
         slot_handle: SlotHandle,
         now: Instant,
     ) {
@@ -168,7 +168,7 @@ impl Pool {
 
     /// Has a worker of an earlier manager end; if it is the one that was awaited, another one is
     /// started in its place.
-    pub(super) fn reject(&mut self, id: u32, pid: u32, link: &Link, why: &str, now: Instant) {
+    pub(super) fn reject(&mut self, id: u32, pid: u32, link: &PeerLink, why: &str, now: Instant) {
         let called = self.called(id);
         let line = format!("{called} (process {pid}) is not taken over: {why}; it is asked to end");
         self.log.line(&line);
@@ -189,7 +189,7 @@ impl Pool {
         &mut self,
         id: u32,
         pid: u32,
-        link: Link,
+        link: PeerLink,
         slot_handle: SlotHandle,
         services: &[Advert],
         number: Option<usize>,
@@ -279,7 +279,7 @@ impl Pool {
         let find = |entry: &&crate::config::Entry| entry.ids().contains(&id);
         let entry = self.config.entries.iter().find(find).cloned();
         let entry = entry.ok_or("the configuration has it no more")?;
-        let (ours, theirs) = Link::pair().map_err(|error| format!("socketpair: {error}"))?;
+        let (ours, theirs) = PeerLink::pair().map_err(|error| format!("socketpair: {error}"))?;
         let slot_handle =
             self.slot_handle().ok_or("no slot is free; restart the pool to have more")?;
         if let Some(slot) = slot_handle.slots.slot(slot_handle.index) {
@@ -307,7 +307,7 @@ impl Pool {
         };
         let spawned = spawn(&start, &self.log).and_then(|child| {
             let poller = &mut self.poller;
-            Process::of_child(id, child, Link::new(ours), slot_handle.clone(), poller)
+            Process::of_child(id, child, PeerLink::new(ours), slot_handle.clone(), poller)
                 .map_err(|error| format!("its process can't be watched: {error}"))
         });
         match spawned {

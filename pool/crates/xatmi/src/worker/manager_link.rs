@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::error::{Code, Error};
-use crate::link::{Link, Received, ToManager, ToWorker};
+use crate::link::{PeerLink, Received, ToManager, ToWorker};
 use crate::queue::Prefix;
 
 /// How long a worker waits for an answer: a manager that makes queues for hundreds of workers
@@ -30,7 +30,7 @@ const MESSAGES_MAX: usize = 16;
 
 /// The link, and what came over it.
 pub(super) struct ManagerLink {
-    link: Option<Link>,
+    link: Option<PeerLink>,
     /// Since when no manager has sent anything; stays set until a new one does, or its link has stood for
     /// long.
     orphaned_at: Option<Instant>,
@@ -49,7 +49,7 @@ pub(super) struct ManagerLink {
 impl ManagerLink {
     pub(super) fn new(link: OwnedFd) -> Self {
         Self {
-            link: Some(Link::new(link)),
+            link: Some(PeerLink::new(link)),
             orphaned_at: None,
             next_try: Instant::now(),
             answer: None,
@@ -62,7 +62,7 @@ impl ManagerLink {
     }
 
     /// The link, while there is one.
-    pub(super) fn link(&self) -> Option<&Link> {
+    pub(super) fn link(&self) -> Option<&PeerLink> {
         self.link.as_ref()
     }
 
@@ -157,7 +157,7 @@ impl ManagerLink {
     ) -> bool {
         self.next_try = now + ORPHAN_PAUSE;
         let found = connect(prefix).and_then(|fd| {
-            let link = Link::new(fd);
+            let link = PeerLink::new(fd);
             link.send_with(adopt, &[slots])?;
             Ok(link)
         });
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn messages_that_come_while_an_answer_is_awaited_are_not_lost() {
-        let (manager, worker) = Link::pair().expect("a pair");
-        let (mut manager, mut manager_link) = (Link::new(manager), ManagerLink::new(worker));
+        let (manager, worker) = PeerLink::pair().expect("a pair");
+        let (mut manager, mut manager_link) = (PeerLink::new(manager), ManagerLink::new(worker));
         let why = "no queue is left".to_owned();
         let said = [
             ToWorker::Ping { number: 7 },
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn an_orphan_looks_again_and_is_abandoned_in_the_end() {
-        let (manager, worker) = Link::pair().expect("a pair");
+        let (manager, worker) = PeerLink::pair().expect("a pair");
         let mut manager_link = ManagerLink::new(worker);
         assert!(manager_link.read() && manager_link.next_try().is_none());
         drop(manager);
@@ -282,14 +282,14 @@ mod tests {
 
     #[test]
     fn an_adopted_worker_is_not_abandoned_by_a_silent_manager() {
-        let (manager, worker) = Link::pair().expect("a pair");
+        let (manager, worker) = PeerLink::pair().expect("a pair");
         let mut manager_link = ManagerLink::new(worker);
         drop(manager);
         let lost = Instant::now();
         manager_link.disconnect(lost);
         // As after a try that found a manager.
-        let (_manager, worker) = Link::pair().expect("a pair");
-        manager_link.link = Some(Link::new(worker));
+        let (_manager, worker) = PeerLink::pair().expect("a pair");
+        manager_link.link = Some(PeerLink::new(worker));
         manager_link.next_try = lost + ORPHAN_PAUSE;
         let later = lost + 10 * ORPHAN_MAX;
         assert!(!manager_link.is_abandoned(later));
@@ -297,8 +297,8 @@ mod tests {
         assert!(!manager_link.is_abandoned(later + ORPHAN_MAX));
         assert!(manager_link.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
         // A link that ended at once was not that of a manager.
-        let (_other, worker) = Link::pair().expect("a pair");
-        manager_link.link = Some(Link::new(worker));
+        let (_other, worker) = PeerLink::pair().expect("a pair");
+        manager_link.link = Some(PeerLink::new(worker));
         let tried = later + ORPHAN_MAX;
         manager_link.next_try = tried + ORPHAN_PAUSE;
         manager_link.disconnect(tried);

@@ -428,12 +428,12 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
 
     use super::*;
-    use crate::link::Link;
+    use crate::link::PeerLink;
     use crate::worker::Wake;
 
     #[test]
     fn one_descriptor_is_watched_and_read_without_waiting() {
-        let (_manager, worker) = Link::pair().expect("a pair");
+        let (_manager, worker) = PeerLink::pair().expect("a pair");
         let prefix = Prefix::new("/registrations").expect("a prefix");
         let slots = Rc::new(Slots::create(1).expect("memory"));
         let queues = Queues::open(Wake::One, prefix.clone(), Rc::clone(&slots), 0);

@@ -8,7 +8,7 @@ use pollux_sys::shared::SharedWords;
 use pollux_testing::DEADLINE;
 use pollux_xatmi::client::{CallFlags, ClientHello};
 use pollux_xatmi::control::{Answer, Control, ControlError, Request};
-use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
+use pollux_xatmi::link::{PeerLink, Received, ToManager, ToWorker};
 use pollux_xatmi::slots::Slots;
 use pollux_xatmi::supervisor::Selection;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -106,13 +106,13 @@ fn two_ends_at_once_are_both_answered() {
     pool.ended();
 }
 
-pub(crate) fn guest(pool: &TestPool) -> Link {
+pub(crate) fn guest(pool: &TestPool) -> PeerLink {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
     let name = pool.prefix.control_socket();
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short");
     connect(&socket, &address).expect("it listens");
-    Link::new(socket)
+    PeerLink::new(socket)
 }
 
 fn a_silent_client_is_not_kept() {

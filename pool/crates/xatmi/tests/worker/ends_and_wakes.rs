@@ -7,7 +7,7 @@ use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
 use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::large::Outbox;
-use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
+use pollux_xatmi::link::{PeerLink, Received, ToManager, ToWorker};
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::slots::{Caller as Waiting, Slots, State, Total, UnsentReply};
 use pollux_xatmi::wire::{Body, Payload};
@@ -138,13 +138,13 @@ fn a_worker_without_a_manager_still_serves_and_is_adopted_by_the_next() {
     let mut pool = StandIn::new("orphan", 1);
     pool.start("ECHO", 1);
     // The manager dies: its end of the link closes.
-    let (_, closed) = Link::pair().expect("a pair");
-    pool.workers[0].link = Link::new(closed);
+    let (_, closed) = PeerLink::pair().expect("a pair");
+    pool.workers[0].link = PeerLink::new(closed);
     let mut caller = Caller::new(&pool.prefix, 2);
     assert_eq!(caller.call(&mut pool, "ECHO", b"still here").bytes, b"still here");
 
     let control = pool.control_socket();
-    let mut link = Link::new(accept_with(&control, SocketFlags::CLOEXEC).expect("the orphan"));
+    let mut link = PeerLink::new(accept_with(&control, SocketFlags::CLOEXEC).expect("the orphan"));
     let patience = std::time::Duration::from_secs(30);
     let Ok(Received::Message(said, mut beside)) = link.receive_within(patience) else {
         panic!("the orphan sends nothing")

@@ -16,7 +16,7 @@ use pollux_xatmi::client::{CallFlags, Client, Outgoing, Welcome};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::large::Outbox;
-use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
+use pollux_xatmi::link::{PeerLink, Received, ToManager, ToWorker};
 use pollux_xatmi::queue::{ServiceName, monotonic_ns};
 use pollux_xatmi::slots::{Total, name_hash};
 use pollux_xatmi::wire::{Body, Payload};
@@ -355,7 +355,7 @@ fn a_service_calls_another_one_while_it_runs() {
     };
     let manager = std::thread::spawn(move || {
         let client = accept_with(&control, SocketFlags::CLOEXEC).expect("the service");
-        let mut link = Link::new(client);
+        let mut link = PeerLink::new(client);
         let patience = Duration::from_secs(30);
         let hello = link.receive_within::<serde_json::Value>(patience).expect("a greeting");
         assert!(matches!(hello, Received::Message(said, _) if said.get("Client").is_some()));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::error::Code;
-use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
+use pollux_xatmi::link::{PeerLink, Received, ToManager, ToWorker};
 use pollux_xatmi::queue::{Prefix, ServiceName};
 use pollux_xatmi::slots::{Slot, Slots, State, Total};
 use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
@@ -51,7 +51,7 @@ pub(crate) struct StandIn {
 /// One worker, seen from the manager.
 pub(crate) struct WorkerProcess {
     pub(crate) child: Child,
-    pub(crate) link: Link,
+    pub(crate) link: PeerLink,
     pub(crate) received: Vec<ToManager>,
     is_linked: bool,
 }
@@ -97,7 +97,7 @@ impl StandIn {
     pub(crate) fn spawn(&mut self, services: &str) -> usize {
         let index = self.workers.len();
         self.slot(index).start();
-        let (ours, theirs) = Link::pair().expect("a pair");
+        let (ours, theirs) = PeerLink::pair().expect("a pair");
         let slots = self.slots.as_fd().try_clone_to_owned().expect("a descriptor");
         let link = format!("{},{},{index}", theirs.as_raw_fd(), slots.as_raw_fd());
         let mut command = Command::new(std::env::current_exe().expect("this test"));
@@ -118,8 +118,12 @@ impl StandIn {
             [&theirs, &slots].into_iter().for_each(keep_back);
             child
         };
-        let worker =
-            WorkerProcess { child, link: Link::new(ours), received: Vec::new(), is_linked: true };
+        let worker = WorkerProcess {
+            child,
+            link: PeerLink::new(ours),
+            received: Vec::new(),
+            is_linked: true,
+        };
         self.workers.push(worker);
         index
     }
