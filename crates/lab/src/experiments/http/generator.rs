@@ -18,7 +18,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use pollux_host::{self as host, Backlog, Program};
-use pollux_load::{End, Expect, LoadError, Plan};
+use pollux_load::{End, Expect, LoadError, Plan, Protocol};
 use pollux_report::number;
 use rustix::process::Signal;
 use serde::Deserialize;

@@ -14,7 +14,7 @@ use std::{fs, io};
 use pollux_doctor::FDS_SPARE;
 use pollux_engine::Driver;
 use pollux_host::Program;
-use pollux_load::{LoadError, Target, Trust};
+use pollux_load::{LoadError, Protocol, Target, Trust};
 use pollux_poller::Mechanism;
 use pollux_sys::descriptors;
 use rcgen::{CertificateParams, KeyPair, SanType};

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pollux_host::backlog_at;
-use pollux_load::{Client, Protocol, RequestError, Turns};
+use pollux_load::{Client, RequestError, Turns};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Role;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use pollux_host::{
     Program, Reading, Tree, addresses_of, listener_at, listens_at, patience, threads_of,
 };
-use pollux_load::{Answered, RequestError, Target, Trust, ask};
+use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
 
 use super::Role;
 use super::forms;

@@ -14,6 +14,7 @@ use std::{fs, io};
 
 use pollux_engine::Driver;
 use pollux_host::{self as host, Program, patience};
+use pollux_load::Protocol;
 use pollux_poller::Mechanism;
 
 use super::forms;
