@@ -831,6 +831,60 @@ fn a_proxy_that_ends_says_so_twice_and_finishes_what_it_has() {
 }
 
 #[test]
+fn a_stream_has_no_more_time_than_the_proxy_has_to_end() {
+    let backend = Backend::answering(|head, client| {
+        if head.contains(" /body ") {
+            client.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
+        }
+        client.rest();
+        None::<String>
+    });
+    let set = |config: &mut ProxyConfig| {
+        config.limits.clients.drain_timeout = Duration::from_millis(300);
+    };
+    on_every_driver(&[backend.address], set, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        let streams = ["/silent", "/body"].map(|path| client.get(path));
+        client.until(|client| client.answers[&streams[1]].body.len() == 3);
+        proxy.await_that("both have come", |proxy| proxy.in_use() == 2);
+        proxy.server().drain();
+        for stream in streams {
+            // It may be reset before the connection ends.
+            while !client.answers[&stream].is_over() && client.more() {}
+            assert!(!client.answers[&stream].is_whole, "{driver}");
+        }
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+        assert_eq!(proxy.faults(Fault::Ended), 2, "{driver}");
+    });
+}
+
+/// A backend that closes a kept connection as a request comes by it: what may be done twice is asked again.
+#[test]
+fn a_post_is_sent_once_and_a_get_again_when_a_kept_connection_dies() {
+    let posts = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&posts);
+    let backend = Backend::start(move |_, mut client| {
+        let head = client.head();
+        counted.fetch_add(u64::from(head.starts_with("POST")), SeqCst);
+        client.try_send(ok("", "hi"));
+        // The next one gets its end.
+        let head = client.head();
+        counted.fetch_add(u64::from(head.starts_with("POST")), SeqCst);
+    });
+    backend.on_every_driver(|driver, proxy| {
+        posts.store(0, SeqCst);
+        let mut client = Client2::connect(proxy);
+        assert_eq!(client.answer_to("/").body, b"hi", "{driver}");
+        assert_eq!(client.answer_to("/").body, b"hi", "{driver}: asked again");
+        let stream = client.ask(Method::Post, "/", &[("content-length", "3")], false);
+        client.send(stream, b"abc", true);
+        assert_eq!(client.answer(stream).status(), "502", "{driver}");
+        assert_eq!(posts.load(SeqCst), 1, "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::Retries), 1, "{driver}");
+    });
+}
+
+#[test]
 fn clients_in_tls_agree_on_it() {
     let (identity, backend) = (
         Identity::make(),
