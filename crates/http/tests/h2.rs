@@ -1257,3 +1257,34 @@ fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
     let second = hop(&input, &expected);
     hop(&second, &expected);
 }
+
+#[test]
+fn the_stream_whose_reset_is_one_too_many_is_still_there_for_its_user() {
+    let mut server = Connection::<u32>::new(Role::Server, Settings::DEFAULT);
+    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut input = [PREFACE, &settings(&[])].concat();
+    for stream in (1..2000).step_by(2) {
+        input.extend(headers(stream, GET, true));
+        input.extend(reset(stream, 8));
+    }
+    let (mut at, mut begun, mut ended) = (0, 0, 0);
+    loop {
+        let mut out = Output::new(&mut room);
+        let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+        let Ok(step) = step else { break };
+        at += step.used;
+        match step.event.expect("there is more") {
+            Event::Request { stream, .. } => {
+                *server.data_mut(stream).expect("it is open") = stream;
+                begun += 1;
+            }
+            Event::Reset { stream, data, .. } => {
+                assert_eq!(data, stream);
+                ended += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((begun, ended), (501, 500));
+    assert_eq!(server.take_all().collect::<Vec<_>>(), [(1001, 1001)]);
+}

@@ -5,7 +5,7 @@
 //!
 //! | limit | attack | why honest peers are below |
 //! |---|---|---|
-//! | 500 resets, 100/s more, 1 for each answer, up to 1000 | rapid reset (CVE-2023-44487); requests that have to be reset here for what is wrong with them (CVE-2025-8671, CVE-2019-9514) | a browser cancels the images of a page at once, some hundreds; a proxy cancels a share of what is answered; a client whose requests all time out has at most its open streams in each timeout |
+//! | 500 resets of a client, 100/s more, 1 for each answer, up to 1000 | rapid reset (CVE-2023-44487); requests that have to be reset here for what is wrong with them (CVE-2025-8671, CVE-2019-9514) | a browser cancels the images of a page at once, some hundreds; a proxy cancels a share of what is answered; a client whose requests all time out has at most its open streams in each timeout |
 //! | 1000 frames that bring nothing, 1000/s more, 4 for each HEADERS or DATA that is sent, up to 10,000 | floods of PING, SETTINGS, PRIORITY, GOAWAY, answers to nothing, interim answers, HEADERS that are not looked at, unknown frames, small window updates (CVE-2019-9511 to 9513, 9515); empty DATA (CVE-2019-9518) | gRPC measures each round trip in which DATA arrives by PING with a window update; some libraries give back the window of the stream and of the connection for each DATA |
 //! | 10 empty frames of DATA in a row | CVE-2019-9518 | one stands at the end of a body, where it is not counted |
 //! | 50,000 frames of DATA below 32 bytes, 50,000/s more; from clients alone | a body of single bytes | gRPC sends each message in a frame of its own, some thousands a second on busy streams |
@@ -106,7 +106,8 @@ impl Bucket {
 /// What one peer has left.
 #[derive(Debug)]
 pub(crate) struct Abuse {
-    resets: Bucket,
+    /// None for a backend: what it breaks is an answer that it was asked for.
+    resets: Option<Bucket>,
     control: Bucket,
     /// None where small DATA costs nothing: a backend answers what it was asked.
     tiny: Option<Bucket>,
@@ -116,13 +117,14 @@ pub(crate) struct Abuse {
 impl Abuse {
     /// What the peer of this end may cost.
     pub(crate) fn new(role: Role) -> Self {
-        let tiny = (role == Role::Server).then_some(TINY.full());
-        Self { resets: RESETS.full(), control: CONTROL.full(), tiny, empty_in_a_row: 0 }
+        let of_client = |rate: Rate| (role == Role::Server).then_some(rate.full());
+        let (resets, tiny) = (of_client(RESETS), of_client(TINY));
+        Self { resets, control: CONTROL.full(), tiny, empty_in_a_row: 0 }
     }
 
     /// A stream was reset before its answer.
     pub(crate) fn reset(&mut self, now_ms: u64) -> Result<(), Fault> {
-        match self.resets.pay(RESETS, 1, now_ms) {
+        match self.pay_reset(1, now_ms) {
             true => Ok(()),
             false => Err(Fault::calm("too many streams that were reset before their answers")),
         }
@@ -130,10 +132,14 @@ impl Abuse {
 
     /// A stream was reset within its answer, which has cost its maker more than an answer earns.
     pub(crate) fn cut(&mut self, now_ms: u64) -> Result<(), Fault> {
-        match self.resets.pay(RESETS, CUT_PRICE, now_ms) {
+        match self.pay_reset(CUT_PRICE, now_ms) {
             true => Ok(()),
             false => Err(Fault::calm("too many streams that were reset within their answers")),
         }
+    }
+
+    fn pay_reset(&mut self, price: u32, now_ms: u64) -> bool {
+        self.resets.as_mut().is_none_or(|resets| resets.pay(RESETS, price, now_ms))
     }
 
     /// A frame that brings nothing.
@@ -178,7 +184,9 @@ impl Abuse {
     /// The head of an answer was sent: the request was one.
     #[inline]
     pub(crate) fn answered(&mut self) {
-        self.resets.earn(RESETS, 1);
+        if let Some(resets) = &mut self.resets {
+            resets.earn(RESETS, 1);
+        }
     }
 
     /// HEADERS were sent.
@@ -259,6 +267,12 @@ mod tests {
             }
         }
         assert_eq!(empties(&mut abuse), 0);
+    }
+
+    #[test]
+    fn broken_answers_of_a_backend_are_not_held_against_it() {
+        let mut abuse = Abuse::new(Role::Client);
+        assert!((0..5000).all(|_| abuse.reset(1).is_ok()));
     }
 
     #[test]

@@ -134,6 +134,8 @@ pub struct BlockBytes {
     pub received: u64,
     /// That a client has sent with its requests.
     pub asked: u64,
+    /// That a server has sent with its answers and trailers.
+    pub answered: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
