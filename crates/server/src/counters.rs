@@ -66,6 +66,10 @@ named_counters! {
         Http2StreamsRefused = "http2_streams_refused",
         /// Streams that were refused, as the heads of the others of their connection took as much as they may
         Http2HeadsRefused = "http2_heads_refused",
+        /// Bytes of the compressed heads of requests of HTTP/2
+        Http2HeadBytesReceived = "http2_head_bytes_received",
+        /// Bytes of the compressed heads of answers of HTTP/2
+        Http2HeadBytesSent = "http2_head_bytes_sent",
         /// Times that a large file waited until its connection had fewer of them open
         Http2FilesWaited = "http2_files_waited",
         /// Times that an answer had to wait for its client to open a window

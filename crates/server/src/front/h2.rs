@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::h2::{
-    CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch, Sending,
-    Settings, is_data,
+    BlockBytes, CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch,
+    Sending, Settings, is_data,
 };
 use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
 use rustix::io::Errno;
@@ -124,8 +124,8 @@ pub(super) struct Streams {
     kept_bytes: usize,
     /// Bytes of control frames that went behind waiting output.
     control_bytes: usize,
-    /// Streams that are counted as open.
-    counted: usize,
+    /// Streams that are counted as open, and bytes of heads that are counted.
+    counted: (usize, BlockBytes),
     ending: Ending,
     /// Since when there is no stream.
     since: Moment,
@@ -255,7 +255,7 @@ impl Streams {
             file_order: VecDeque::new(),
             kept_bytes: 0,
             control_bytes: 0,
-            counted: 0,
+            counted: (0, BlockBytes::default()),
             ending: Ending::Open,
             since: state.now.at,
             rested_since: state.now.at,
@@ -1158,13 +1158,19 @@ impl Streams {
         actions.set_deadline(deadline);
     }
 
-    /// Counts how many streams are open, of all connections.
+    /// Counts how many streams are open, of all connections, and what their heads took.
     #[inline]
     fn count_open(&mut self, state: &LoopState) {
-        let open = self.connection.len();
-        if open != self.counted {
-            state.counters.count_streams(self.counted, open);
-            self.counted = open;
+        let (open, bytes) = (self.connection.len(), self.connection.block_bytes());
+        let (open_before, before) = std::mem::replace(&mut self.counted, (open, bytes));
+        if open != open_before {
+            state.counters.count_streams(open_before, open);
+        }
+        if bytes != before {
+            let (received, sent) =
+                (bytes.received - before.received, bytes.answered - before.answered);
+            state.counters.add(ServerCounter::Http2HeadBytesReceived, received);
+            state.counters.add(ServerCounter::Http2HeadBytesSent, sent);
         }
     }
 

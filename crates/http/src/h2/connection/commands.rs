@@ -174,7 +174,7 @@ impl<T> Connection<T> {
         let is_connect = ask.method == Method::Connect;
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let encoder = &mut self.encoder;
-        write_block(out, id, ends, frame_bytes, |out| {
+        let len = write_block(out, id, ends, frame_bytes, |out| {
             encoder.begin(out);
             encoder.field(out, b":method", ask.method.name().as_bytes());
             if !is_connect {
@@ -198,6 +198,7 @@ impl<T> Connection<T> {
                 });
             }
         });
+        self.block_bytes.asked += len as u64;
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), data);
         (stream.kind, stream.is_own_done) = (RequestKind::of(ask.method), ends);
         self.streams.push(stream);
@@ -234,6 +235,7 @@ impl<T> Connection<T> {
             && known.head == head
             && !self.encoder.has_new_size()
         {
+            self.block_bytes.answered += known.block.len() as u64;
             let flags = frame::END_HEADERS | if ends { frame::END_STREAM } else { 0 };
             return frame::write(out, frame::HEADERS, flags, stream, &known.block);
         }
@@ -241,11 +243,12 @@ impl<T> Connection<T> {
         let start = out.len();
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let encoder = &mut self.encoder;
-        write_block(out, stream, ends, frame_bytes, |out| {
+        let len = write_block(out, stream, ends, frame_bytes, |out| {
             encoder.begin(out);
             encoder.field(out, b":status", status);
             lines(head, |name, value| encoder.field(out, name, value));
         });
+        self.block_bytes.answered += len as u64;
         if out.is_short() {
             return;
         }
@@ -287,7 +290,7 @@ impl<T> Connection<T> {
         self.abuse.sent();
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let encoder = &mut self.encoder;
-        write_block(out, stream, true, frame_bytes, |out| {
+        let len = write_block(out, stream, true, frame_bytes, |out| {
             encoder.begin(out);
             for field in fields {
                 with_lower_case(field.name.as_bytes(), |name| {
@@ -298,6 +301,7 @@ impl<T> Connection<T> {
                 });
             }
         });
+        self.block_bytes.answered += len as u64;
     }
 
     /// How many bytes of a body may be sent now in one frame.

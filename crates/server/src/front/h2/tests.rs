@@ -841,3 +841,17 @@ fn large_heads_of_many_streams_are_counted_apart_from_too_many_streams() {
     assert!(counted(ServerCounter::Http2HeadsRefused) > 0);
     assert_eq!(counted(ServerCounter::Http2StreamsRefused), 0);
 }
+
+#[test]
+fn bytes_of_heads_are_counted_as_the_client_has_them() {
+    let mut pair = Pair::new("reply = 5");
+    for _ in 0..20 {
+        pair.asks(Method::Get, "/", true);
+    }
+    let asked = pair.client.block_bytes().asked;
+    pair.exchange();
+    let counted = |counter| pair.counters().value(counter);
+    assert!(asked > 100);
+    assert_eq!(counted(ServerCounter::Http2HeadBytesReceived), asked);
+    assert_eq!(counted(ServerCounter::Http2HeadBytesSent), pair.client.block_bytes().received);
+}
