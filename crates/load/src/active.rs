@@ -55,6 +55,8 @@ pub(crate) struct Again {
     pub(crate) request: UnderWay,
     /// How often it was refused.
     pub(crate) refused: u8,
+    /// Not before.
+    pub(crate) at_ns: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,8 +101,11 @@ pub(crate) struct Active {
     has_agreed_http2: bool,
     /// Of a socket that speaks HTTP/2.
     streams: Option<Box<Streams>>,
-    /// Another socket has taken its place; this one ends with its last answer.
+    /// Another socket has taken its place, or is to; this one ends with its last answer.
     is_replaced: bool,
+    has_successor: bool,
+    /// Streams that were under way then, and are still.
+    leaving: u32,
 }
 
 impl Active {
@@ -126,6 +131,8 @@ impl Active {
             has_agreed_http2: false,
             streams: None,
             is_replaced: false,
+            has_successor: false,
+            leaving: 0,
         })
     }
 
@@ -289,6 +296,9 @@ impl Active {
     #[inline]
     pub(crate) fn send(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if actions.is_output_waiting() {
+            if self.streams.is_some() && !self.is_replaced {
+                shared.idle_queue.is_busy(self.slot);
+            }
             return actions.call_again();
         }
         if self.streams.is_some() {
@@ -327,7 +337,12 @@ impl Active {
             let totals = &mut shared.tally(turn_ns).totals;
             totals.bytes_out = totals.bytes_out.saturating_sub(self.lost_bytes);
         }
-        if !self.is_replaced {
+        if self.is_replaced {
+            let leaving = std::mem::take(&mut self.leaving);
+            let slot = &mut shared.slots[self.slot as usize];
+            slot.leaving -= leaving;
+            shared.freed.extend(slot.socket.filter(|_| leaving > 0));
+        } else {
             shared.idle_queue.is_busy(self.slot);
         }
         if self.state == State::Connecting {
@@ -532,7 +547,8 @@ impl Active {
     /// Books that what came can't be understood.
     #[cold]
     pub(crate) fn broken(&mut self, shared: &mut Shared, fault: Fault) {
-        if self.under_way.is_empty() && shared.stage == Stage::Running {
+        let has_streams = self.streams.as_ref().is_some_and(|streams| !streams.is_empty());
+        if self.under_way.is_empty() && !has_streams && shared.stage == Stage::Running {
             let now_ns = shared.turn_ns;
             shared.tally(now_ns).failed(fault, None);
         }

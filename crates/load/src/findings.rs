@@ -243,7 +243,10 @@ fn holds_by_little(outcome: &Outcome) -> bool {
 fn slots(outcome: &Outcome) -> f64 {
     let Setting { connections, pipeline, streams, .. } = &outcome.setting;
     let allowed = outcome.http2.as_ref().and_then(|http2| http2.streams_allowed);
-    let streams = allowed.map_or(*streams, |allowed| allowed.min(*streams)).max(1);
+    let streams = match outcome.http2.is_some() {
+        true => allowed.map_or(*streams, |allowed| allowed.min(*streams)).max(1),
+        false => 1,
+    };
     f64::from(*connections) * f64::from(*pipeline) * f64::from(streams)
 }
 

@@ -18,7 +18,7 @@ use crate::kept_answer::Firsts;
 use crate::requests::ANSWER_LIMITS;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Start, Supply};
-use crate::tally::{Blame, Cause, Interval, Tally, Verdict};
+use crate::tally::{Blame, Cause, Fault, Interval, Tally, Verdict};
 use crate::{Expect, Plan, Protocol};
 
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
@@ -99,6 +99,18 @@ pub(crate) struct Reopen {
     pub(crate) at_ns: u64,
 }
 
+/// Streams of a connection before its server has said how many it allows.
+const STREAMS_FIRST: u32 = 100;
+
+/// The sockets of an active connection that speaks HTTP/2: a server may end one whose answers are still to come.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Sockets {
+    /// Streams under way on those whose place another has taken.
+    pub(crate) leaving: u32,
+    /// The one that asks.
+    pub(crate) socket: Option<ConnectionId>,
+}
+
 /// When an answer came, and what it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came {
@@ -127,6 +139,12 @@ pub(crate) struct Shared {
     pub(crate) reopen: Vec<Reopen>,
     /// Requests under way that no server has looked at, for the next connection with a free stream; never more than were under way.
     pub(crate) again: VecDeque<Again>,
+    /// What is known of the sockets of each active connection that speak HTTP/2.
+    pub(crate) slots: Vec<Sockets>,
+    /// Sockets that may ask more, because one whose place they have taken has ended: for the worker to wake.
+    pub(crate) freed: Vec<ConnectionId>,
+    /// How many streams the server allowed last; most allow 100.
+    pub(crate) streams_allowed: u32,
     /// Room for the heads that HTTP/2 packs.
     pub(crate) scratch: h2::Scratch,
     /// Room for output that the largest request of HTTP/2 takes, without its body.
@@ -197,6 +215,9 @@ impl Shared {
             idle_queue: IdleQueue::new(connections),
             reopen: Vec::new(),
             again: VecDeque::new(),
+            slots: vec![Sockets::default(); connections as usize],
+            freed: Vec::new(),
+            streams_allowed: STREAMS_FIRST,
             scratch: h2::Scratch::default(),
             under_way: 0,
             open: 0,
@@ -310,6 +331,25 @@ impl Shared {
         self.waited(start_ns, now_ns);
     }
 
+    /// Books a request that was to be sent again and was not.
+    fn give_up_again(&mut self, again: &Again, fault: Fault) {
+        let now_ns = self.turn_ns;
+        self.under_way -= 1;
+        self.last_outcome_ns = now_ns;
+        self.waited(again.request.start_ns, now_ns);
+        self.tally(again.request.start_ns).failed(fault, Some(again.request.target));
+    }
+
+    /// Gives up those that have waited for a connection for longer than an answer may take.
+    pub(crate) fn give_up_late(&mut self, now_ns: u64) {
+        let timeout_ns = self.terms.request_timeout.as_nanos() as u64;
+        let is_late = |again: &&Again| again.request.sent_ns.saturating_add(timeout_ns) <= now_ns;
+        while let Some(again) = self.again.front().filter(is_late).copied() {
+            self.again.pop_front();
+            self.give_up_again(&again, Fault::Timeout);
+        }
+    }
+
     /// Books the requests that were to be sent again when the run ends.
     pub(crate) fn cut_off_again(&mut self) {
         while let Some(again) = self.again.pop_front() {
@@ -419,6 +459,10 @@ impl Shared {
         let fault = self.blame.fault(cause);
         if self.first_failure.is_none() {
             self.first_failure = Some(self.blame.words(cause));
+        }
+        // It was for those that are to be sent again.
+        if let Some(again) = self.again.pop_front() {
+            return self.give_up_again(&again, fault);
         }
         if self.stage != Stage::Running {
             return;

@@ -225,6 +225,9 @@ impl Worker {
             until_ns = until_ns.min(self.control.measure_from_ns().unwrap_or(u64::MAX));
         }
         until_ns = until_ns.min(self.opener.next_ns().unwrap_or(u64::MAX));
+        let again = self.shared().again.front();
+        until_ns = until_ns
+            .min(again.filter(|again| again.at_ns > now_ns).map_or(u64::MAX, |again| again.at_ns));
         if is_open_loop
             && self.shared().idle_queue.idle() > 0
             && let Supply::Open(due) = &self.shared().supply
@@ -252,7 +255,14 @@ impl Worker {
     /// Wakes a connection with room for each request that has to be sent again.
     pub(crate) fn give_again(&mut self) {
         let shared = self.event_loop.shared_mut();
-        for _ in 0..shared.again.len() {
+        if shared.again.is_empty() && shared.freed.is_empty() {
+            return;
+        }
+        self.woken.append(&mut shared.freed);
+        let now_ns = monotonic_ns();
+        shared.give_up_late(now_ns);
+        let due = shared.again.iter().filter(|again| again.at_ns <= now_ns).count();
+        for _ in 0..due {
             let Some(id) = shared.idle_queue.pop() else { break };
             self.woken.push(id);
         }
@@ -304,7 +314,11 @@ impl Worker {
                     ConnectError::System { cause, .. } => Cause::System(cause),
                     _ => Cause::Full,
                 };
-                active.failed_to_open(self.shared(), &cause);
+                // Sockets whose answers are still to come may take all places: one of them ends first.
+                let is_full = matches!(cause, Cause::Full) && self.plan.may_be_http2();
+                if !is_full {
+                    active.failed_to_open(self.shared(), &cause);
+                }
                 let at_ns = active.retry_at(now_ns);
                 self.opener.keep(Reopen { active, at_ns });
             }

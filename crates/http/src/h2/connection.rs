@@ -901,7 +901,10 @@ impl<T: Default> Connection<T> {
         head: Range<usize>,
         around: &mut Around<'_, '_>,
     ) -> Result<Found<'i, T>, Fault> {
-        self.abuse.reset(around.now_ms)?;
+        // A backend, or a server under a load, answers what it was asked: what is wrong with it costs its stream alone.
+        if self.role == Role::Server {
+            self.abuse.reset(around.now_ms)?;
+        }
         self.write_reset(around.out, id, code);
         let data = self.place(id).map(|at| self.remove(at).data);
         Ok(Found::Malformed { stream: id, code, rejection: *rejection, head, data })

@@ -41,6 +41,9 @@ const KNOWN_MAX: usize = 16;
 /// How often a request that was refused is sent again.
 const REFUSED_MAX: u8 = 8;
 
+/// How long one waits that was refused for the first time; twice as long each time.
+const REFUSED_PAUSE_NS: u64 = 1_000_000;
+
 /// The smallest frame of a body that is worth its head, where more is to follow.
 const PIECE_BYTES_MIN: usize = 1024;
 
@@ -90,6 +93,13 @@ struct Asked {
     kept: Option<Box<Kept>>,
 }
 
+impl Streams {
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.connection.is_empty()
+    }
+}
+
 impl Active {
     /// The connection is there: says the first words, and asks.
     pub(super) fn begin_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
@@ -116,6 +126,7 @@ impl Active {
         let tally = shared.tally(self.opened_ns);
         tally.http2.connections += 1;
         tally.totals.bytes_out += len as u64;
+        shared.slots[self.slot as usize].socket = Some(actions.id());
         self.send(shared, actions);
     }
 
@@ -125,21 +136,25 @@ impl Active {
             return;
         }
         let sent_before = actions.len();
-        self.send_bodies(shared, actions);
         if self.streams.as_ref().is_some_and(|streams| streams.connection.is_used_up()) {
             self.replace(shared);
         }
         if self.can_ask(shared) {
             let now_ns = shared.read_clock();
             while self.can_ask(shared) && self.ask(shared, actions, now_ns) {}
-            self.send_bodies(shared, actions);
         }
+        // Behind the heads: what is due is not to wait for long bodies of others.
+        self.send_bodies(shared, actions);
         self.count_output(shared, actions.len() - sent_before);
         if !self.is_replaced {
             match self.can_ask(shared) {
                 true => shared.idle_queue.is_idle(self.slot, actions.id()),
                 false => shared.idle_queue.is_busy(self.slot),
             }
+        }
+        if self.is_over() {
+            self.count_life(shared);
+            return close(actions);
         }
         let Some(streams) = &mut self.streams else { return };
         let is_starved = self.left > 0 && streams.connection.peer_streams_max() == 0;
@@ -152,13 +167,41 @@ impl Active {
         }
     }
 
+    /// Whether nothing is under way any more on a socket that asks nothing any more.
+    fn is_over(&self) -> bool {
+        let is_empty = self.streams.as_ref().is_some_and(|streams| streams.connection.is_empty());
+        is_empty && (self.left == 0 || self.is_replaced)
+    }
+
     #[inline]
     fn can_ask(&self, shared: &Shared) -> bool {
         let Some(streams) = &self.streams else { return false };
+        // Before its server has said how many it allows: as many as it did before.
+        let allowed = match streams.connection.has_begun() {
+            true => shared.terms.streams,
+            false => shared.terms.streams.min(shared.streams_allowed),
+        };
+        // With those that are under way on sockets whose place it has taken.
+        let under_way =
+            streams.connection.len() + shared.slots[self.slot as usize].leaving as usize;
         self.left > 0
             && !self.is_replaced
-            && streams.connection.len() < shared.terms.streams as usize
+            && under_way < allowed as usize
             && streams.connection.can_ask()
+    }
+
+    /// Gives the socket that has taken the place of this one the streams that are over.
+    fn give_back(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if !self.is_replaced {
+            return;
+        }
+        let left = self.streams.as_ref().map_or(0, |streams| streams.connection.len() as u32);
+        let slot = &mut shared.slots[self.slot as usize];
+        let over = self.leaving.saturating_sub(left);
+        (self.leaving, slot.leaving) = (left, slot.leaving - over);
+        if let Some(successor) = slot.socket.filter(|_| over > 0) {
+            actions.wake(successor);
+        }
     }
 
     /// Sends the next request, if there is one and it fits; returns whether another may follow.
@@ -168,7 +211,10 @@ impl Active {
             actions.call_again();
             return false;
         }
-        let (request, refused) = match shared.again.pop_front() {
+        let is_due = |again: &Again| again.at_ns <= now_ns;
+        let again =
+            if shared.again.front().is_some_and(is_due) { shared.again.pop_front() } else { None };
+        let (request, refused) = match again {
             Some(again) => {
                 shared.tally(now_ns).http2.resent += 1;
                 (UnderWay { sent_ns: now_ns, ..again.request }, again.refused)
@@ -232,6 +278,14 @@ impl Active {
             let Some(asked) = connection.data_mut(stream) else { continue };
             let rest = &shared.requests.bytes(asked.request.target)[asked.rest_at as usize..];
             let piece = &rest[..rest.len().min(window).min(room)];
+            if piece.is_empty() && asked.is_answered {
+                // Its answer is whole, and the rest is not taken: it is not wanted (RFC 9113 8.1).
+                let mut out = Output::new(actions.spare());
+                let _answered = connection.reset(&mut out, stream, ErrorCode::CANCEL);
+                let len = out.len();
+                actions.advance(len);
+                continue;
+            }
             if piece.is_empty() {
                 stalls += u64::from(!std::mem::replace(&mut asked.is_stalled, true));
                 senders.push_back(stream);
@@ -280,6 +334,7 @@ impl Active {
         let used = self.read_frames(shared, actions, &mut scratch, input);
         shared.scratch = scratch;
         self.count_output(shared, actions.len() - sent_before);
+        self.give_back(shared, actions);
         if !actions.is_ending() {
             self.follow_streams(shared, actions);
         }
@@ -388,7 +443,10 @@ impl Active {
                 shared.tally(turn_ns).http2.resets[code.index()] += 1;
                 let is_unseen = code == ErrorCode::REFUSED_STREAM && data.status == 0;
                 match is_unseen && data.refused < REFUSED_MAX {
-                    true => ask_again(shared, &data, data.refused + 1),
+                    true => {
+                        let at_ns = turn_ns + (REFUSED_PAUSE_NS << data.refused);
+                        ask_again(shared, &data, data.refused + 1, at_ns);
+                    }
                     false if is_unseen => failed(shared, &data, Fault::StreamRefused),
                     false => failed(shared, &data, Fault::StreamReset),
                 }
@@ -440,15 +498,14 @@ impl Active {
 
     /// What follows answers: more requests, a pause, or the end.
     fn follow_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        if self.streams.as_ref().is_some_and(|streams| streams.connection.is_empty()) {
-            if self.left == 0 || self.is_replaced {
-                self.count_life(shared);
-                return close(actions);
-            }
-            if self.thinks_until_ns > shared.turn_ns {
-                self.state = State::Thinking;
-                return actions.set_deadline(Moment::from_nanos(self.thinks_until_ns));
-            }
+        if self.is_over() {
+            self.count_life(shared);
+            return close(actions);
+        }
+        let is_empty = self.streams.as_ref().is_some_and(|streams| streams.is_empty());
+        if is_empty && self.thinks_until_ns > shared.turn_ns {
+            self.state = State::Thinking;
+            return actions.set_deadline(Moment::from_nanos(self.thinks_until_ns));
         }
         self.send(shared, actions);
     }
@@ -478,8 +535,12 @@ impl Active {
             let asked = streams.connection.reset(&mut out, stream, ErrorCode::CANCEL);
             let len = out.len();
             actions.advance(len);
-            if let Some(asked) = asked {
-                ask_again(shared, &asked, asked.refused);
+            let Some(asked) = asked else { continue };
+            // A server that gives up each connection before it answers anything refuses them all.
+            let refused = asked.refused + u8::from(!self.has_answer);
+            match refused <= REFUSED_MAX {
+                true => ask_again(shared, &asked, refused, 0),
+                false => failed(shared, &asked, Fault::GoAway),
             }
         }
         self.replace(shared);
@@ -488,15 +549,21 @@ impl Active {
     /// Has another socket take the place of this one, which ends with its last answer.
     #[cold]
     fn replace(&mut self, shared: &mut Shared) {
-        if std::mem::replace(&mut self.is_replaced, true) {
+        if !std::mem::replace(&mut self.is_replaced, true) {
+            shared.idle_queue.is_busy(self.slot);
+            self.leaving = self.streams.as_ref().map_or(0, |own| own.connection.len() as u32);
+            let slot = &mut shared.slots[self.slot as usize];
+            (slot.leaving, slot.socket) = (slot.leaving + self.leaving, None);
+        }
+        if self.has_successor {
             return;
         }
-        shared.idle_queue.is_busy(self.slot);
         // At once, but for a server that gives up each connection before it answers anything.
         let at_ns = self.retry_at(shared.turn_ns);
         if shared.stage == Stage::Ending && shared.again.is_empty() {
             return;
         }
+        self.has_successor = true;
         let mut active = Self::new(self.slot, shared.terms.pipeline, false);
         active.cookies = self.cookies.take();
         active.is_reserved = std::mem::take(&mut self.is_reserved);
@@ -510,6 +577,7 @@ impl Active {
     fn note_limit(&mut self, shared: &mut Shared) {
         let Some(streams) = &mut self.streams else { return };
         let allowed = streams.connection.peer_streams_max();
+        shared.streams_allowed = allowed;
         if allowed < shared.terms.streams && !std::mem::replace(&mut streams.is_limited, true) {
             shared.interval.spoke.note_limit(allowed);
         }
@@ -541,6 +609,7 @@ impl Active {
             }
         }
         self.count_output(shared, actions.len() - sent_before);
+        self.give_back(shared, actions);
         if self.is_starved_too_long(shared, actions) {
             return;
         }
@@ -576,7 +645,7 @@ impl Active {
     fn give_up_streams(&mut self, shared: &mut Shared, input: &[u8], why: &Rejection) {
         let Some(streams) = &mut self.streams else { return };
         if !streams.connection.has_begun() {
-            match shows_http1(input) {
+            match shows_http1(input) && shared.last_answer_ns == 0 {
                 true => shared.speaks_other(&Cause::SpeaksHttp1),
                 false => {
                     self.look_for_tls(shared, input);
@@ -637,9 +706,12 @@ fn close(actions: &mut Actions<'_>) {
 }
 
 /// Keeps a request that its server has not looked at; it is under way as before.
-fn ask_again(shared: &mut Shared, asked: &Asked, refused: u8) {
-    if !asked.is_answered {
-        shared.again.push_back(Again { request: asked.request, refused });
+fn ask_again(shared: &mut Shared, asked: &Asked, refused: u8, at_ns: u64) {
+    let again = Again { request: asked.request, refused, at_ns };
+    match at_ns {
+        _ if asked.is_answered => {}
+        0 => shared.again.push_front(again),
+        _ => shared.again.push_back(again),
     }
 }
 

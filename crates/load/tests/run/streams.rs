@@ -761,3 +761,69 @@ fn a_request_before_any_load_is_asked_by_http2_too() {
     let refused = ask_by(http, &target, &Trust::default(), patience);
     assert!(matches!(refused, Err(RequestError::Malformed(_))), "{refused:?}");
 }
+
+/// What is still under way on a connection that its server ends counts among the streams that were asked for: the new one
+/// asks as many fewer.
+#[test]
+fn no_more_streams_are_under_way_while_a_connection_is_replaced() {
+    let state = Arc::new((Mutex::new((0_u32, 0_u32)), Condvar::new()));
+    let seen = Arc::clone(&state);
+    let server = Server::start(move |peer| {
+        let number = peer.number;
+        let mut h2 = H2::new(peer, Settings::DEFAULT);
+        let (both, changed) = &*seen;
+        // How many are under way that count, and how many connections have seen all of them.
+        let begin = |more: u32| {
+            let mut both = both.lock().expect("no panic");
+            both.0 += more;
+            assert!(both.0 <= 4, "{} under way", both.0);
+            both.0
+        };
+        if number.is_multiple_of(2) {
+            let asked = std::iter::from_fn(|| h2.request()).take(4).count();
+            assert_eq!(asked, 4);
+            begin(2);
+            h2.goaway(3, 0);
+            let is_before = |both: &mut (u32, u32)| both.1 <= number;
+            let waited = changed.wait_while(both.lock().expect("no panic"), is_before);
+            waited.expect("no panic").0 -= 2;
+            h2.answer(1);
+            h2.answer(3);
+            assert!(h2.request().is_none(), "the client ends it");
+            return;
+        }
+        let mut asked = Vec::new();
+        while asked.len() < 4 {
+            let Some((stream, _)) = h2.request() else { return };
+            asked.push(stream);
+            if begin(1) == 4 && asked.len() == 2 {
+                both.lock().expect("no panic").1 = number;
+                changed.notify_all();
+            }
+        }
+        both.lock().expect("no panic").0 -= 4;
+        asked.iter().for_each(|stream| assert!(h2.answer(*stream)));
+        h2.answer_all();
+    });
+    on_every_driver(
+        |driver| {
+            state.0.lock().expect("no panic").0 = 0;
+            streams(driver, &server.url("/"), 1, 4, 40)
+        },
+        |outcome| all_right(outcome, 40),
+    );
+}
+
+#[test]
+fn a_server_that_gives_up_each_connection_at_once_fails_and_is_not_asked_for_ever() {
+    let server = Server::start(|peer| {
+        let mut h2 = H2::new(peer, Settings::DEFAULT);
+        h2.goaway(0, 11);
+        h2.peer.close();
+    });
+    let outcome = try_run(streams(first_driver(), &server.url("/"), 1, 2, 4));
+    let outcome = outcome.expect("poll is everywhere");
+    assert_eq!((outcome.totals.answered, outcome.errors.total()), (0, 4), "{:?}", outcome.errors);
+    let goaways = &outcome.http2.as_ref().expect("it was spoken").goaways;
+    assert!(goaways["enhance_your_calm"] >= 9, "{goaways:?}");
+}
