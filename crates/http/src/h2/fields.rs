@@ -33,30 +33,27 @@ pub struct Scratch {
 /// Which fields of a request its client has marked as never to be put into a table of HPACK: who passes them on by HTTP/2
 /// says the same (RFC 7541 6.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct NeverIndexed {
-    /// One bit for each place; the last one is for all that are behind.
-    places: u128,
-    is_path: bool,
-}
+pub struct NeverIndexed(u64);
 
-/// The last place that has a bit.
-const PLACE_LAST: usize = u128::BITS as usize - 1;
+/// The last place that has a bit, which is for all that are behind; the bit above is that of the path.
+const PLACE_LAST: usize = 62;
+const PATH_BIT: u64 = 1 << 63;
 
 impl NeverIndexed {
     /// Whether the field at this place is so, the first at 0, as the fields of the request are counted.
     #[must_use]
     pub fn has(self, place: usize) -> bool {
-        (self.places >> place.min(PLACE_LAST)) & 1 != 0
+        (self.0 >> place.min(PLACE_LAST)) & 1 != 0
     }
 
     /// Whether its path is.
     #[must_use]
     pub fn has_path(self) -> bool {
-        self.is_path
+        self.0 & PATH_BIT != 0
     }
 
     fn add(&mut self, place: usize) {
-        self.places |= 1 << place.min(PLACE_LAST);
+        self.0 |= 1 << place.min(PLACE_LAST);
     }
 }
 
@@ -431,7 +428,9 @@ impl<'s> RequestReader<'s> {
             text.extend_from_slice(b"\r\n");
             self.lines.note_line(self.pseudo_never_indexed & (1 << PSEUDO_AUTHORITY) != 0);
         }
-        self.lines.never_indexed.is_path = self.pseudo_never_indexed & (1 << PSEUDO_PATH) != 0;
+        if self.pseudo_never_indexed & (1 << PSEUDO_PATH) != 0 {
+            self.lines.never_indexed.0 |= PATH_BIT;
+        }
         refused.map_or(Ok(()), |refused| Err(Verdict::Refused(refused)))
     }
 

@@ -59,6 +59,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Streams<T> {
     /// Numbers and places, in order of the numbers.
     index: VecDeque<(u32, u32)>,
+    /// The last of them, which is asked for most; of number 0, which no stream has, where there is none.
+    last: (u32, u32),
     places: Vec<Place<T>>,
     /// The free place that is used next.
     free: u32,
@@ -73,7 +75,7 @@ enum Place<T> {
 
 impl<T> Default for Streams<T> {
     fn default() -> Self {
-        Self { index: VecDeque::new(), places: Vec::new(), free: NONE }
+        Self { index: VecDeque::new(), last: (0, NONE), places: Vec::new(), free: NONE }
     }
 }
 
@@ -91,7 +93,7 @@ impl<T> Streams<T> {
     /// Where the stream of this number stands.
     #[inline]
     pub(crate) fn place(&self, id: u32) -> Option<usize> {
-        let &(last, place) = self.index.back()?;
+        let (last, place) = self.last;
         match last {
             _ if last == id => Some(place as usize),
             _ if last < id => None,
@@ -99,6 +101,7 @@ impl<T> Streams<T> {
         }
     }
 
+    #[cold]
     fn search(&self, id: u32) -> Option<usize> {
         self.index.binary_search_by_key(&id, |(id, _)| *id).ok()
     }
@@ -109,9 +112,8 @@ impl<T> Streams<T> {
         let id = stream.id;
         let place = match self.places.get_mut(self.free as usize) {
             Some(place) => {
-                let Place::Free(next) = std::mem::replace(place, Place::Used(stream)) else {
-                    unreachable!("{FREE}")
-                };
+                let Place::Free(next) = *place else { unreachable!("{FREE}") };
+                *place = Place::Used(stream);
                 std::mem::replace(&mut self.free, next)
             }
             None => {
@@ -119,7 +121,8 @@ impl<T> Streams<T> {
                 u32::try_from(self.places.len() - 1).expect("streams are few")
             }
         };
-        self.index.push_back((id, place));
+        self.last = (id, place);
+        self.index.push_back(self.last);
     }
 
     /// Takes the stream out of its place.
@@ -130,14 +133,12 @@ impl<T> Streams<T> {
         else {
             unreachable!("{USED}")
         };
-        match self.index.back() {
-            Some((last, _)) if *last == stream.id => {
-                self.index.pop_back();
-            }
-            _ => {
-                let at = self.search(stream.id).expect("what has a place is in the index");
-                self.index.remove(at);
-            }
+        if self.last.0 == stream.id {
+            self.index.pop_back();
+            self.last = self.index.back().copied().unwrap_or((0, NONE));
+        } else {
+            let at = self.search(stream.id).expect("what has a place is in the index");
+            self.index.remove(at);
         }
         stream
     }
