@@ -31,9 +31,7 @@ occurs, and when this page is not the table's
 pub struct Difference {
     /// Which mechanisms differ.
     pub backends: &'static [Backend],
-    /// Where.
     pub cases: Cases,
-    /// How.
     pub deviation: Deviation,
     /// Why the kernel interface leaves no choice, or why the other choice is worse.
     pub reason: &'static str,
@@ -112,7 +110,6 @@ fn page() -> String {
     text
 }
 
-/// The table.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[crate::sim::BACKEND],

@@ -36,7 +36,6 @@ pub struct Case {
 pub struct Group {
     /// Stands before the names of its cases: `triggers::edge_...`.
     pub name: &'static str,
-    /// The cases.
     pub cases: &'static [Case],
 }
 
@@ -111,7 +110,6 @@ pub enum Deviation {
 }
 
 impl Deviation {
-    /// Every deviation.
     pub const ALL: [Self; 15] = [
         Self::Refused,
         Self::NoObject,

@@ -33,7 +33,6 @@ pub enum Object {
     Queue(MessageQueue),
     /// Anything of a simulated world.
     Sim {
-        /// Its world.
         world: World,
         /// Its descriptor there.
         fd: SimFd,

@@ -7,7 +7,6 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::sim::{SimFd, World};
@@ -185,7 +184,6 @@ impl Rig {
     }
 }
 
-/// Changes.
 impl Rig {
     /// Adds under slot `slot`, generation 0.
     #[track_caller]
@@ -214,16 +212,13 @@ impl Rig {
         accepted(self.poller.modify(fd.as_fd(), Token::new(slot, 0), how))
     }
 
-    /// Deletes.
     #[track_caller]
     pub fn delete(&mut self, fd: impl AsFd) {
         self.poller.delete(fd.as_fd()).expect("a registered descriptor");
     }
 }
 
-/// Waits.
 impl Rig {
-    /// One wait.
     #[track_caller]
     pub fn wait(&mut self, capacity: usize, timeout: Duration) -> Vec<Event> {
         let mut events = Events::with_capacity(capacity);
@@ -363,7 +358,7 @@ pub fn slots(events: &[Event]) -> ReportedEvents {
 /// Returns when thread `tid` of this process sleeps in the kernel, as its state says.
 pub fn until_asleep(tid: Pid) {
     let path = format!("/proc/self/task/{}/stat", tid.as_raw_nonzero());
-    let deadline = Instant::now() + DEADLINE;
+    let begun = Instant::now();
     loop {
         let stat = fs::read_to_string(&path).expect("the thread lives");
         // The name in parentheses may hold anything, so the state is looked for behind it.
@@ -371,8 +366,8 @@ pub fn until_asleep(tid: Pid) {
         if state == Some('S') {
             return;
         }
-        assert!(Instant::now() < deadline, "thread {tid:?} never sleeps, its state is {state:?}");
-        thread::yield_now();
+        assert!(begun.elapsed() < DEADLINE, "thread {tid:?} never sleeps, its state is {state:?}");
+        pollux_testing::pause(begun);
     }
 }
 

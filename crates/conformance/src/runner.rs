@@ -48,7 +48,6 @@ pub type Check = (&'static str, fn());
 pub struct Suite {
     /// Stands behind the backend in the names of the runs, where a binary has several suites.
     pub name: Option<&'static str>,
-    /// The cases.
     pub groups: &'static [Group],
     /// What runs them; the simulated one needs a world.
     pub backends: &'static [Backend],
@@ -87,7 +86,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// Every way.
     pub const ALL: [Self; 4] = [Self::Alone, Self::Threads, Self::Child, Self::Program];
 
     const fn name(self) -> &'static str {

@@ -35,7 +35,6 @@ pub struct Process {
 /// How a command ended, and what it wrote.
 #[derive(Debug)]
 pub struct Output {
-    /// How.
     pub status: ExitStatus,
     /// All of standard output, where it was a pipe that was not taken.
     pub stdout: String,
@@ -109,7 +108,6 @@ impl Process {
         }
     }
 
-    /// Its number.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.id().cast_signed()).expect("not zero")

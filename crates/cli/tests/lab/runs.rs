@@ -362,13 +362,12 @@ fn an_interrupted_run_leaves_no_process_behind() {
 
 /// A run of many short blocks, begun; returns when the files of the first are there.
 fn long_run(folder: &Folder, nohup: bool) -> Process {
-    let mut command = match nohup {
-        true => {
-            let mut command = Command::new("nohup");
-            command.arg(env!("CARGO_BIN_EXE_pollux"));
-            command
-        }
-        false => Command::new(env!("CARGO_BIN_EXE_pollux")),
+    let mut command = if nohup {
+        let mut command = Command::new("nohup");
+        command.arg(env!("CARGO_BIN_EXE_pollux"));
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_pollux"))
     };
     command.args(["lab", "run", "pipes", "--pipes", "4", "--arm", "epoll", "--arm", "poll"]);
     command

@@ -668,11 +668,19 @@ fn a_server_that_dies_says_how_with_its_last_words() {
     if !has("python3") {
         return;
     }
+    // A test beside this one may get the port of the dead and answer there in its place; not each time.
+    const TRIES: u32 = 4;
     let arm = format!("mortal={}", python("--die 60"));
-    let record = record(&run(&["raw-epoll", &arm], &["--baseline", "raw-epoll"]));
-    let why = failure(&record, "mortal");
-    assert!(why.contains("exit status: 7") && why.contains("server.py: no more"), "{why}");
-    measured(&record, "raw-epoll");
+    for one in 1.. {
+        let record = record(&run(&["raw-epoll", &arm], &["--baseline", "raw-epoll"]));
+        let why = failure(&record, "mortal");
+        let says_how = why.contains("exit status: 7") && why.contains("server.py: no more");
+        if says_how {
+            measured(&record, "raw-epoll");
+            return;
+        }
+        assert!(one < TRIES, "{why}");
+    }
 }
 
 #[test]

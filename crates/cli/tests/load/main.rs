@@ -167,7 +167,6 @@ impl Nginx {
         Self::start_with(folder, "")
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -60,13 +60,18 @@ fn is_reported(least: Duration, mut run: impl FnMut() -> Said) {
 fn missing(said: &Said, json: &Value, least_s: f64) -> Option<String> {
     let lasted_s = json["standstills"][0]["lasted_s"].as_f64().unwrap_or(0.0);
     let words = "nothing was answered for ";
-    match () {
-        () if !kinds(json).contains(&"outage") => Some("no finding".to_owned()),
-        () if said.code != Some(3) => Some(format!("exit code {:?}", said.code)),
-        () if lasted_s < least_s => Some(format!("still for {lasted_s} s, not {least_s}")),
-        () if max_s(json) < least_s => Some(format!("a longest latency of {} s", max_s(json))),
-        () if !said.stderr.contains(words) => Some(format!("no \"{words}\"")),
-        () => None,
+    if !kinds(json).contains(&"outage") {
+        Some("no finding".to_owned())
+    } else if said.code != Some(3) {
+        Some(format!("exit code {:?}", said.code))
+    } else if lasted_s < least_s {
+        Some(format!("still for {lasted_s} s, not {least_s}"))
+    } else if max_s(json) < least_s {
+        Some(format!("a longest latency of {} s", max_s(json)))
+    } else if !said.stderr.contains(words) {
+        Some(format!("no \"{words}\""))
+    } else {
+        None
     }
 }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pollux_testing::{
-    DEADLINE, Output, Pid, Process, Signal, addresses, children, get, wait_for, wait_until,
+    DEADLINE, Output, Pid, Process, Signal, addresses, children, get, pause, wait_for, wait_until,
 };
 use tempfile::TempDir;
 
@@ -307,10 +307,11 @@ impl Clients {
 
     /// Waits until so many more were answered rightly.
     pub(crate) fn await_right(&self, more: u64) {
-        let (end, goal) = (Instant::now() + DEADLINE, self.right.load(SeqCst) + more);
+        let begun = Instant::now();
+        let goal = self.right.load(SeqCst) + more;
         while self.right.load(SeqCst) < goal {
-            assert!(Instant::now() < end, "{:?}", self.failed.lock().expect("whole"));
-            std::thread::yield_now();
+            assert!(begun.elapsed() < DEADLINE, "{:?}", self.failed.lock().expect("whole"));
+            pause(begun);
         }
     }
 
@@ -325,7 +326,6 @@ impl Clients {
     }
 }
 
-/// One client.
 #[derive(Default)]
 pub(crate) struct Client {
     socket: Option<BufReader<TcpStream>>,

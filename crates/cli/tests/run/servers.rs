@@ -35,7 +35,6 @@ fn requests() -> u64 {
 type Protocol = fn(u64) -> (String, Answer);
 
 enum Answer {
-    /// These bytes.
     Bytes(String),
     /// An HTTP response with this body.
     Http(String),

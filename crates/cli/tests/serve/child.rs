@@ -154,6 +154,18 @@ impl Server {
     pub(crate) fn proc(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.process.id()))
     }
+
+    /// Whether every thread waits for something to do.
+    pub(crate) fn sleeps(&self) -> bool {
+        let threads = std::fs::read_dir(self.proc("task")).expect("it runs");
+        let mut states = threads.map(|thread| {
+            let stat = thread.expect("readable").path().join("stat");
+            let stat = std::fs::read_to_string(stat).expect("threads stay");
+            // Behind the name, which is in parentheses.
+            stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
+        });
+        states.all(|state| state == Some('S'))
+    }
 }
 
 /// What a command says from here to its end, which has to be a good one.

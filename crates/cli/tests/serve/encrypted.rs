@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use pollux_testing::{Process, Signal};
+use pollux_testing::{Process, Signal, pause};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
@@ -158,8 +159,9 @@ fn a_certificate_that_changes_under_load_fails_no_request() {
                     renewals += 1;
                     // Each is there for some handshakes before the next one.
                     let seen = handshakes();
+                    let begun = Instant::now();
                     while !is_over.load(Ordering::Acquire) && handshakes() < seen + 16 {
-                        std::thread::yield_now();
+                        pause(begun);
                     }
                 }
                 renewals

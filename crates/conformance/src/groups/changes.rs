@@ -351,9 +351,9 @@ fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> CaseResul
         let (sleeper, waker) = readies.recv().expect("it starts");
         until_asleep(sleeper);
         writer.write(1).expect("room");
-        let end = Instant::now() + SILENCE;
-        while !sleeps.is_finished() && Instant::now() < end {
-            thread::yield_now();
+        let begun = Instant::now();
+        while !sleeps.is_finished() && begun.elapsed() < SILENCE {
+            pollux_testing::pause(begun);
         }
         waker.wake();
         sleeps.join().expect("no panic")

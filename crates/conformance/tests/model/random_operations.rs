@@ -310,9 +310,10 @@ fn compare_level(found: &[(Token, Readiness)], expected: &Found) -> Verdict {
     if as_set.len() != found.len() {
         return Verdict::Wrong(format!("a descriptor was reported twice: {found:?}"));
     }
-    match as_set == *expected {
-        true => Verdict::Alike,
-        false => Verdict::NotYet(format!("found {as_set:?}, the model {expected:?}")),
+    if as_set == *expected {
+        Verdict::Alike
+    } else {
+        Verdict::NotYet(format!("found {as_set:?}, the model {expected:?}"))
     }
 }
 
@@ -322,9 +323,10 @@ fn compare_once(found: &[(Token, Readiness)], expected: &Found, step: &mut Found
             return Verdict::Wrong(format!("{token:?} said {readiness:?}, model: {expected:?}"));
         }
     }
-    match step == expected {
-        true => Verdict::Alike,
-        false => Verdict::NotYet(format!("found {step:?}, the model {expected:?}")),
+    if step == expected {
+        Verdict::Alike
+    } else {
+        Verdict::NotYet(format!("found {step:?}, the model {expected:?}"))
     }
 }
 

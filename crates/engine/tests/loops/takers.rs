@@ -2,11 +2,13 @@
 //!
 //! Buffers are small and times are short: half a second stands for a minute.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Counter, Driver, FileRange, Limits};
@@ -118,12 +120,35 @@ fn speaker(causes: &Causes, len: usize, is_file: bool, lingers: bool) -> Puppet 
     })
 }
 
-/// Turns, and takes what a peer with `RATE` takes, until `len` bytes came or the stream ends.
-fn take_steadily(stage: &mut Stage, peer: &mut dyn Peer, len: usize) -> Vec<u8> {
+/// Plays a scene with a steady peer, and again where it failed and this thread did not run for half of the time in which
+/// a peer has to take something: the loop was right then, as its peer had stopped with it.
+fn unless_held_up(play: impl Fn(&Cell<Duration>)) {
+    const TRIES: u32 = 5;
+    for one in 1.. {
+        let longest = Cell::default();
+        match catch_unwind(AssertUnwindSafe(|| play(&longest))) {
+            Ok(()) => return,
+            Err(_) if longest.get() >= WRITE_TIMEOUT / 2 && one < TRIES => {}
+            Err(failed) => resume_unwind(failed),
+        }
+    }
+}
+
+/// Turns, and takes what a peer with `RATE` takes, until `len` bytes came or the stream ends. `longest` is the longest time
+/// in which nothing could be taken, as this thread was elsewhere.
+fn take_steadily(
+    stage: &mut Stage,
+    peer: &mut dyn Peer,
+    len: usize,
+    longest: &Cell<Duration>,
+) -> Vec<u8> {
     let begin = Instant::now();
+    let mut looked = begin;
     let mut taken = Vec::new();
     let mut buffer = vec![0; RATE];
     while taken.len() < len {
+        longest.set(longest.get().max(looked.elapsed()));
+        looked = Instant::now();
         let due = (begin.elapsed().as_millis() as usize * RATE / 1000).min(len);
         // All that is due, however late this thread comes: a late one is not a slow peer.
         let most = due.saturating_sub(taken.len()).min(buffer.len());
@@ -150,16 +175,18 @@ fn until_closed(stage: &mut Stage, causes: &Causes) -> Duration {
 fn a_peer_that_takes_its_output_slowly_and_steadily_gets_all_of_it() {
     for is_file in [true, false] {
         everywhere(|driver, family| {
-            let mut stage = Stage::open(driver, limits());
-            let (ours, mut theirs) = pair(family);
-            let causes = Causes::default();
-            let session = speaker(&causes, LONG_BYTES, is_file, false);
-            let id = stage.adopt_socket(ours, session);
-            stage.event_loop.wake(id);
-            let taken = take_steadily(&mut stage, &mut *theirs, LONG_BYTES);
-            assert_eq!(taken.len(), LONG_BYTES, "{driver} {family:?}: {:?}", causes.borrow());
-            assert!(taken.iter().enumerate().all(|(at, byte)| *byte == Lines::byte(at)));
-            assert!(causes.borrow().is_empty(), "{driver} {family:?}: {:?}", causes.borrow());
+            unless_held_up(|longest| {
+                let mut stage = Stage::open(driver, limits());
+                let (ours, mut theirs) = pair(family);
+                let causes = Causes::default();
+                let session = speaker(&causes, LONG_BYTES, is_file, false);
+                let id = stage.adopt_socket(ours, session);
+                stage.event_loop.wake(id);
+                let taken = take_steadily(&mut stage, &mut *theirs, LONG_BYTES, longest);
+                assert_eq!(taken.len(), LONG_BYTES, "{driver} {family:?}: {:?}", causes.borrow());
+                assert!(taken.iter().enumerate().all(|(at, byte)| *byte == Lines::byte(at)));
+                assert!(causes.borrow().is_empty(), "{driver} {family:?}: {:?}", causes.borrow());
+            });
         });
     }
 }
@@ -202,36 +229,38 @@ fn a_session_that_closes_while_its_output_is_taken_slowly_does_not_cut_it() {
     const LEN: usize = HELD_BYTES;
     for is_taken in [true, false] {
         everywhere(|driver, family| {
-            let mut stage = Stage::open(driver, limits());
-            let (ours, mut theirs) = pair(family);
-            let causes = Causes::default();
-            let file = file_of(LEN);
-            let session = Puppet::watched(&causes, move |call, actions| {
-                match call {
-                    Call::Wake => {
-                        let file = file.try_clone().expect("a descriptor is left");
-                        actions.send_file(FileRange { file, offset: 0, len: LEN as u64 });
-                        actions.set_deadline(actions.now().at + WRITE_TIMEOUT / 3);
+            unless_held_up(|longest| {
+                let mut stage = Stage::open(driver, limits());
+                let (ours, mut theirs) = pair(family);
+                let causes = Causes::default();
+                let file = file_of(LEN);
+                let session = Puppet::watched(&causes, move |call, actions| {
+                    match call {
+                        Call::Wake => {
+                            let file = file.try_clone().expect("a descriptor is left");
+                            actions.send_file(FileRange { file, offset: 0, len: LEN as u64 });
+                            actions.set_deadline(actions.now().at + WRITE_TIMEOUT / 3);
+                        }
+                        Call::Deadline => actions.close(),
+                        Call::Bytes(input) => return input.len(),
+                        _ => {}
                     }
-                    Call::Deadline => actions.close(),
-                    Call::Bytes(input) => return input.len(),
-                    _ => {}
+                    0
+                });
+                let id = stage.adopt_socket(ours, session);
+                stage.event_loop.wake(id);
+                if !is_taken {
+                    until_closed(&mut stage, &causes);
+                    assert_eq!(*causes.borrow(), [CloseCause::SlowReader], "{driver} {family:?}");
+                    return;
                 }
-                0
-            });
-            let id = stage.adopt_socket(ours, session);
-            stage.event_loop.wake(id);
-            if !is_taken {
+                let mut taken = take_steadily(&mut stage, &mut *theirs, LEN / 2, longest);
+                theirs.write_all(b"and another thing").expect("written");
+                taken.extend(take_steadily(&mut stage, &mut *theirs, LEN / 2, longest));
+                assert_eq!(taken.len(), LEN, "{driver} {family:?}: {:?}", causes.borrow());
                 until_closed(&mut stage, &causes);
-                assert_eq!(*causes.borrow(), [CloseCause::SlowReader], "{driver} {family:?}");
-                return;
-            }
-            let mut taken = take_steadily(&mut stage, &mut *theirs, LEN / 2);
-            theirs.write_all(b"and another thing").expect("written");
-            taken.extend(take_steadily(&mut stage, &mut *theirs, LEN / 2));
-            assert_eq!(taken.len(), LEN, "{driver} {family:?}: {:?}", causes.borrow());
-            until_closed(&mut stage, &causes);
-            assert_eq!(*causes.borrow(), [CloseCause::Session], "{driver} {family:?}");
+                assert_eq!(*causes.borrow(), [CloseCause::Session], "{driver} {family:?}");
+            });
         });
     }
 }
@@ -240,21 +269,23 @@ fn a_session_that_closes_while_its_output_is_taken_slowly_does_not_cut_it() {
 fn an_answer_that_is_taken_slowly_survives_its_close_and_a_peer_that_talks_on() {
     const LEN: usize = HELD_BYTES;
     everywhere(|driver, family| {
-        let limits = Limits { linger_time: Duration::from_millis(50), ..limits() };
-        let mut stage = Stage::open(driver, limits);
-        let (ours, mut theirs) = pair(family);
-        let causes = Causes::default();
-        let session = speaker(&causes, LEN, true, true);
-        let id = stage.adopt_socket(ours, session);
-        stage.event_loop.wake(id);
-        let mut taken = take_steadily(&mut stage, &mut *theirs, LEN / 2);
-        // On a closed socket this would reset the connection, and the rest would be lost.
-        theirs.write_all(b"and another thing").expect("written");
-        taken.extend(take_steadily(&mut stage, &mut *theirs, LEN / 2));
-        assert_eq!(taken.len(), LEN, "{driver} {family:?}: {:?}", causes.borrow());
-        until_closed(&mut stage, &causes);
-        assert_eq!(*causes.borrow(), [CloseCause::Session], "{driver} {family:?}");
-        assert!(matches!(theirs.read(&mut [0; 1]), Ok(0)), "{driver} {family:?}");
+        unless_held_up(|longest| {
+            let limits = Limits { linger_time: Duration::from_millis(50), ..limits() };
+            let mut stage = Stage::open(driver, limits);
+            let (ours, mut theirs) = pair(family);
+            let causes = Causes::default();
+            let session = speaker(&causes, LEN, true, true);
+            let id = stage.adopt_socket(ours, session);
+            stage.event_loop.wake(id);
+            let mut taken = take_steadily(&mut stage, &mut *theirs, LEN / 2, longest);
+            // On a closed socket this would reset the connection, and the rest would be lost.
+            theirs.write_all(b"and another thing").expect("written");
+            taken.extend(take_steadily(&mut stage, &mut *theirs, LEN / 2, longest));
+            assert_eq!(taken.len(), LEN, "{driver} {family:?}: {:?}", causes.borrow());
+            until_closed(&mut stage, &causes);
+            assert_eq!(*causes.borrow(), [CloseCause::Session], "{driver} {family:?}");
+            assert!(matches!(theirs.read(&mut [0; 1]), Ok(0)), "{driver} {family:?}");
+        });
     });
 }
 

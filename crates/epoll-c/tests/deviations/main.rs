@@ -84,9 +84,8 @@ fn check() {
 const SAME: &str = "the same";
 
 fn names(row: &Deviation, mechanisms: &[Mechanism]) -> String {
-    let name = |one: &Mechanism| match row.at_times.contains(one) {
-        true => format!("{one} (at times)"),
-        false => one.to_string(),
+    let name = |one: &Mechanism| {
+        if row.at_times.contains(one) { format!("{one} (at times)") } else { one.to_string() }
     };
     let names: Vec<String> = mechanisms.iter().map(name).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

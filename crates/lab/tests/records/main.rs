@@ -202,7 +202,6 @@ const GAP: &str = "select cannot watch descriptors from 1024 on";
 /// Why the hardware counters are missing.
 const NO_PMU: &str = "no PMU in this guest";
 
-/// The record.
 fn sample() -> Record {
     static RECORD: OnceLock<Record> = OnceLock::new();
     RECORD.get_or_init(made).clone()

@@ -191,7 +191,9 @@ fn a_server_that_falls_silent_has_requests_out_all_the_time() {
         assert_eq!(outcome.errors.connect + outcome.warm_up_errors.connect, 0, "{at}");
         let silence = outcome.silence.expect(at);
         assert!(silence.is_until_end, "{silence:?} {at}");
-        if outcome.within().answered > 0 {
+        // In a time in which the generator had no CPU, it had no request out either.
+        let stalled_s: f64 = outcome.generator.stalls.iter().map(|stall| stall.lasted_s).sum();
+        if outcome.within().answered > 0 && stalled_s < 0.05 {
             assert!(outage(outcome).contains("requests were out all that time"), "{at}");
         }
         assert!(!at.contains("refused") && !at.contains("reset"), "{at}");

@@ -14,7 +14,7 @@ use pollux_server::config::{Check, ProxyConfig};
 use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::stats;
 use pollux_server::{Fault, ProxyCounter};
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, wait_until};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::{Backend, Client, GET, OK, Proxy, field, ok, on_every_driver};
@@ -440,9 +440,7 @@ fn a_check_that_has_no_room_says_nothing_of_the_backend() {
         if client.head().is_empty() {
             return;
         }
-        while !over.load(SeqCst) {
-            std::thread::yield_now();
-        }
+        wait_until("the end of the test", || over.load(SeqCst));
         client.try_send(OK);
     });
     let set = |config: &mut ProxyConfig| {

@@ -34,7 +34,6 @@ pub(crate) struct Head {
     pub(crate) len: usize,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

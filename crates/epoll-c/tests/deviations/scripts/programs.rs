@@ -137,7 +137,7 @@ pub(super) fn while_another_waits(epoll: RawFd, meanwhile: impl FnOnce()) -> Res
 
 /// Waits until a thread of this process sleeps; false where it has ended instead.
 pub(super) fn falls_asleep(tid: libc::pid_t) -> bool {
-    let end = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
         let state = stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
@@ -147,8 +147,8 @@ pub(super) fn falls_asleep(tid: libc::pid_t) -> bool {
             Some('Z' | 'X') | None => return false,
             Some(_) => {}
         }
-        assert!(Instant::now() < end, "thread {tid} does not sleep");
-        thread::yield_now();
+        assert!(begun.elapsed() < PATIENCE, "thread {tid} does not sleep");
+        pollux_testing::pause(begun);
     }
 }
 

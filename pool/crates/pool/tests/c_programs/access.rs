@@ -75,9 +75,10 @@ impl Pool {
         let mut command = Command::new("setpriv");
         let id = user.id.to_string();
         command.args(["--reuid", &id, "--regid", &id]);
-        match user.is_member {
-            true => command.args(["--groups", &GROUP.to_string()]),
-            false => command.arg("--clear-groups"),
+        if user.is_member {
+            command.args(["--groups", &GROUP.to_string()])
+        } else {
+            command.arg("--clear-groups")
         };
         command.args(words);
         self.workshop.in_environment(&self.prefix, &mut command);

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pollux_testing::{Output, Process, has, succeeded};
 use tempfile::TempDir;
 
-/// The command.
 pub(crate) const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
 
 /// What programs of the reference are linked with.

@@ -174,10 +174,10 @@ impl Replier {
 
 /// Waits until something is true, and fails if it never is.
 pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let by = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     while !is_true() {
-        assert!(Instant::now() < by, "not within {PATIENCE:?}: {what}");
-        std::thread::yield_now();
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        pollux_testing::pause(begun);
     }
 }
 

@@ -367,7 +367,7 @@ fn an_idle_worker_notices() {
     let killed = Instant::now();
     while sockets(worker) >= linked {
         assert!(killed.elapsed() < LONGEST, "it still has its link after {:?}", killed.elapsed());
-        std::thread::yield_now();
+        pollux_testing::pause(killed);
     }
     pool.begin();
     pool.ask(&Request::Settle).expect("it is taken over");
@@ -534,7 +534,7 @@ fn a_request_without_reply() {
     let request = Outgoing::of(&hello, 0).expect("a text");
     client.send_only("ECHO", request, CallFlags::NONE).expect("room");
     while calls(&pool) == before && began.elapsed() < LONGEST {
-        std::thread::yield_now();
+        pollux_testing::pause(began);
     }
     let took = began.elapsed();
     stopped.iter().for_each(|pid| signal(*pid, Signal::CONT));

@@ -18,7 +18,6 @@ use pollux_xatmi::control::{
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::{Prefix, ServiceName};
 
-/// One worker.
 pub(crate) const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
 
 /// So many workers.
