@@ -346,3 +346,13 @@ fn show(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RunSettings;
+
+    #[test]
+    fn every_flag_takes_the_same_spellings() {
+        assert_eq!(pollux_settings::misread::<RunSettings>(), [""; 0]);
+    }
+}

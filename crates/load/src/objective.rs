@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use pollux_report::number::{self, count, plural, time};
+use pollux_settings::quantity::{self, NotADuration};
 
 use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
 
@@ -327,36 +328,33 @@ fn figure(name: &str) -> Result<Figure, String> {
         name.strip_prefix(prefix).map(|percentile| (percentile, *times))
     });
     let (percentile, times) = found.unwrap_or((name, Times::Latency));
-    let percent = percentile.strip_prefix('p').filter(|digits| digits.parse::<f64>().is_ok());
+    let percent = percentile.strip_prefix('p').filter(|digits| quantity::number(digits).is_some());
     let percent = percent.ok_or_else(|| format!("\"{name}\" is not a figure"))?;
     let quantile = parse_percent(percent).ok_or("a percentile is between 0 and 100")?;
     Ok(Figure::Time(times, Part::Quantile(quantile)))
 }
 
 fn time_limit(text: &str) -> Result<Duration, &'static str> {
-    let units = [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-    let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
-    let (digits, factor) = found.ok_or("a time without its unit (us, ms or s)")?;
-    let seconds: f64 = digits.trim().parse().map_err(|_| "not a time")?;
-    let limit = Duration::try_from_secs_f64(seconds * factor).map_err(|_| "not a time")?;
-    if limit.is_zero() { Err("a time of zero never holds") } else { Ok(limit) }
+    match quantity::duration(text) {
+        Ok(Duration::ZERO) => Err("a time of zero never holds"),
+        Ok(limit) => Ok(limit),
+        Err(NotADuration::WithoutUnit) => Err("a time without its unit (us, ms or s)"),
+        Err(NotADuration::Other) => Err("not a time"),
+    }
 }
 
 fn rate_limit(text: &str) -> Result<f64, &'static str> {
-    let rate: f64 = text.parse().map_err(|_| "not a rate per second")?;
-    let is_rate = rate.is_finite() && rate > 0.0;
-    if is_rate { Ok(rate) } else { Err("a rate is above 0") }
+    let rate = quantity::number(text).ok_or("not a rate per second")?;
+    if rate > 0.0 { Ok(rate) } else { Err("a rate is above 0") }
 }
 
 fn part_limit(text: &str) -> Result<Limit, &'static str> {
-    let Some(percent) = text.strip_suffix('%') else {
-        return text.parse().map(Limit::Count).map_err(|_| "neither a number nor a part in %");
-    };
-    let percent: f64 = percent.trim().parse().map_err(|_| "not a part in %")?;
-    match (0.0..=100.0).contains(&percent) {
-        true => Ok(Limit::Share(percent / 100.0)),
-        false => Err("a part is between 0% and 100%"),
+    if !text.ends_with('%') {
+        let count = quantity::whole_number(text).map(Limit::Count);
+        return count.ok_or("neither a number nor a part in %");
     }
+    let part = quantity::part(text).ok_or("not a part in %")?;
+    if part <= 1.0 { Ok(Limit::Share(part)) } else { Err("a part is between 0% and 100%") }
 }
 
 impl fmt::Display for Figure {
@@ -384,7 +382,7 @@ impl fmt::Display for Figure {
 /// and below 100.
 #[must_use]
 pub fn parse_percent(digits: &str) -> Option<f64> {
-    let percent: f64 = digits.parse().ok()?;
+    let percent = quantity::number(digits)?;
     // 99.9 / 100 is not 0.999 in binary.
     (percent > 0.0 && percent < 100.0).then(|| (percent * 1e6).round() / 1e8)
 }
@@ -521,6 +519,9 @@ mod tests {
             ("p99=5", "unit"),
             ("p99=0ms", "zero"),
             ("p99=-1ms", "not a time"),
+            ("p99=1e3ms", "not a time"),
+            ("rate=+1", "not a rate"),
+            ("errors=-1%", "not a part"),
             ("errors=5ms", "neither a number nor a part"),
             ("errors=101%", "between 0% and 100%"),
             ("rate=0", "above 0"),

@@ -10,9 +10,10 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::given::Reading;
+use crate::given::{Given, Reading};
 use crate::keys::{Keys, Table};
 use crate::kind::Word;
+use crate::quantity;
 
 /// Every key of a command, by section. The first section is the top of the file.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +103,6 @@ pub enum GivenBy {
 /// How often and with what a key is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Takes {
-    /// One value.
     #[default]
     Value,
     /// One value or several.
@@ -187,9 +187,10 @@ pub fn reference<T: Table>() -> String {
     for section in &description.sections {
         if !section.path.is_empty() {
             let (title, about) = (section.title(), section.about);
-            let title = match section.is_item {
-                true => format!("A table in `{}`", section.path),
-                false => format!("`{title}`"),
+            let title = if section.is_item {
+                format!("A table in `{}`", section.path)
+            } else {
+                format!("`{title}`")
             };
             writeln!(page, "\n## {title}\n\n{about}.").expect("a String");
         }
@@ -222,6 +223,75 @@ pub fn kept(file: &str, part: &str, made: &str) -> Result<(), String> {
         return Err(format!("{} is old; `cargo xtask bless` writes it anew", path.display()));
     }
     std::fs::write(&path, format!("{before}{begin}{made}{end}{after}")).map_err(failed)
+}
+
+/// Where flags of `T` read a number, size, duration or share in another way than [`quantity`](crate::quantity) says:
+/// the least value of each is said in several spellings, which have to mean the same, and in some that are none. The
+/// keys at the top of a file are tried in the same way. For the tests of commands that have a table.
+#[must_use]
+pub fn misread<T: Table>() -> Vec<String> {
+    let description = describe::<T>();
+    let flags = description.flags().filter(|row| row.takes != Takes::Switch);
+    let flags = flags.map(|row| (row, true));
+    let keys = description.sections[0].rows.iter();
+    let keys = keys.filter(|row| row.given_by != GivenBy::Flag && row.takes != Takes::Switch);
+    let mut wrong = Vec::new();
+    for (row, is_flag) in flags.chain(keys.map(|row| (row, false))) {
+        let Some(spellings) = spellings(&row.accepts) else { continue };
+        let said = |text: &str| {
+            let given = if is_flag {
+                let mut given = Given::default();
+                given.flag(row.name, vec![text.to_owned()]);
+                given
+            } else {
+                Given::from_toml(&format!("{} = \"{text}\"", row.name), "file")
+            };
+            let mistakes = given.read::<T>().err().map_or_else(Vec::new, |errors| errors.mistakes);
+            mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>()
+        };
+        let name = if is_flag { row.written() } else { format!("key {}", row.name) };
+        let plain = said(&spellings[0]);
+        for text in &spellings {
+            if said(text) != plain || plain.iter().any(|why| why.contains(&row.accepts)) {
+                wrong.push(format!("{name} does not take {text:?}: {:?}", said(text)));
+            }
+        }
+        for text in ["1__0", "_1", "1_", "-1", "+1", "0x10"] {
+            if said(text) == plain {
+                wrong.push(format!("{name} takes {text:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// The least value that is accepted, as it stands there, and the same in other spellings; none of what is not a quantity.
+fn spellings(accepts: &str) -> Option<Vec<String>> {
+    let least = |what: &str| Some(accepts.split_once(what)?.1.split_once(" to ")?.0);
+    let separated = |digits: &str| match digits.split_at(1) {
+        (_, "") => digits.to_owned(),
+        (first, rest) => format!("{first}_{rest}"),
+    };
+    let of_number = |number: u64| {
+        let digits = number.to_string();
+        [separated(&digits), format!("{digits}.0"), format!("{digits}e0"), format!(" {digits} ")]
+    };
+    if let Some(number) = least("a whole number from ") {
+        let number: u64 = number.replace(',', "").parse().ok()?;
+        return Some([vec![number.to_string()], of_number(number).to_vec()].concat());
+    }
+    if let Some(text) = least("a size from ") {
+        let bytes = quantity::size(text)?;
+        let own = vec![text.to_owned(), bytes.to_string(), format!("{bytes} B")];
+        return Some([own, of_number(bytes).to_vec()].concat());
+    }
+    if let Some(text) = least("a duration from ") {
+        let ns = quantity::duration(text).ok()?.as_nanos().to_string();
+        return Some(vec![text.to_owned(), format!("{ns}ns"), format!("{}ns", separated(&ns))]);
+    }
+    let text = least("a share from ")?;
+    let percent = text.strip_suffix('%')?;
+    Some(vec![text.to_owned(), format!("{percent} %"), format!(" {percent}e0%")])
 }
 
 fn rows(page: &mut String, section: &Section, has_flags: bool) {

@@ -212,10 +212,7 @@ fn arg(row: &Row, before_default: &str) -> Arg {
     };
     let arg = Arg::new(row.name).help(help).long_help(long).hide(row.is_hidden);
     let arg = arg.hide_short_help(row.is_unlisted).hide_long_help(row.is_unlisted);
-    let arg = match row.heading.is_empty() {
-        true => arg,
-        false => arg.help_heading(row.heading.to_string()),
-    };
+    let arg = if row.heading.is_empty() { arg } else { arg.help_heading(row.heading.to_string()) };
     let value = |arg: Arg| {
         // The table reads the text, as it reads that of a file.
         let mut any = parsed("", "", |text| Ok::<_, String>(text.to_owned()));

@@ -132,7 +132,6 @@ impl<'k, 'a> Key<'k, 'a> {
     }
 }
 
-/// Its value.
 impl<'a> Key<'_, 'a> {
     /// Its value, or its default.
     ///

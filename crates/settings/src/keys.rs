@@ -54,7 +54,6 @@ pub enum Chosen {
     Other,
 }
 
-/// For tables.
 impl<'a> Keys<'a> {
     /// The heading of the following keys in help texts.
     pub fn heading(&mut self, heading: impl Into<Cow<'static, str>>) {
@@ -270,16 +269,12 @@ impl<'a> Keys<'a> {
         if self.reading.is_describing {
             let rows = &mut self.reading.description.borrow_mut().sections[self.section].rows;
             let is_new = rows.iter().all(|known| known.name != row.name);
-            match self.is_other {
-                false => {
-                    assert!(is_new, "the key {} is in its section twice", row.name);
-                    rows.push(row.clone());
-                }
+            if !self.is_other {
+                assert!(is_new, "the key {} is in its section twice", row.name);
+                rows.push(row.clone());
+            } else if is_new && row.given_by != GivenBy::Flag {
                 // One that both have is described already; another one has no flag here.
-                true if is_new && row.given_by != GivenBy::Flag => {
-                    rows.push(Row { given_by: GivenBy::File, ..row.clone() });
-                }
-                true => {}
+                rows.push(Row { given_by: GivenBy::File, ..row.clone() });
             }
         }
         self.said(row.name)
@@ -368,9 +363,10 @@ impl<'a> Keys<'a> {
 
     /// Where it stands that the section as a whole is wrong: at its beginning, unless that is the file's.
     fn whole(&self) -> Location {
-        match self.looked_up(|section| section.path.is_empty()) {
-            true => Location::Whole,
-            false => self.here(),
+        if self.looked_up(|section| section.path.is_empty()) {
+            Location::Whole
+        } else {
+            self.here()
         }
     }
 

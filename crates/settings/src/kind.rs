@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
+use jiff::fmt::friendly::{Spacing, SpanPrinter};
 use toml::de::DeValue;
 
 use crate::mistake::did_you_mean;
+use crate::quantity::{self, NotADuration, OF_BYTES};
 
 /// Longest name; it becomes part of file names and table columns.
 const NAME_CHARS_MAX: usize = 60;
@@ -44,7 +45,6 @@ pub struct Word {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
     Text,
-    Whole,
     WholeOrText,
     FractionOrText,
     Boolean,
@@ -151,7 +151,6 @@ impl<T: 'static> Kind<T> {
     pub(crate) fn takes(&self, value: &DeValue<'_>) -> bool {
         match self.shape {
             Shape::Text => value.is_str(),
-            Shape::Whole => value.is_integer(),
             Shape::WholeOrText => value.is_integer() || value.is_str(),
             Shape::FractionOrText => value.is_float() || value.is_str(),
             Shape::Boolean => value.is_bool(),
@@ -159,36 +158,27 @@ impl<T: 'static> Kind<T> {
     }
 }
 
-/// A whole number within these bounds, with `_` between its digits as TOML has it.
+/// A whole number within these bounds, as [`whole_number`](quantity::whole_number) reads it.
 #[must_use]
 pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
     let (low, high) = (*bounds.start(), *bounds.end());
-    let accepts = match low == high {
-        true => format!("the number {}", grouped(low)),
-        false => format!("a whole number from {} to {}", grouped(low), grouped(high)),
+    let accepts = if low == high {
+        format!("the number {}", grouped(low))
+    } else {
+        format!("a whole number from {} to {}", grouped(low), grouped(high))
     };
     let read = move |text: &str| {
-        let number = digits(&text.replace('_', "")).filter(|number| bounds.contains(number));
-        number.and_then(|number| N::try_from(number).ok()).ok_or_else(String::new)
-    };
-    Kind { shape: Shape::Whole, ..Kind::new("N", accepts, read) }
-}
-
-/// A number of things within these bounds, also in thousands or millions: `500`, `10k`, `2M`.
-#[must_use]
-pub fn many<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
-    let (low, high) = (grouped(*bounds.start()), grouped(*bounds.end()));
-    let accepts = format!("a whole number from {low} to {high}, such as 500, 10k or 2M");
-    let read = move |text: &str| {
-        let prefixes = [('k', 1_000), ('M', 1_000_000)];
-        let found =
-            prefixes.iter().find_map(|(prefix, by)| Some((text.strip_suffix(*prefix)?, *by)));
-        let (text, factor) = found.unwrap_or((text, 1));
-        let number = digits(&text.replace('_', "")).and_then(|number| number.checked_mul(factor));
-        let number = number.filter(|number| bounds.contains(number));
+        let number = quantity::whole_number(text).filter(|number| bounds.contains(number));
         number.and_then(|number| N::try_from(number).ok()).ok_or_else(String::new)
     };
     Kind { shape: Shape::WholeOrText, ..Kind::new("N", accepts, read) }
+}
+
+/// The same, of things that people give in thousands and millions: what is accepted says so.
+#[must_use]
+pub fn many<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
+    let kind = whole(bounds);
+    Kind { accepts: format!("{}, such as 500, 10k or 2M", kind.accepts), ..kind }
 }
 
 /// `true` or `false`, for lists of them: one alone is a [`switch`](crate::Key::switch).
@@ -205,7 +195,7 @@ pub fn bytes<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
     let (low, high) = (size_text(*bounds.start()), size_text(*bounds.end()));
     let accepts = format!("a size from {low} to {high}, such as 128, 64KiB or 1MiB");
     let read = move |text: &str| {
-        let size = size(text).filter(|size| bounds.contains(size));
+        let size = quantity::size(text).filter(|size| bounds.contains(size));
         size.and_then(|size| N::try_from(size).ok()).ok_or_else(String::new)
     };
     Kind { shape: Shape::WholeOrText, ..Kind::new("SIZE", accepts, read) }
@@ -216,12 +206,10 @@ pub fn bytes<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
 pub fn duration(bounds: RangeInclusive<Duration>) -> Kind<Duration> {
     let (low, high) = (duration_text(*bounds.start()), duration_text(*bounds.end()));
     let accepts = format!("a duration from {low} to {high}, such as 500ms, 10s or 1m30s");
-    Kind::new("TIME", accepts, move |text| {
-        let read = SpanParser::new().parse_unsigned_duration(text).ok();
-        read.filter(|length| bounds.contains(length)).ok_or_else(|| {
-            let is_bare = digits(text).is_some_and(|number| number > 0);
-            if is_bare { "a number without its unit".to_owned() } else { String::new() }
-        })
+    Kind::new("TIME", accepts, move |text| match quantity::duration(text) {
+        Ok(length) if bounds.contains(&length) => Ok(length),
+        Err(NotADuration::WithoutUnit) => Err("a number without its unit".to_owned()),
+        Ok(_) | Err(NotADuration::Other) => Err(String::new()),
     })
 }
 
@@ -230,10 +218,7 @@ pub fn duration(bounds: RangeInclusive<Duration>) -> Kind<Duration> {
 pub fn share(bounds: RangeInclusive<f64>) -> Kind<f64> {
     let (low, high) = (share_text(*bounds.start()), share_text(*bounds.end()));
     let read = move |text: &str| {
-        let percent = text.trim().strip_suffix('%');
-        let (digits, divisor) = percent.map_or((text, 1.0), |digits| (digits, 100.0));
-        let number = digits.trim().parse::<f64>().map_err(|_| "not a share".to_owned())?;
-        let share = number / divisor;
+        let share = quantity::part(text).ok_or_else(|| "not a share".to_owned())?;
         bounds.contains(&share).then_some(share).ok_or_else(|| "out of bounds".to_owned())
     };
     let kind = Kind::new("PERCENT", format!("a share from {low} to {high}"), read);
@@ -321,29 +306,18 @@ pub fn share_text(share: f64) -> String {
     if percent / 100.0 == share { format!("{percent}%") } else { format!("{share}") }
 }
 
-/// Units of sizes, the largest first.
-const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-
 /// An amount of bytes in the largest unit that says it without a fraction.
 /// `128`, `64KiB`, `1MiB`: the largest unit of which it is a whole number.
 #[must_use]
 pub fn size_text(size: u64) -> String {
-    let unit = UNITS.iter().find(|(_, bytes)| size >= *bytes && size.is_multiple_of(*bytes));
-    unit.map_or_else(|| size.to_string(), |(name, bytes)| format!("{}{name}", size / bytes))
-}
-
-fn size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = &text[number.len()..];
-    let is_unit = |(name, _): &&(&str, u64)| {
-        name.eq_ignore_ascii_case(unit) || name[..1].eq_ignore_ascii_case(unit)
+    let is_one = |(_, bytes): &&(&str, u32)| {
+        size >= u64::from(*bytes) && size.is_multiple_of(u64::from(*bytes))
     };
-    let unit_bytes = match unit {
-        "" | "b" | "B" => 1,
-        _ => UNITS.iter().find(is_unit)?.1,
-    };
-    digits(number.trim_end())?.checked_mul(unit_bytes)
+    let unit = OF_BYTES.iter().find(is_one);
+    unit.map_or_else(
+        || size.to_string(),
+        |(name, bytes)| format!("{}{name}", size / u64::from(*bytes)),
+    )
 }
 
 /// A number with a comma before every three digits.
@@ -357,11 +331,6 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Digits only: no sign, no space.
-fn digits(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -395,7 +364,7 @@ mod tests {
         {
             assert_eq!(kind.judge(text, ""), Ok(size), "{text}");
         }
-        refused(&kind, &["", "KiB", "-1", "1.5KiB", "1KB", "99999999999999999999", "2TiB", "1k1"]);
+        refused(&kind, &["", "KiB", "-1", "1.3KiB", "1KB", "99999999999999999999", "2TiB", "1k1"]);
         let message = bytes::<u64>(1..=3 << 20).judge("0", "").expect_err("too small");
         assert_eq!(message, "expected a size from 1 to 3MiB, such as 128, 64KiB or 1MiB");
     }

@@ -72,6 +72,7 @@
 //! |---|---|
 //! | `keys`, `key` | the keys of a section, and what must hold between them |
 //! | `kind` | which values there are, and how a text becomes one |
+//! | `quantity` | the one grammar of numbers, sizes, durations and shares |
 //! | `given` | what was said, by flags and by a TOML text; arguments for clap |
 //! | `describe` | a struct with its keys, line by line; the table as data, and as a reference page |
 //! | `mistake` | what is wrong, and where |
@@ -85,10 +86,11 @@ mod key;
 mod keys;
 mod kind;
 mod mistake;
+pub mod quantity;
 #[cfg(test)]
 mod tests;
 
-pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, reference};
+pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, misread, reference};
 pub use given::{Flags, FlagsOnly, Given};
 pub use key::Key;
 pub use keys::{Chosen, Keys, Table};

@@ -38,7 +38,6 @@ pub enum Location {
     Flag(String),
     /// What was said as a whole.
     Whole,
-    /// A file.
     File {
         /// As the user called it.
         file: String,
@@ -50,7 +49,6 @@ pub enum Location {
 }
 
 impl SettingErrors {
-    /// One mistake.
     #[must_use]
     pub fn one(location: Location, message: impl Into<String>) -> Self {
         Self { mistakes: vec![SettingError { location, message: message.into() }] }

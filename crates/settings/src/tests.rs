@@ -6,7 +6,7 @@ use clap::{Args, Command, FromArgMatches};
 use proptest::prelude::*;
 
 use crate::{
-    Chosen, Flags, Given, Keys, Kind, Table, bytes, duration, line, name, one_of, parsed,
+    Chosen, Flags, Given, Keys, Kind, Table, bytes, duration, line, misread, name, one_of, parsed,
     reference, table, whole,
 };
 
@@ -279,4 +279,32 @@ fn two_tables_of_one_grammar_share_keys_and_each_knows_those_of_the_other() {
     assert_eq!(wrong.expect_err("a flag").to_string(), "--open: is for stalls; this is a kiosk");
     let flags: Vec<_> = crate::describe::<StallOrKiosk>().flags().map(|row| row.name).collect();
     assert_eq!(flags, ["speed", "open"], "the other's have no flags");
+}
+
+#[test]
+fn every_flag_and_key_takes_the_same_spellings() {
+    assert_eq!(misread::<Shop>(), [""; 0]);
+}
+
+table! { keys, key;
+    /// A number with a reader of its own.
+    #[derive(Debug, PartialEq)]
+    struct Odd {
+        /// How many
+        count: Option<u8> = key.optional(&Kind::new("N", "a whole number from 10 to 20", |text| {
+            text.parse().map_err(|_| "not a number".to_owned())
+        })),
+    }
+}
+
+#[test]
+fn a_flag_with_a_grammar_of_its_own_is_found() {
+    let wrong = misread::<Odd>();
+    for found in [
+        "--count does not take \"1_0\"",
+        "key count does not take \"10e0\"",
+        "--count takes \"+1\"",
+    ] {
+        assert!(wrong.iter().any(|line| line.starts_with(found)), "{found}: {wrong:#?}");
+    }
 }

@@ -208,7 +208,6 @@ struct Sought {
     objectives: Vec<Objective>,
     /// The first quantile of the latency among them, 0 to 1: it is what trials show.
     quantile: f64,
-    /// Its limit.
     at_most: Duration,
 }
 
@@ -284,9 +283,10 @@ impl Trial {
             count(self.answered_per_s.round() as u64),
             count(self.errors)
         );
-        match figures.chars().count() + verdict.chars().count() <= width_chars {
-            true => figures + &verdict,
-            false => format!("{}\n              {verdict}", figures.trim_end()),
+        if figures.chars().count() + verdict.chars().count() <= width_chars {
+            figures + &verdict
+        } else {
+            format!("{}\n              {verdict}", figures.trim_end())
         }
     }
 }

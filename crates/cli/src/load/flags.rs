@@ -253,12 +253,11 @@ impl LoadSettings {
             && !self.objectives.iter().any(limits_latency)
             && !keys.is_wrong("slo")
         {
-            match keys.has("slo") {
-                true => keys.note("slo", "no limit of the latency; expected one such as p99=5ms"),
-                false => {
-                    let why = "needs a latency objective; expected --slo, such as --slo p99=5ms";
-                    keys.note("find_capacity", why);
-                }
+            if keys.has("slo") {
+                keys.note("slo", "no limit of the latency; expected one such as p99=5ms");
+            } else {
+                let why = "needs a latency objective; expected --slo, such as --slo p99=5ms";
+                keys.note("find_capacity", why);
             }
         }
         if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
@@ -421,5 +420,10 @@ mod tests {
         let page = pollux_settings::reference::<LoadSettings>();
         pollux_settings::kept("reference/load-settings.md", "settings", &page)
             .expect("that of the table");
+    }
+
+    #[test]
+    fn every_flag_and_key_takes_the_same_spellings() {
+        assert_eq!(pollux_settings::misread::<LoadSettings>(), [""; 0]);
     }
 }

@@ -67,9 +67,10 @@ pub(crate) fn read(path: &Path, base: &Target, list: &mut RequestList) -> Result
         let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
         add(text, base, list).map_err(wrong)?;
     }
-    match list.is_empty() {
-        true => Err(refuse(format!("{name}: no request in it; expected a line for each"))),
-        false => Ok(()),
+    if list.is_empty() {
+        Err(refuse(format!("{name}: no request in it; expected a line for each")))
+    } else {
+        Ok(())
     }
 }
 
@@ -81,14 +82,15 @@ fn add(text: &str, base: &Target, list: &mut RequestList) -> Result<(), Wrong> {
     }
     let column = text.len() - text.trim_start().len() + 1;
     let wrong = |why: String| Wrong { column, why };
-    let line = match line.starts_with('{') {
-        true => serde_json::from_str(text.trim_end()).map_err(|error| {
+    let line = if line.starts_with('{') {
+        serde_json::from_str(text.trim_end()).map_err(|error| {
             let why = error.to_string();
             let why = why.split(" at line ").next().unwrap_or_default();
             let why = why.replace("expected u32", "expected a whole number up to 4294967295");
             Wrong { column: error.column(), why: format!("{why}; expected {FORM}") }
-        })?,
-        false => plain(text)?,
+        })?
+    } else {
+        plain(text)?
     };
     let target = target(line, base).map_err(wrong)?;
     expand(&target, list).map_err(|error| wrong(in_words(&error)))

@@ -48,10 +48,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         grace: GRACE,
         expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
         // The search judges each trial by it itself.
-        objectives: match flags.finds_capacity {
-            true => Vec::new(),
-            false => flags.objectives.clone(),
-        },
+        objectives: if flags.finds_capacity { Vec::new() } else { flags.objectives.clone() },
         quantiles: flags.quantiles.clone(),
         sources: flags.sources.clone(),
         crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },

@@ -173,10 +173,12 @@ fn compared(
     let pair = |[before, after]: &[PathBuf; 2]| Ok((read(before)?, read(after)?));
     let pairs = paths.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
     let comparison = compare(&pairs, across).map_err(Failure::usage)?;
-    output::result(&match json {
-        true => serde_json::to_string_pretty(&comparison).expect("plain data") + "\n",
-        false => output::shown(&comparison.table()),
-    })?;
+    let shown = if json {
+        serde_json::to_string_pretty(&comparison).expect("plain data") + "\n"
+    } else {
+        output::shown(&comparison.table())
+    };
+    output::result(&shown)?;
     Ok(judged(&comparison, (gate, strict)))
 }
 

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pollux_engine::{Address, ListenAddress, ListenError};
 use pollux_load::parse_percent;
+use pollux_settings::quantity;
 
 /// Longest body that is sent: a request is kept in memory whole.
 const BODY_BYTES_MAX: u64 = 64 << 20;
@@ -26,17 +27,17 @@ pub(crate) struct Weighted {
 
 /// `URL`, or `WEIGHT@URL`.
 pub(crate) fn weighted(text: &str) -> Result<Weighted, String> {
-    let weighted = |(weight, url): (&str, &str)| {
-        let is_number = !weight.is_empty() && weight.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| (weight.to_owned(), url.to_owned()))
-    };
-    let Some((weight, url)) = text.split_once('@').and_then(weighted) else {
+    let weighted = text
+        .split_once('@')
+        .and_then(|(weight, url)| quantity::number(weight).is_some().then_some((weight, url)));
+    let Some((weight, url)) = weighted else {
         return Ok(Weighted { url: text.to_owned(), weight: 1 });
     };
-    match weight.parse() {
-        Ok(0) => Err("weight 0 means never; leave the URL out".to_owned()),
-        Ok(weight) => Ok(Weighted { url, weight }),
-        Err(_) => Err(format!("weight {weight} is beyond {}", u32::MAX)),
+    match quantity::whole_number(weight).map(u32::try_from) {
+        Some(Ok(0)) => Err("weight 0 means never; leave the URL out".to_owned()),
+        Some(Ok(weight)) => Ok(Weighted { url: url.to_owned(), weight }),
+        Some(Err(_)) => Err(format!("weight {weight} is beyond {}", u32::MAX)),
+        None => Err(format!("weight {weight} is not a whole number up to {}", u32::MAX)),
     }
 }
 
@@ -58,9 +59,10 @@ pub(crate) fn field(text: &str) -> Result<(String, String), String> {
 
 /// A method: any token, for servers know more than we do.
 pub(crate) fn method(text: &str) -> Result<String, String> {
-    match !text.is_empty() && text.bytes().all(is_token) {
-        true => Ok(text.to_owned()),
-        false => Err("a method is one word, such as GET or POST".to_owned()),
+    if !text.is_empty() && text.bytes().all(is_token) {
+        Ok(text.to_owned())
+    } else {
+        Err("a method is one word, such as GET or POST".to_owned())
     }
 }
 
@@ -84,10 +86,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// (RFC 7617).
 pub(crate) fn basic(text: &str) -> Result<String, String> {
     let bytes = body(text)?;
-    let said = match text.starts_with('@') {
-        true => bytes.trim_ascii_end(),
-        false => &bytes,
-    };
+    let said = if text.starts_with('@') { bytes.trim_ascii_end() } else { &bytes };
     // Neither is repeated in an error: a terminal or a log would keep it.
     if !said.contains(&b':') {
         return Err(

@@ -223,7 +223,6 @@ impl Live {
         Ok(matches!(event::read()?, Event::Key(key) if ends(&key)))
     }
 
-    /// Draws.
     pub(crate) fn show(&mut self, progress: &Progress) -> io::Result<()> {
         self.state.learn(progress);
         let Self { terminal, state, .. } = self;

@@ -202,12 +202,11 @@ fn word(text: &str) -> Result<ArmSpec, String> {
         ));
     }
     let names = arm_names();
-    match names.contains(&text) {
-        true => Ok(ArmSpec::Known(text.to_owned())),
-        false => {
-            let suggestion = did_you_mean(text, names.iter().copied());
-            Err(format!("no such arm; expected {}{suggestion}", names.join(", ")))
-        }
+    if names.contains(&text) {
+        Ok(ArmSpec::Known(text.to_owned()))
+    } else {
+        let suggestion = did_you_mean(text, names.iter().copied());
+        Err(format!("no such arm; expected {}{suggestion}", names.join(", ")))
     }
 }
 
@@ -357,9 +356,12 @@ impl Own {
 /// The name of an arm, which may be a form in another order of words.
 pub(super) fn arm_name() -> Kind<String> {
     let accepts = "the name of an arm";
-    Kind::new("ARM", accepts, |text| match Form::is_meant_by(text) {
-        true => text.parse::<Form>().map(|form| form.to_string()),
-        false => name().read(text),
+    Kind::new("ARM", accepts, |text| {
+        if Form::is_meant_by(text) {
+            text.parse::<Form>().map(|form| form.to_string())
+        } else {
+            name().read(text)
+        }
     })
 }
 

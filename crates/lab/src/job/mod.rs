@@ -64,7 +64,6 @@ pub struct Part {
     pub name: String,
     /// Its heading in reports, where that is not made of the name.
     pub title: Option<String>,
-    /// The experiment.
     pub experiment: &'static dyn Experiment,
     /// What is compared, each under a name of its own.
     pub arms: Vec<Arm>,
@@ -376,5 +375,10 @@ mod documentation {
         let page = documentation_page();
         pollux_settings::kept("reference/job-file.md", "settings", &page)
             .expect("the table's page");
+    }
+
+    #[test]
+    fn every_flag_and_key_takes_the_same_spellings() {
+        assert_eq!(pollux_settings::misread::<Job>(), [""; 0]);
     }
 }

@@ -290,8 +290,8 @@ fn profile() -> Kind<u32> {
                 return Err(format!("the event {event:?} is not known, only cpu-clock"));
             }
         };
-        let rate_hz = digits.parse::<u32>().ok().filter(|rate| (1..=PROFILE_HZ_MAX).contains(rate));
-        rate_hz.ok_or_else(String::new)
+        let rate_hz = whole(1..=PROFILE_HZ_MAX.into()).read(digits);
+        rate_hz.map_err(|_| String::new())
     };
     Kind::new("HZ", accepts, read).or_number()
 }

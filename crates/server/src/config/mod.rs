@@ -745,6 +745,11 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_and_key_takes_the_same_spellings() {
+        assert_eq!(pollux_settings::misread::<ServeConfig>(), [""; 0]);
+    }
+
+    #[test]
     fn the_defaults_of_the_table_are_right() {
         let config = build("reply = 128").expect("defaults");
         assert_eq!(config.answer, Answer::Reply { len_bytes: 128, is_split: false });

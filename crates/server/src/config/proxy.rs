@@ -426,6 +426,11 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_and_key_takes_the_same_spellings() {
+        assert_eq!(pollux_settings::misread::<ProxyConfig>(), [""; 0]);
+    }
+
+    #[test]
     fn rules_for_fields_are_read_for_each_front_end_and_mistakes_have_their_position() {
         let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
                 response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
