@@ -57,6 +57,7 @@
 //! * **No input while output waits**: the loops read from a connection only while its output leaves. A
 //!   protocol in which a peer sends without limit and reads nothing meanwhile stands still here,
 //!   where independent directions would fill the memory of one side.
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod connection;

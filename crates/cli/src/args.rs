@@ -266,7 +266,6 @@ fn job_help() -> String {
     format!("A job file, a built-in job (see `pollux lab list`) or an experiment: {experiments}")
 }
 
-/// An experiment.
 pub(crate) fn experiment() -> Kind<&'static dyn Experiment> {
     one_of("experiment", experiments::ALL.map(|each| (each.name, "", each)))
 }

@@ -135,9 +135,12 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
 fn can_run(plan: &Plan) -> Result<(), Failure> {
     if plan.points.is_empty() {
         // Several parts lack the same program; once is enough to say.
-        let reason = |left: &LeftOut| match plan.looks.iter().any(|look| look.arm == left.arm) {
-            true => format!("{}: {}", left.arm, left.reason),
-            false => left.reason.clone(),
+        let reason = |left: &LeftOut| {
+            if plan.looks.iter().any(|look| look.arm == left.arm) {
+                format!("{}: {}", left.arm, left.reason)
+            } else {
+                left.reason.clone()
+            }
         };
         let mut reasons: Vec<String> = plan.left_out.iter().map(reason).collect();
         // What was found wrong with an arm comes before what follows from it.
@@ -308,10 +311,9 @@ fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, F
         ));
     }
     can_run(&plan)?;
-    match plan.job.require.is_empty() {
-        true => Ok(()),
-        false => require(&plan.job, &Sources::probe()),
-    }?;
+    if !plan.job.require.is_empty() {
+        require(&plan.job, &Sources::probe())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -545,10 +547,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // A run without its runner would only disturb later runs. One that has a server and a
     // load generator to end gets a signal that it can catch.
-    let goodbye = match task.experiment.has_processes {
-        true => Signal::TERM,
-        false => Signal::KILL,
-    };
+    let goodbye = if task.experiment.has_processes { Signal::TERM } else { Signal::KILL };
     if task.experiment.has_processes {
         for signal in ending_signals() {
             let flag = Arc::clone(&is_interrupted);

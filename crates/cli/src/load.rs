@@ -62,9 +62,10 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let scraped = Scraped::offer(flags.prometheus)?;
     let mut signals = Signals::catch(&Interrupt::signals()).map_err(Failure::failed)?;
-    match flags.finds_capacity {
-        true => capacity::run(flags, plan, &files, (&mut signals, &scraped)),
-        false => run_once(flags, plan, &files, (&mut signals, &scraped)),
+    if flags.finds_capacity {
+        capacity::run(flags, plan, &files, (&mut signals, &scraped))
+    } else {
+        run_once(flags, plan, &files, (&mut signals, &scraped))
     }
 }
 
@@ -276,7 +277,6 @@ fn at_once(interrupt: Interrupt) -> Failure {
 enum Interrupt {
     /// A key of the live view: as Ctrl-C.
     Key,
-    /// A signal.
     Signal(Signal),
 }
 

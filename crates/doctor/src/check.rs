@@ -28,7 +28,6 @@ pub struct Check {
     pub found: Reading<CheckValue>,
     /// What would limit nothing, in words.
     pub wanted: String,
-    /// What follows.
     pub verdict: Verdict,
     /// What is limited or blocked, in one clause; `None` where nothing is.
     pub limits: Option<String>,
@@ -81,7 +80,6 @@ pub enum CheckValue {
     Number(u64),
     /// A share or a mean.
     Decimal(f64),
-    /// Anything else.
     Text(String),
 }
 
@@ -395,9 +393,10 @@ fn setting(step: &str) -> Option<(&str, &str)> {
 }
 
 fn setting_command(name: &str, value: &str) -> String {
-    match value.contains(' ') {
-        true => format!("{SYSCTL}{name}=\"{value}\""),
-        false => format!("{SYSCTL}{name}={value}"),
+    if value.contains(' ') {
+        format!("{SYSCTL}{name}=\"{value}\"")
+    } else {
+        format!("{SYSCTL}{name}={value}")
     }
 }
 

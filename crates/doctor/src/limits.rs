@@ -34,7 +34,6 @@ pub const MEMORY_PARTS: u64 = 2;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resources {
-    /// Memory.
     pub memory_bytes: Option<u64>,
     /// Slots of AIO contexts (`fs.aio-max-nr`).
     pub aio_slots: Option<u64>,
@@ -153,9 +152,10 @@ fn file_max(readings: &Readings, demands: &Demands<'_>) -> Check {
             count(free.saturating_sub(2 * SPARE) / 2)
         );
         let remedy = Remedy::sysctl("fs.file-max", 2 * BOTH_SIDES);
-        match (demands.loses_an_experiment)(*free) {
-            true => Judgement::blocks(what).and_the_default_job().mended_by(remedy),
-            false => Judgement::unless(*free >= BOTH_SIDES, what).mended_by(remedy),
+        if (demands.loses_an_experiment)(*free) {
+            Judgement::blocks(what).and_the_default_job().mended_by(remedy)
+        } else {
+            Judgement::unless(*free >= BOTH_SIDES, what).mended_by(remedy)
         }
     })
 }
@@ -234,9 +234,10 @@ fn parse_choice(text: &str) -> Option<String> {
 fn huge_pages(readings: &Readings) -> Check {
     let name = "transparent_hugepages";
     let subject = Subject { name, unit: None, concerns: &[Everything] };
-    let found = match readings.files.is_absent(HUGE_PAGES) {
-        true => Reading::Value("not built in".to_owned()),
-        false => readings.files.text(HUGE_PAGES).parsed("no choice in brackets", parse_choice),
+    let found = if readings.files.is_absent(HUGE_PAGES) {
+        Reading::Value("not built in".to_owned())
+    } else {
+        readings.files.text(HUGE_PAGES).parsed("no choice in brackets", parse_choice)
     };
     subject.judge(found, "madvise or never", |choice| {
         let what = "memory figures jump by 2 MiB, and the kernel may merge pages in mid-run";

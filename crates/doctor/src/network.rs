@@ -60,9 +60,10 @@ fn ports(readings: &Readings) -> Check {
             count(*ports)
         );
         let remedy = Remedy::sysctl(name, PAGE_PORTS);
-        match *ports < STREAMS {
-            true => Judgement::blocks(what).and_the_default_job().mended_by(remedy),
-            false => Judgement::unless(*ports >= DEAD_CONNECTIONS, what).mended_by(remedy),
+        if *ports < STREAMS {
+            Judgement::blocks(what).and_the_default_job().mended_by(remedy)
+        } else {
+            Judgement::unless(*ports >= DEAD_CONNECTIONS, what).mended_by(remedy)
         }
     })
 }

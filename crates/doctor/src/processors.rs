@@ -98,9 +98,10 @@ fn isolated(readings: &Readings) -> Check {
 fn nohz_full(readings: &Readings) -> Check {
     let subject = Subject { name: "cpus_nohz_full", unit: None, concerns: &[Everything] };
     // A kernel that was built without it has no such file; one without CPUs in it says (null).
-    let found = match readings.files.is_absent(NOHZ_FULL) {
-        true => Reading::Value("none".to_owned()),
-        false => readings.files.text(NOHZ_FULL).map(|list| or_none(list.trim_matches(['(', ')']))),
+    let found = if readings.files.is_absent(NOHZ_FULL) {
+        Reading::Value("none".to_owned())
+    } else {
+        readings.files.text(NOHZ_FULL).map(|list| or_none(list.trim_matches(['(', ')'])))
     };
     let isolated = readings.files.text(ISOLATED).value().and_then(|list| cpu_list(list));
     subject.judge(found, "the isolated CPUs", |list| {
@@ -121,9 +122,10 @@ fn governor(readings: &Readings) -> Check {
 
 fn turbo(readings: &Readings) -> Check {
     let files = &readings.files;
-    let is_off = match files.is_absent(NO_TURBO) {
-        false => files.number(NO_TURBO).map(|off| off == 1),
-        true => files.number(BOOST).map(|on| on == 0),
+    let is_off = if files.is_absent(NO_TURBO) {
+        files.number(BOOST).map(|on| on == 0)
+    } else {
+        files.number(NO_TURBO).map(|off| off == 1)
     };
     let (word, path) = if files.is_absent(NO_TURBO) { ("0", BOOST) } else { ("1", NO_TURBO) };
     let subject = Subject { name: "frequency_boost", unit: None, concerns: &[Everything] };

@@ -46,11 +46,10 @@ impl Diagnosis {
     fn what_to_do(&self) -> String {
         let asked =
             self.asked.as_ref().map_or(String::new(), |asked| format!("--for {} ", asked.name));
-        match self.has_fixes() {
-            true => format!(
-                "What to do now: pollux doctor {asked}--fix-script | sudo sh   (read it first)"
-            ),
-            false => "What to do now: nothing that a command could fix".to_owned(),
+        if self.has_fixes() {
+            format!("What to do now: pollux doctor {asked}--fix-script | sudo sh   (read it first)")
+        } else {
+            "What to do now: nothing that a command could fix".to_owned()
         }
     }
 

@@ -178,9 +178,12 @@ fn ipv6(text: &str, port: u16) -> Result<SocketAddr, String> {
     let is_sound = !scope.is_empty() && !scope.contains('%');
     // getaddrinfo(3) knows the numbers of interfaces; it asks no name server for an address.
     let mut found = (text, port).to_socket_addrs().ok().filter(|_| is_sound).into_iter().flatten();
-    found.next().ok_or_else(|| match address.is_unicast_link_local() {
-        true => format!("this machine has no interface \"{scope}\""),
-        false => format!("\"%{scope}\" belongs to an address of one link (fe80::/10)"),
+    found.next().ok_or_else(|| {
+        if address.is_unicast_link_local() {
+            format!("this machine has no interface \"{scope}\"")
+        } else {
+            format!("\"%{scope}\" belongs to an address of one link (fe80::/10)")
+        }
     })
 }
 

@@ -94,9 +94,10 @@ impl Admission {
     /// Pauses because there are as many connections as there may be.
     pub(crate) fn pause_full(&mut self, now: Moment, limits: &Limits, counters: &Counters) {
         counters.count(Counter::FullPauses);
-        self.pause = Some(match self.is_for_others {
-            true => Pause::Until(now + limits.accept_pause),
-            false => Pause::Full,
+        self.pause = Some(if self.is_for_others {
+            Pause::Until(now + limits.accept_pause)
+        } else {
+            Pause::Full
         });
     }
 

@@ -7,7 +7,6 @@
 
 use pollux_poller::Mechanism;
 
-/// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Deviation {
     /// The scripts that show it.
@@ -35,7 +34,6 @@ const NONE: &[Mechanism] = &[];
 const ALL: &[Mechanism] =
     &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio, Mechanism::UringPoll];
 
-/// The table.
 pub const DEVIATIONS: &[Deviation] = &[
     Deviation {
         scripts: &[
@@ -342,9 +340,7 @@ pub const DEVIATIONS: &[Deviation] = &[
 pub enum Declared {
     /// What it sees on the kernel's epoll.
     Same,
-    /// Something else.
     Differs,
-    /// Either.
     DiffersAtTimes,
 }
 

@@ -246,9 +246,12 @@ impl Environment {
             let names: Vec<&str> = active.map(|(name, _)| name.as_str()).collect();
             if names.is_empty() { "none active".to_owned() } else { names.join(", ") }
         });
-        let capabilities = self.capabilities.clone().map(|set| match set.names.is_empty() {
-            true => "none that matters here".to_owned(),
-            false => set.names.join(", "),
+        let capabilities = self.capabilities.clone().map(|set| {
+            if set.names.is_empty() {
+                "none that matters here".to_owned()
+            } else {
+                set.names.join(", ")
+            }
         });
         vec![
             known("pollux", &self.pollux),

@@ -19,7 +19,6 @@ use crate::form::{self, Form};
 pub struct Arm {
     /// Its name in results and charts.
     pub name: String,
-    /// What runs.
     pub kind: ArmKind,
 }
 

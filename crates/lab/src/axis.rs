@@ -52,7 +52,6 @@ pub enum AxisKind {
     Either {
         /// The key whose flag is short for one of them.
         short: &'static str,
-        /// That one.
         means: bool,
     },
     /// What a request asks for: it begins with `/`.
@@ -88,9 +87,12 @@ impl Axis {
             AxisKind::WordOrCount(words, low, high) => {
                 let count = whole(low..=high).map(Value::Number);
                 let accepts = format!("{} or {}", words.join(", "), count.accepts());
-                let read = move |text: &str| match words.contains(&text) {
-                    true => Ok(Value::Word(text.to_owned())),
-                    false => count.read(text).map_err(|_| String::new()),
+                let read = move |text: &str| {
+                    if words.contains(&text) {
+                        Ok(Value::Word(text.to_owned()))
+                    } else {
+                        count.read(text).map_err(|_| String::new())
+                    }
                 };
                 Kind::new("N", accepts, read).or_number().offering(words.iter().copied())
             }
@@ -132,7 +134,6 @@ fn one_of_words(words: &'static [&'static str]) -> Kind<Value> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Value {
-    /// A count.
     Number(u64),
     /// One of the words of the axis.
     Word(String),

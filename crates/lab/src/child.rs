@@ -23,10 +23,8 @@ use crate::warm_up::{Until, warm_up};
 /// What is measured: an arm of an experiment at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// The experiment.
     #[serde(with = "by_name")]
     pub experiment: &'static dyn Experiment,
-    /// The run.
     #[serde(flatten)]
     pub spec: RunSpec,
 }

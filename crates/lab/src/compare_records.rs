@@ -90,11 +90,8 @@ pub enum Change {
 /// One row of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The experiment.
     pub experiment: String,
-    /// The point.
     pub point: String,
-    /// The arm.
     pub arm: String,
     /// The baseline, the same in both.
     pub baseline: String,
@@ -109,7 +106,6 @@ pub struct Compared {
     pub noise: Option<f64>,
     /// The least change that the interval could have distinguished from none, 0.1 for 10 %.
     pub could_show: Option<f64>,
-    /// The judgement.
     pub change: Change,
 }
 
@@ -265,9 +261,12 @@ fn compared(
         ratio: of_both.map(|moved| moved.bounds().map(f64::exp)),
         noise: (noise > min_effect).then_some(noise),
         could_show: of_both.map(|moved| (band.ln_1p() + moved.reach * moved.stricter).exp_m1()),
-        change: of_both.map_or(Change::Missing, |moved| match before.more_is_better {
-            true => moved.judged(band, min_effect),
-            false => Moved { centre: -moved.centre, ..moved }.judged(band, min_effect),
+        change: of_both.map_or(Change::Missing, |moved| {
+            if before.more_is_better {
+                moved.judged(band, min_effect)
+            } else {
+                Moved { centre: -moved.centre, ..moved }.judged(band, min_effect)
+            }
         }),
     })
 }
@@ -307,11 +306,14 @@ impl Moved {
         let [_, low, high] = self.bounds();
         let corrected = self.reach * self.stricter;
         let (band, least) = (band.ln_1p(), min_effect.ln_1p());
-        match () {
-            () if self.centre + corrected < -band => Change::Worse,
-            () if self.centre - corrected > band => Change::Better,
-            () if low >= -least && high <= least => Change::Same,
-            () => Change::Unclear,
+        if self.centre + corrected < -band {
+            Change::Worse
+        } else if self.centre - corrected > band {
+            Change::Better
+        } else if low >= -least && high <= least {
+            Change::Same
+        } else {
+            Change::Unclear
         }
     }
 }

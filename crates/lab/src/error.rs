@@ -51,7 +51,6 @@ pub enum MeasureError {
     /// A program that the run needs did not do what it should.
     #[error("{program}: {what}")]
     Program {
-        /// Its name.
         program: String,
         /// What it did instead, with its last words.
         what: String,

@@ -14,9 +14,10 @@ pub fn worse(record: &Record) -> Option<String> {
     let distance = |row: &ResultRow| row.ratio.map_or(0.0, |ratio| ratio.ln().abs());
     let worst = worse.iter().max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     let bound = effect_in_words(worst.no_difference);
-    let why = match worst.no_difference > record.job.min_effect {
-        true => "the noise of this run",
-        false => "--min-effect",
+    let why = if worst.no_difference > record.job.min_effect {
+        "the noise of this run"
+    } else {
+        "--min-effect"
     };
     let (place, difference) = (place(worst), difference(worst));
     let others = others(worse.len() - 1, "is worse too", "are worse too");

@@ -45,7 +45,6 @@ pub struct Record {
     pub command: Vec<String>,
     /// The job as it was run, after flags and cuts.
     pub job: JobRecord,
-    /// The machine.
     pub environment: Vec<Fact>,
     /// Where counts and times could be read, and where not.
     pub sources: Vec<Source>,
@@ -116,9 +115,7 @@ impl Record {
 /// The figures of all rounds of one set at a point; kept in a file of their own beside the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundsOfSet {
-    /// Its number.
     pub set: u32,
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
@@ -181,13 +178,11 @@ pub struct Fact {
 /// A point or an arm that was not measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point, or `*` for all.
     pub point: String,
     /// The arm, or `*` for all.
     pub arm: String,
-    /// Why.
     pub reason: String,
 }
 
@@ -210,7 +205,6 @@ pub struct Block {
     pub repeats: Option<u32>,
     /// Seconds after the start of the run.
     pub start_s: f64,
-    /// Length.
     pub duration_s: f64,
     /// Share of CPU time that the hypervisor took, 0 to 1.
     pub steal: Reading<f64>,
@@ -225,17 +219,14 @@ pub struct Block {
 /// One timing run: one arm at one point in a process of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its block.
     pub block: u32,
     /// Its place in the block, from 0.
     pub position: u32,
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
     /// The arm; the second copy of the baseline is called `A/A`.
     pub arm: String,
-    /// What happened.
     pub outcome: Outcome,
 }
 
@@ -315,7 +306,6 @@ pub struct Interval {
 /// Whether a run held one rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// Which.
     pub kind: SteadyKind,
     /// In words: by how much, from when.
     pub detail: String,
@@ -325,7 +315,6 @@ pub struct Steady {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SteadyKind {
-    /// One rate.
     Steady,
     /// A rate that rose or fell throughout.
     Drift,
@@ -339,11 +328,9 @@ pub enum SteadyKind {
 /// One run of the counting pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountingRun {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
-    /// The arm.
     pub arm: String,
     /// Events in the counted window.
     pub events: u64,
@@ -364,11 +351,9 @@ pub(crate) const OPEN_DESCRIPTORS: &str = "open_descriptors";
 /// Where the time went, from samples of the CPU clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
-    /// The arm.
     pub arm: String,
     /// Number of samples, or why there are none.
     pub samples: Reading<u64>,
@@ -379,13 +364,11 @@ pub struct Profile {
 /// One judged comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
     /// Axis names and values of the point.
     pub axes: BTreeMap<String, String>,
-    /// The arm.
     pub arm: String,
     /// What is compared, such as `events per second`.
     pub metric: String,
@@ -417,7 +400,6 @@ pub struct ResultRow {
     /// 99 of 100 rows. A verdict on such a row rests on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<[f64; 2]>,
-    /// The judgement.
     pub verdict: Verdict,
     /// For `inconclusive`: about how many more blocks, or sets, would decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -469,11 +451,9 @@ pub enum Verdict {
 /// The counts behind one arm at one point. Per event, unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WhyRow {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
-    /// The arm.
     pub arm: String,
     /// System calls of the measured thread.
     pub system_calls_per_event: Reading<f64>,
@@ -516,13 +496,11 @@ fn not_in_older_files<T>() -> Reading<T> {
 /// Whether to believe a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trust {
-    /// The badge.
     pub badge: Badge,
     /// Widest A/A interval over all points: ratio, low, high.
     pub noise: Option<[f64; 3]>,
     /// Blocks that a gate marked.
     pub blocks_disturbed: u32,
-    /// All blocks.
     pub blocks: u32,
     /// Mean stolen share of the blocks, 0 to 1.
     pub steal: Reading<f64>,

@@ -32,18 +32,14 @@ pub enum StoreError {
     /// The file system refused.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         #[source]
         cause: io::Error,
     },
     /// The folder for results can't be made or written to.
     #[error("results can't be written to {}: {cause}; --out DIR names another folder", path.display())]
     Folder {
-        /// Which folder.
         path: PathBuf,
-        /// Why.
         #[source]
         cause: io::Error,
     },
@@ -54,7 +50,6 @@ pub enum StoreError {
         began.as_ref().map_or(String::new(), |began| format!(" of {began}"))
     )]
     Taken {
-        /// Which folder.
         path: PathBuf,
         /// When the run of that result began, where it can be read.
         began: Option<String>,
@@ -62,26 +57,16 @@ pub enum StoreError {
     /// The file is not a result file.
     #[error("{}: not a result of pollux lab: {cause}", path.display())]
     Format {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         #[source]
         cause: serde_json::Error,
     },
     /// The file was written by a newer pollux.
     #[error("{}: schema {found}, this pollux reads up to {SCHEMA_VERSION}: use a newer one", path.display())]
-    Newer {
-        /// Which file.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-    },
+    Newer { path: PathBuf, found: u64 },
     /// The file is larger than any result.
     #[error("{}: no result is larger than {RESULT_BYTES_MAX} bytes", path.display())]
-    TooLarge {
-        /// Which file.
-        path: PathBuf,
-    },
+    TooLarge { path: PathBuf },
 }
 
 /// Whether `folder` holds a result, plain or compressed.
@@ -159,10 +144,12 @@ pub fn save_interim(folder: &Path, record: &Record) -> Result<(), StoreError> {
 /// [`StoreError`] when it can't be read or is not a result of this or an older version.
 pub fn load(path: &Path) -> Result<Record, StoreError> {
     let (plain, kept) = (path.join(RESULT_FILE), path.join(KEPT_FILE));
-    let file = match path.is_dir() {
-        true if kept.exists() && !plain.exists() => kept,
-        true => plain,
-        false => path.to_owned(),
+    let file = if !path.is_dir() {
+        path.to_owned()
+    } else if kept.exists() && !plain.exists() {
+        kept
+    } else {
+        plain
     };
     let text = text(&file)?;
     let format = |cause| StoreError::Format { path: file.clone(), cause };
@@ -180,10 +167,8 @@ fn text(file: &Path) -> Result<String, StoreError> {
     let io = |cause| StoreError::Io { path: file.to_owned(), cause };
     let opened = File::open(file).map_err(io)?;
     let is_compressed = file.extension().is_some_and(|extension| extension == "gz");
-    let mut source: Box<dyn Read> = match is_compressed {
-        true => Box::new(MultiGzDecoder::new(opened)),
-        false => Box::new(opened),
-    };
+    let mut source: Box<dyn Read> =
+        if is_compressed { Box::new(MultiGzDecoder::new(opened)) } else { Box::new(opened) };
     let mut text = String::new();
     // One byte more than is allowed tells that there is more.
     let bytes = source.by_ref().take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(io)?;

@@ -163,9 +163,10 @@ impl SubjectInfo {
     /// poller itself says that it is that one.
     pub(crate) fn of_poller(poller: &dyn Poller, mechanism: Mechanism) -> Self {
         let backend = poller.caps().backend;
-        let mechanism = match backend == mechanism.backend() {
-            true => mechanism.name().to_owned(),
-            false => backend.to_string(),
+        let mechanism = if backend == mechanism.backend() {
+            mechanism.name().to_owned()
+        } else {
+            backend.to_string()
         };
         Self { mechanism: Some(mechanism), notes: poller.caps().notes.clone(), ..Self::default() }
     }
@@ -259,7 +260,6 @@ pub enum SubjectCommand {
     },
     /// The end of a set, with new connections for another one where there are some; else the end.
     Renew,
-    /// The end.
     End,
 }
 
@@ -418,12 +418,11 @@ impl Subject for ProgramSubject {
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
         self.program.end_input();
         let has_ended = self.program.ends_within(PATIENCE, &|| false)?;
-        match has_ended && self.program.has_succeeded() {
-            true => Ok(Life::default()),
-            false => {
-                let how = self.program.how_it_ended();
-                Err(self.failed(if has_ended { &how } else { "did not end with its input" }))
-            }
+        if has_ended && self.program.has_succeeded() {
+            Ok(Life::default())
+        } else {
+            let how = self.program.how_it_ended();
+            Err(self.failed(if has_ended { &how } else { "did not end with its input" }))
         }
     }
 }

@@ -315,9 +315,10 @@ impl Caps {
     pub fn check_modify(&self, from: Registration, to: Registration) -> Result<(), Error> {
         let what =
             "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add";
-        match from.exclusive || to.exclusive {
-            true => Err(Error::Unsupported { backend: self.backend, what }),
-            false => Ok(()),
+        if from.exclusive || to.exclusive {
+            Err(Error::Unsupported { backend: self.backend, what })
+        } else {
+            Ok(())
         }
     }
 }

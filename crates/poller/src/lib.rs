@@ -39,6 +39,7 @@
 //! poller.delete(theirs.as_fd())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod aio;

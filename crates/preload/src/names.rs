@@ -45,7 +45,6 @@ pub(crate) enum Interposed {
     Lock,
     /// To be done, or noted, where another mechanism takes the place of the kernel's epoll.
     Emulation,
-    /// Either.
     Both,
 }
 

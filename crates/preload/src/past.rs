@@ -35,11 +35,13 @@ pub(crate) fn due(thread: &Thread, epfd: c_int) -> Look {
     let (waits, last) = thread.looks.get();
     let waits = waits.wrapping_add(1);
     thread.looks.set((waits, epfd));
-    match waits.is_power_of_two() || waits < CHANGES_MAX {
-        true if filters::is_set() => Look::Nothing,
-        true if waits.is_power_of_two() || last != epfd => Look::All,
-        true => Look::Closes,
-        false => Look::Nothing,
+    let is_due = waits.is_power_of_two() || waits < CHANGES_MAX;
+    if !is_due || filters::is_set() {
+        Look::Nothing
+    } else if waits.is_power_of_two() || last != epfd {
+        Look::All
+    } else {
+        Look::Closes
     }
 }
 

@@ -423,7 +423,6 @@ pub(crate) struct Note {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Outcome {
-    /// Nothing.
     None,
     Read,
     /// It would have blocked.

@@ -109,9 +109,10 @@ pub(crate) fn updated(
     thread.counting("epoll_ctl", || {
         let Some(tally) = thread.tally_or_claim() else { return };
         thread.settle();
-        match is_done {
-            true => controlled(thread, &tally, update, event, caller),
-            false => tally.count(Counter::ControlsFailed),
+        if is_done {
+            controlled(thread, &tally, update, event, caller);
+        } else {
+            tally.count(Counter::ControlsFailed);
         }
     });
 }

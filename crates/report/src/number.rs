@@ -100,9 +100,10 @@ pub fn time_tick(nanoseconds: f64) -> String {
 /// A figure with its unit behind a space, without zeros at the end of its fraction.
 fn short(shown: &str) -> String {
     let (figure, unit) = shown.split_once(' ').unwrap_or((shown, ""));
-    let figure = match figure.contains('.') {
-        true => figure.trim_end_matches('0').trim_end_matches('.'),
-        false => figure,
+    let figure = if figure.contains('.') {
+        figure.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        figure
     };
     format!("{figure} {unit}").trim_end().to_owned()
 }
@@ -252,11 +253,14 @@ fn shown(at: Timestamp) -> String {
 /// costs and worse of rates.
 #[must_use]
 pub fn size_in_words(ratio: f64) -> String {
-    match () {
-        () if ratio >= TIMES_WHOLE => format!("{ratio:.0} times"),
-        () if ratio >= TIMES_MIN => format!("{ratio:.1} times"),
-        () if ratio < 1.0 => format!("{:.1} % less", change_percent(ratio).abs()),
-        () => format!("{:.1} % more", change_percent(ratio)),
+    if ratio >= TIMES_WHOLE {
+        format!("{ratio:.0} times")
+    } else if ratio >= TIMES_MIN {
+        format!("{ratio:.1} times")
+    } else if ratio < 1.0 {
+        format!("{:.1} % less", change_percent(ratio).abs())
+    } else {
+        format!("{:.1} % more", change_percent(ratio))
     }
 }
 
@@ -264,14 +268,16 @@ pub fn size_in_words(ratio: f64) -> String {
 /// side of no change. One that reaches from less to many times has words of its own for each end.
 #[must_use]
 pub fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
-    match () {
-        () if ratio >= TIMES_WHOLE => format!("[{low:.0}, {high:.0}]"),
-        () if ratio >= TIMES_MIN => format!("[{low:.1}, {high:.1}]"),
-        () if high >= TIMES_MIN => format!("[{} to {}]", size_in_words(low), size_in_words(high)),
-        () if ratio < 1.0 => {
-            format!("[{:.1}, {:.1}]", 0.0 - change_percent(high), 0.0 - change_percent(low))
-        }
-        () => format!("[{:.1}, {:.1}]", change_percent(low), change_percent(high)),
+    if ratio >= TIMES_WHOLE {
+        format!("[{low:.0}, {high:.0}]")
+    } else if ratio >= TIMES_MIN {
+        format!("[{low:.1}, {high:.1}]")
+    } else if high >= TIMES_MIN {
+        format!("[{} to {}]", size_in_words(low), size_in_words(high))
+    } else if ratio < 1.0 {
+        format!("[{:.1}, {:.1}]", 0.0 - change_percent(high), 0.0 - change_percent(low))
+    } else {
+        format!("[{:.1}, {:.1}]", change_percent(low), change_percent(high))
     }
 }
 
@@ -299,16 +305,18 @@ pub fn bound_in_words(times: f64, is_more: bool) -> String {
     // Two digits are known, and of a factor below ten no more than tenths.
     let unit = 10_f64.powi((times.log10().floor() as i32 - 1).max(-1));
     let down = ((times / unit + 1e-9).floor() * unit).max(1.0);
-    match is_more {
-        true if down < 10.0 => format!("at least {down:.1} times"),
-        true => format!("at least {} times", count((down + 1e-9) as u64)),
-        false if down < TIMES_MIN => {
-            format!("at most {:.2} times", (100.0 / times - 1e-9).ceil() / 100.0)
-        }
-        false => match PARTS.get((down + 1e-9) as usize - 2) {
+    let whole = (down + 1e-9) as u64;
+    if is_more && down < 10.0 {
+        format!("at least {down:.1} times")
+    } else if is_more {
+        format!("at least {} times", count(whole))
+    } else if down < TIMES_MIN {
+        format!("at most {:.2} times", (100.0 / times - 1e-9).ceil() / 100.0)
+    } else {
+        match PARTS.get(whole as usize - 2) {
             Some(part) => format!("at most {part}"),
-            None => format!("at most 1/{}", count((down + 1e-9) as u64)),
-        },
+            None => format!("at most 1/{}", count(whole)),
+        }
     }
 }
 

@@ -17,11 +17,9 @@ pub enum Tone {
     Plain,
     /// What is read first.
     Bold,
-    /// What explains.
     Dim,
     /// Not known.
     Missing,
-    /// Better.
     Good,
     /// Worse, or wrong.
     Bad,
@@ -74,7 +72,6 @@ impl Cell {
         Self { text, tone, content, is_wide: false, part: None, title: None, sort_key: None }
     }
 
-    /// Words.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::new(text, Content::Words)

@@ -69,7 +69,6 @@ impl Page {
         self.width
     }
 
-    /// The lines.
     #[must_use]
     pub fn finish(self) -> String {
         self.out
@@ -177,9 +176,10 @@ impl Page {
     ) -> comfy_table::Table {
         let mut out = comfy_table::Table::new();
         out.load_style(NOTHING);
-        match self.colour {
-            true => out.enforce_styling().style_text_only(),
-            false => drop(out.force_no_tty()),
+        if self.colour {
+            out.enforce_styling().style_text_only();
+        } else {
+            out.force_no_tty();
         }
         let cell = |column: usize, text: &str, tone: Tone| {
             let is_figure = table.headings[column].is_figure;

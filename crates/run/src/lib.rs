@@ -31,7 +31,6 @@ pub use summary::{Course, Process, Source, Summary};
 
 /// The figures of a run, with the advice that they give and the longest turns.
 pub struct Findings {
-    /// The figures.
     pub summary: Summary,
     /// What to change, the costliest first; empty where no pattern is known.
     pub advice: Vec<Advice>,
@@ -61,7 +60,6 @@ impl Findings {
         page::page(self, course, command)
     }
 
-    /// For programs.
     #[must_use]
     pub fn json(&self, course: &Course) -> String {
         page::json(self, course)

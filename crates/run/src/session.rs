@@ -163,12 +163,11 @@ fn find(name: &str) -> Result<PathBuf, NotObservable> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|found| found.is_file() && found.mode() & EXECUTES != 0)
     };
-    let paths: Vec<PathBuf> = match name.contains('/') {
-        true => vec![PathBuf::from(name)],
-        false => {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
-        }
+    let paths: Vec<PathBuf> = if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
     };
     if let Some(program) = paths.iter().find(|path| is_program(path)) {
         return Ok(program.clone());
@@ -201,7 +200,6 @@ pub struct Start<'a> {
     pub program: &'a Path,
     /// The name that it is called by.
     pub name: &'a str,
-    /// Its arguments.
     pub arguments: &'a [OsString],
     /// The mechanism that takes the place of the kernel's epoll, by its name.
     pub poller: Option<&'static str>,

@@ -43,7 +43,6 @@ pub(crate) struct LongCall {
     pub(crate) fd: Option<i32>,
     /// When the longest began, since the wait.
     pub(crate) after_ns: u64,
-    /// Together.
     pub(crate) lasted_ns: u64,
     pub(crate) longest_ns: u64,
     pub(crate) place: String,
@@ -471,10 +470,12 @@ pub(crate) fn turn_text(turn: &LongTurn) -> String {
 fn call_text(call: &LongCall) -> String {
     let times = if call.times > 1 { format!("{} × ", call.times) } else { String::new() };
     let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
-    let what = match call.call == Call::Asleep.name() {
-        true => format!("asleep {times}in {}", call.place),
-        false if call.times > 1 => format!("in {times}{} called by {}", call.call, call.place),
-        false => format!("in {}{fd} called by {}", call.call, call.place),
+    let what = if call.call == Call::Asleep.name() {
+        format!("asleep {times}in {}", call.place)
+    } else if call.times > 1 {
+        format!("in {times}{} called by {}", call.call, call.place)
+    } else {
+        format!("in {}{fd} called by {}", call.call, call.place)
     };
     let longest = match call.times {
         ..=1 => String::new(),

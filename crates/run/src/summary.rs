@@ -21,7 +21,6 @@ pub struct Process {
     pub(crate) modules: Vec<Module>,
 }
 
-/// All processes.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Since the program was started, or since it is followed.
@@ -116,9 +115,10 @@ impl Process {
     #[must_use]
     pub fn name(&self) -> String {
         let (program, Figures { name, pid, tid, .. }) = (self.program(), &self.figures);
-        match pid != tid || program.starts_with(name.as_str()) {
-            true => program.to_owned(),
-            false => format!("{name} ({program})"),
+        if pid != tid || program.starts_with(name.as_str()) {
+            program.to_owned()
+        } else {
+            format!("{name} ({program})")
         }
     }
 }
@@ -142,7 +142,6 @@ pub(crate) struct Open {
     pub what: &'static str,
     /// Why they are not known.
     pub why: &'static str,
-    /// The figures.
     pub counters: &'static [Counter],
 }
 

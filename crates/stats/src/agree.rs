@@ -22,11 +22,9 @@ const ENDS_MAX: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trend {
-    /// Up.
     Rises,
     /// Nowhere, within the tolerance.
     Stays,
-    /// Down.
     Falls,
 }
 
@@ -111,10 +109,8 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
         _ => format!("; {same} of {all} steps go the same way"),
     };
     let ranks = ranks.map_or(String::new(), |ranks| format!(", rank correlation {ranks:.2}"));
-    let agreement = match is_as_steep && has_shape {
-        true => Agreement::Agrees,
-        false => Agreement::SameDirection,
-    };
+    let agreement =
+        if is_as_steep && has_shape { Agreement::Agrees } else { Agreement::SameDirection };
     Judgement { agreement, words: format!("{ends}{steps}{ranks}") }
 }
 
@@ -135,10 +131,12 @@ pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     }
     // Of a curve that is said to stay, every place has to be where the first one is.
     let is_level = ours.iter().all(|value| way(value / ours[0], tolerance) == Trend::Stays);
-    let agreement = match way_here == said {
-        true if said == Trend::Stays && !is_level => Agreement::SameDirection,
-        true => Agreement::Agrees,
-        false => Agreement::Differs,
+    let agreement = if way_here != said {
+        Agreement::Differs
+    } else if said == Trend::Stays && !is_level {
+        Agreement::SameDirection
+    } else {
+        Agreement::Agrees
     };
     Judgement { agreement, words }
 }

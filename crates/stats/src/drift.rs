@@ -24,7 +24,6 @@ const THIRD_MIN: usize = 2;
 /// How a log cost, or a log ratio of costs, changed from the first to the last third of the rounds of a set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SetChange {
-    /// The difference.
     pub change: f64,
     /// Its standard error by the rounds; 0 where they say nothing about it.
     pub error: f64,

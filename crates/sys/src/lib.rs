@@ -8,6 +8,8 @@
 //! figures of a program in memory that it shares with its observer, and [`sandbox`], what a process gives up once it has
 //! what it needs.
 
+#![warn(missing_docs)]
+
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!(
     "pollux is for Linux on 64-bit little-endian machines (x86-64 is tested, aarch64 is compiled): no 32-bit, \

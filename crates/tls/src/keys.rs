@@ -29,7 +29,6 @@ pub struct Keys {
 /// What stands in the two files.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Pem {
-    /// The certificates.
     pub cert: Vec<u8>,
     /// The private key.
     pub key: Vec<u8>,
@@ -286,9 +285,10 @@ fn certificates_in(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'stat
     let found = CertificateDer::pem_slice_iter(bytes);
     let found = found.collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|error| TlsError::of_file(path, of_pem(&error, "CERTIFICATE")))?;
-    match found.is_empty() {
-        true => Err(TlsError::of_file(path, nothing(bytes, "certificate", "CERTIFICATE"))),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(TlsError::of_file(path, nothing(bytes, "certificate", "CERTIFICATE")))
+    } else {
+        Ok(found)
     }
 }
 

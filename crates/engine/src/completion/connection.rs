@@ -325,10 +325,12 @@ impl<S: Session> CompletionLoop<S> {
                     && (is_bounded || connection.stream_receives == 0);
                 connection.receiving = if is_many { Receiving::Many } else { Receiving::Once };
                 let label = label(Kind::Receive, token);
-                self.push(|ring| match is_many {
-                    true if is_bounded => ring.receive_up_to(fd, bound, label),
-                    true => ring.receive(fd, Shots::Many, label),
-                    false => ring.receive(fd, Shots::One, label),
+                self.push(|ring| {
+                    if is_many && is_bounded {
+                        ring.receive_up_to(fd, bound, label)
+                    } else {
+                        ring.receive(fd, if is_many { Shots::Many } else { Shots::One }, label)
+                    }
                 });
             }
             Receiving::Many

@@ -351,9 +351,10 @@ impl<F> FdTable<F> {
             return None;
         };
         let is_masked = self.masks_ends && entry.state.is_wanted(Direction::Read);
-        let due = entry.state.learn(match is_masked && found.intersects(Readiness::ENDS) {
-            true => found.without(Readiness::ENDS).or(Readiness::READABLE),
-            false => found,
+        let due = entry.state.learn(if is_masked && found.intersects(Readiness::ENDS) {
+            found.without(Readiness::ENDS).or(Readiness::READABLE)
+        } else {
+            found
         });
         if !is_settled(entry.state) {
             self.updates.ask(token.slot(), &mut entry.state);

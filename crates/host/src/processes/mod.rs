@@ -49,7 +49,6 @@ pub enum Error {
     /// It did not do what it should.
     #[error("{program}: {what}")]
     Program {
-        /// Its name.
         program: String,
         /// What it did instead, with its last words.
         what: String,
@@ -57,7 +56,6 @@ pub enum Error {
     /// It printed nothing for too long.
     #[error("{program}: did not answer within {time:.1?}")]
     Deadline {
-        /// Its name.
         program: String,
         /// How long it was waited for.
         time: std::time::Duration,

@@ -44,7 +44,6 @@ impl Output {
         Some(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
-    /// Reads once.
     pub(crate) fn read_on(&mut self) {
         let mut part = [0; 4096];
         match self.from.as_mut().map_or(Ok(0), |from| from.read(&mut part)) {

@@ -110,7 +110,6 @@ pub enum BaselineError {
     /// A system call failed that serves all connections.
     #[error("{call} failed")]
     Io {
-        /// The call.
         call: &'static str,
         /// What the system said.
         #[source]

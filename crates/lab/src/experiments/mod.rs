@@ -48,7 +48,6 @@ const LIST: &[&dyn Experiment] = &[
     &herd::Herd,
 ];
 
-/// Every experiment.
 pub const ALL: [&dyn Experiment; LIST.len()] = *LIST.first_chunk().expect("as many as it has");
 
 /// The experiment called `name`.
@@ -94,7 +93,6 @@ pub(crate) fn sections() -> Vec<&'static Section> {
     sections
 }
 
-/// Their names.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|experiment| experiment.name).collect()
@@ -397,7 +395,6 @@ pub(crate) const TCP_COST: Duration = Duration::from_micros(73);
 /// What an experiment measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// In words.
     pub name: &'static str,
     /// As written behind a value.
     pub unit: &'static str,
@@ -491,11 +488,9 @@ impl Generator {
 pub struct Section {
     /// Its anchor in the page.
     pub(crate) id: &'static str,
-    /// Its heading.
     pub(crate) title: &'static str,
     /// Whether a run has something of it.
     pub(crate) is_of: fn(&Measurement) -> bool,
-    /// Its tables.
     pub(crate) topics: &'static [Topic],
     /// What is to be said of the runs of a part of a job, below its first table.
     pub(crate) remarks: fn(&Record, &str) -> Vec<String>,
@@ -513,7 +508,6 @@ pub struct Topic {
     pub(crate) heading: &'static str,
     /// How it is to be read.
     pub(crate) about: &'static str,
-    /// Its figures.
     pub(crate) columns: &'static [Column],
     /// Whether the calls of workers are drawn above it, for each arm as a curve of their shares.
     pub(crate) is_drawn: bool,

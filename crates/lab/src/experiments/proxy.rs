@@ -98,9 +98,10 @@ impl Experiment for Proxy {
             generator_fds: connections,
             memory_bytes: 3 * connections * CONNECTION_BYTES,
             start: both.start + SERVER_COST,
-            concerns: match axes.is_on(KEEPALIVE.name) {
-                true => &[Concern::Servers],
-                false => &[Concern::Servers, Concern::Churn],
+            concerns: if axes.is_on(KEEPALIVE.name) {
+                &[Concern::Servers]
+            } else {
+                &[Concern::Servers, Concern::Churn]
             },
             ..both
         }

@@ -240,9 +240,10 @@ fn gain(row: &ResultRow) -> Option<Gain> {
     // Of few sets the bounds hold where the interval may not.
     let interval = row.bounds.map(|[low, high]| (low, high)).or(row.ci_low.zip(row.ci_high));
     let (ratio, (low, high)) = (row.ratio?, interval?);
-    Some(match row.more_is_better {
-        true => Gain { ratio, low, high },
-        false => Gain { ratio: 1.0 / ratio, low: 1.0 / high, high: 1.0 / low },
+    Some(if row.more_is_better {
+        Gain { ratio, low, high }
+    } else {
+        Gain { ratio: 1.0 / ratio, low: 1.0 / high, high: 1.0 / low }
     })
 }
 

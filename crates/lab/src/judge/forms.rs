@@ -95,12 +95,14 @@ impl<'a> Here<'a> {
 /// saves less, nor where it may save nothing and at most twice that.
 fn change_in_words(low: f64, high: f64, margin: f64) -> String {
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "\u{2212}");
-    let worth = match () {
-        () if high < 1.0 - margin => "worth a change",
-        () if low > 1.0 + margin => "dearer",
-        () if low >= 1.0 - margin => "not worth a change",
-        () if high >= 1.0 && low >= 1.0 - 2.0 * margin => "not worth a change",
-        () => "undecided",
+    let worth = if high < 1.0 - margin {
+        "worth a change"
+    } else if low > 1.0 + margin {
+        "dearer"
+    } else if low >= 1.0 - margin || (high >= 1.0 && low >= 1.0 - 2.0 * margin) {
+        "not worth a change"
+    } else {
+        "undecided"
     };
     format!("{} to {}: {worth}", percent(low), percent(high))
 }

@@ -196,9 +196,10 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
         value_half_width: pollux_stats::mean_half_width_rel(&values),
         unit: metric.unit.to_owned(),
         baseline: runs.point.arms[runs.point.baseline].name.clone(),
-        verdict: match values.is_empty() && !failures.is_empty() {
-            true => Verdict::Failed,
-            false => Verdict::Inconclusive,
+        verdict: if values.is_empty() && !failures.is_empty() {
+            Verdict::Failed
+        } else {
+            Verdict::Inconclusive
         },
         blocks: values.len() as u32,
         turns: runs.turns(arm),
@@ -380,16 +381,24 @@ fn trust_of(record: &Record, controls_differ: u32) -> Trust {
     let turns = turns(record, controls_differ);
     let is_all_turns = turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
     let control = turns.as_ref().and_then(|turns| turns.control_half_width_max);
-    let badge = match () {
-        () if is_invalid => Badge::Invalid,
-        () if controls_differ > 0 => Badge::Biased,
-        () if is_all_turns && control.is_some_and(|control| control > NOISE_MAX) => Badge::Noisy,
-        () if is_all_turns && control.is_some() => Badge::Controlled,
-        () if is_all_turns => Badge::Unwatched,
-        () if is_disturbed => Badge::Disturbed,
-        () if is_noisy(noise) => Badge::Noisy,
-        () if !is_observed => Badge::Unwatched,
-        () => Badge::Quiet,
+    let badge = if is_invalid {
+        Badge::Invalid
+    } else if controls_differ > 0 {
+        Badge::Biased
+    } else if is_all_turns && control.is_some_and(|control| control > NOISE_MAX) {
+        Badge::Noisy
+    } else if is_all_turns && control.is_some() {
+        Badge::Controlled
+    } else if is_all_turns {
+        Badge::Unwatched
+    } else if is_disturbed {
+        Badge::Disturbed
+    } else if is_noisy(noise) {
+        Badge::Noisy
+    } else if !is_observed {
+        Badge::Unwatched
+    } else {
+        Badge::Quiet
     };
     Trust {
         badge,

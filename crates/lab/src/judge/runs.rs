@@ -215,9 +215,10 @@ impl<'a> PointRuns<'a> {
     pub(super) fn estimate(&self, arm: &Arm) -> Option<Estimated> {
         let sets = self.sets(arm);
         let baseline = &self.point.arms[self.point.baseline];
-        let estimate = match [arm, baseline].iter().any(|arm| self.is_loaded_long(arm)) {
-            true => RatioEstimate::over_starts(&whole(&sets)),
-            false => RatioEstimate::over_sets(&sets),
+        let estimate = if [arm, baseline].iter().any(|arm| self.is_loaded_long(arm)) {
+            RatioEstimate::over_starts(&whole(&sets))
+        } else {
+            RatioEstimate::over_sets(&sets)
         };
         if let Some(estimate) = estimate {
             let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();

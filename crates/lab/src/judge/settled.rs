@@ -173,9 +173,10 @@ fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
     if let Some(change) = change_within_sets(&sets, OF_RATIO_MIN) {
         let (of_own, of_other) = (own.usual(|t| t.change), other.usual(|t| t.change));
         // Seen from the other side the ratio goes the other way.
-        return Some(match of_own * change.signum() >= -of_other * change.signum() {
-            true => own.words("", change, point),
-            false => other.words("the baseline is ", -change, point),
+        return Some(if of_own * change.signum() >= -of_other * change.signum() {
+            own.words("", change, point)
+        } else {
+            other.words("the baseline is ", -change, point)
         });
     }
     let log_ratios: Vec<f64> = own.turns.iter().filter_map(|turns| turns.log_ratio).collect();
@@ -192,9 +193,10 @@ fn words(whose: &str, change: f64, from: f64, to: f64, point: &PlannedPoint) -> 
     let unit = point.experiment.cost.metric.unit;
     let unit = unit.split_once('/').map_or(unit, |(unit, _)| unit);
     let span = format!("{} to {} {unit}", number::si(from), number::si(to));
-    match change < 0.0 {
-        true => format!("{whose}still getting cheaper: {span}; give --ramp-time or more budget"),
-        false => format!("{whose}getting dearer: {span}; --ramp-time shows whether that ends"),
+    if change < 0.0 {
+        format!("{whose}still getting cheaper: {span}; give --ramp-time or more budget")
+    } else {
+        format!("{whose}getting dearer: {span}; --ramp-time shows whether that ends")
     }
 }
 

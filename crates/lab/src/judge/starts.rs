@@ -73,9 +73,10 @@ fn widen(row: &mut ResultRow, allowance: f64, is_lasting: bool) {
     row.starts_allowance = is_lasting.then(|| allowance.exp_m1());
     if row.is_open() || (row.verdict == Verdict::Inconclusive && ratio.ln().abs() <= allowance) {
         (row.verdict, row.more_blocks) = (Verdict::Inconclusive, None);
-        let more = match is_lasting {
-            true => "--arm NAME='COMMAND' has them started anew",
-            false => "more budget gives more starts",
+        let more = if is_lasting {
+            "--arm NAME='COMMAND' has them started anew"
+        } else {
+            "more budget gives more starts"
         };
         let differ = percent(allowance.exp_m1());
         row.notes

@@ -453,21 +453,19 @@ pub(super) fn of_curve(
             .map(|row| row.map_or_else(String::new, |row| amount(row, unit_ns)));
         let ResultRow { arm, .. } = row;
         let (axis, percent) = (curve.axis, by.abs() * 100.0);
-        match row.more_is_better {
-            true => {
-                let change = if *by < 0.0 { "gains" } else { "loses" };
-                format!("{arm} {change} {percent:.0} %: {there} at {from} {axis}, {here} at {to}")
-            }
-            false if *by >= TIMES_MIN - 1.0 => format!(
+        if row.more_is_better {
+            let change = if *by < 0.0 { "gains" } else { "loses" };
+            format!("{arm} {change} {percent:.0} %: {there} at {from} {axis}, {here} at {to}")
+        } else if *by >= TIMES_MIN - 1.0 {
+            format!(
                 "{arm} costs {:.1} times as much at {to} {axis} ({here}) as at {from} ({there})",
                 1.0 + by
-            ),
-            false => {
-                let change = if *by < 0.0 { "less" } else { "more" };
-                format!(
-                    "{arm} costs {percent:.0} % {change} at {to} {axis} ({here}) than at {from} ({there})"
-                )
-            }
+            )
+        } else {
+            let change = if *by < 0.0 { "less" } else { "more" };
+            format!(
+                "{arm} costs {percent:.0} % {change} at {to} {axis} ({here}) than at {from} ({there})"
+            )
         }
     });
     let percent = KEPT * 100.0;

@@ -71,9 +71,10 @@ fn driver_fault(
     driver: Driver,
     missing: &dyn Fn(Requirement) -> Option<String>,
 ) -> Option<String> {
-    match experiment.drivers.contains(&driver) {
-        true => missing(Requirement::Driver(driver)),
-        false => Some(format!("{experiment} asks a poller, and {driver} has none")),
+    if experiment.drivers.contains(&driver) {
+        missing(Requirement::Driver(driver))
+    } else {
+        Some(format!("{experiment} asks a poller, and {driver} has none"))
     }
 }
 
@@ -209,9 +210,10 @@ fn placeholder_fault(command: &str, more: &[&str], experiment: &dyn Experiment) 
 fn absent(command: &str) -> Option<String> {
     let words = shell_words::split(command).ok()?;
     let program = words.first().filter(|word| !word.contains('{'))?;
-    let is_there = match program.contains('/') {
-        true => host::is_program(Path::new(program)),
-        false => host::find_program(program).is_some(),
+    let is_there = if program.contains('/') {
+        host::is_program(Path::new(program))
+    } else {
+        host::find_program(program).is_some()
     };
     (!is_there).then(|| format!("{program}: no such program; expected a path or a name in PATH"))
 }

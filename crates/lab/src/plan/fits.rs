@@ -49,7 +49,6 @@ const SHARE_MAX: f64 = 1.05;
 /// How long a plan will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// One block.
     pub block: Duration,
     /// All planned blocks and the counting, request-time and profile passes.
     pub total: Duration,

@@ -85,7 +85,6 @@ pub struct Plan {
 pub struct PlannedPoint {
     /// Index of the part of the job.
     pub part: usize,
-    /// The experiment.
     pub experiment: &'static dyn Experiment,
     /// Label and axis values.
     pub point: Point,
@@ -379,7 +378,6 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
 pub struct PlanSummary {
     /// Name of the job.
     pub job: String,
-    /// Blocks.
     pub blocks: u32,
     /// Most blocks, when intervals stay wide.
     pub blocks_max: u32,
@@ -387,7 +385,6 @@ pub struct PlanSummary {
     pub runs_per_block: usize,
     /// Expected time in all.
     pub forecast_s: f64,
-    /// The points.
     pub points: Vec<PointSummary>,
     /// What is not run.
     pub left_out: Vec<LeftOut>,
@@ -400,7 +397,6 @@ pub struct PlanSummary {
 pub struct PointSummary {
     /// The part of the job.
     pub experiment: String,
-    /// Its label.
     pub point: String,
     /// Names of the arms.
     pub arms: Vec<String>,
@@ -441,9 +437,10 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forecast = self.forecast();
         let Job { name, blocks, blocks_max, .. } = &self.job;
-        let most = match blocks_max > blocks {
-            true => format!(", up to {blocks_max} while intervals are wide"),
-            false => String::new(),
+        let most = if blocks_max > blocks {
+            format!(", up to {blocks_max} while intervals are wide")
+        } else {
+            String::new()
         };
         let sets = if *blocks == 1 { "1 set".to_owned() } else { format!("{blocks} sets") };
         let what = match (self.unit(), self.points.len()) {

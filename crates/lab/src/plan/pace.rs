@@ -30,7 +30,6 @@ pub(crate) fn least_units(wave: u64) -> u64 {
 /// How an arm takes turns at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// A turn.
     pub(crate) turn: Duration,
     /// Whether it is one wave, without a lead-in.
     pub(crate) is_slow: bool,
@@ -41,9 +40,10 @@ impl Pace {
     pub(crate) fn of(times: &ArmTimes, wave: u64) -> Self {
         let usual =
             times.request.saturating_mul(u32::try_from(least_units(wave)).unwrap_or(u32::MAX));
-        match usual > SLOW_TURN {
-            true => Self { turn: times.wave.max(times.request), is_slow: true },
-            false => Self { turn: usual.max(TURN), is_slow: false },
+        if usual > SLOW_TURN {
+            Self { turn: times.wave.max(times.request), is_slow: true }
+        } else {
+            Self { turn: usual.max(TURN), is_slow: false }
         }
     }
 }
@@ -79,10 +79,11 @@ impl PlannedPoint {
 
     /// The fewest turns of an arm in a set, and the time that they take.
     pub(super) fn fewest_turns(pace: &Pace, rounds_min: u32) -> Duration {
-        match pace.is_slow {
-            true => pace.turn * SLOW_TURNS_MIN,
+        if pace.is_slow {
+            pace.turn * SLOW_TURNS_MIN
+        } else {
             // With its lead-in.
-            false => pace.turn.mul_f64(1.25) * rounds_min,
+            pace.turn.mul_f64(1.25) * rounds_min
         }
     }
 }

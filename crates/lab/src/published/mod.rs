@@ -26,7 +26,6 @@ mod tests;
 /// A document beside a record.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    /// The document.
     pub(crate) document: &'static Document,
     /// Its settings: name, theirs, ours.
     pub(crate) settings: Vec<(&'static str, &'static str, String)>,
@@ -39,7 +38,6 @@ pub(crate) struct Beside {
 /// A series beside ours.
 #[derive(Debug)]
 pub(crate) struct PublishedSeries {
-    /// Theirs.
     pub(crate) series: &'static Series,
     /// Ours at the same points, or why there is none.
     pub(crate) ours: Vec<Result<f64, String>>,
@@ -272,7 +270,6 @@ fn is_label(label: &str, wanted: &str) -> bool {
     })
 }
 
-/// Every document.
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let read = |text| Document::read(text).expect("a test has read every document");
     FILES.into_iter().map(read).collect()

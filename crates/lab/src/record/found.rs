@@ -175,11 +175,9 @@ impl ResultRow {
 /// One run of the pass in which a server times each request inside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestTimesRun {
-    /// The experiment.
     pub experiment: String,
     /// Label of the point.
     pub point: String,
-    /// The arm.
     pub arm: String,
     /// What it timed.
     pub times: RequestTimes,
@@ -204,7 +202,6 @@ pub struct TimeBucket {
     pub from_ns: f64,
     /// The shortest time that is too long for it.
     pub below_ns: f64,
-    /// How many.
     pub requests: u64,
 }
 

@@ -34,7 +34,6 @@ const MUCH_PRINTED_BYTES: u64 = 1 << 20;
 pub struct Look {
     /// Name of the experiment.
     pub experiment: String,
-    /// The arm.
     pub arm: String,
     /// What was started and asked for, as far as the experiment varies it.
     pub axes: Axes,
@@ -80,7 +79,6 @@ pub struct Look {
     /// How long it took to answer all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave_s: Option<f64>,
-    /// Its processes.
     #[serde(default)]
     pub processes: u32,
     /// Whether the process that was started has left, and another one answers.
@@ -136,24 +134,29 @@ impl Look {
         let is_kept = axes.get("keepalive").is_none() || axes.is_on("keepalive");
         let connections = axes.number("connections");
         let asks_several = axes.get("pipeline").is_some() && axes.number("pipeline") > 1;
-        match () {
-            () if asks_several && self.keeps_connections == Some(false) => Some(
+        if asks_several && self.keeps_connections == Some(false) {
+            Some(
                 "it closes the connection behind each answer, so that no second request is answered on it"
                     .to_owned(),
-            ),
-            () if asks_several && self.pipelines == Some(false) => Some(
-                "it does not answer several requests that are sent at once on a connection".to_owned(),
-            ),
-            () if is_kept && self.says_it_keeps && self.keeps_connections == Some(false) => Some(
+            )
+        } else if asks_several && self.pipelines == Some(false) {
+            Some(
+                "it does not answer several requests that are sent at once on a connection"
+                    .to_owned(),
+            )
+        } else if is_kept && self.says_it_keeps && self.keeps_connections == Some(false) {
+            Some(
                 "it says that it keeps connections, and closes them; it can be asked for one request on each: \
                  --no-keepalive"
                     .to_owned(),
-            ),
-            () if is_kept && connections > 1 && self.serves_several == Some(false) => Some(format!(
+            )
+        } else if is_kept && connections > 1 && self.serves_several == Some(false) {
+            Some(format!(
                 "it serves one connection at a time: of {connections} that are kept all but one would wait for \
                  ever; give --connections 1, or --no-keepalive"
-            )),
-            () => None,
+            ))
+        } else {
+            None
         }
     }
 
@@ -191,9 +194,8 @@ impl Look {
             words.push(format!("{status} with {}{chunked}", number::plural(bytes, "byte")));
         }
         words.extend(self.answer_s.map(|s| format!("{} for an answer", seconds(s))));
-        words.extend(self.keeps_connections.map(|keeps| match keeps {
-            true => "keeps connections".to_owned(),
-            false => "closes each connection".to_owned(),
+        words.extend(self.keeps_connections.map(|keeps| {
+            if keeps { "keeps connections".to_owned() } else { "closes each connection".to_owned() }
         }));
         words.extend(self.backlog.map(|backlog| format!("backlog {backlog}")));
         words.join(", ") + &self.oddities().iter().map(|odd| format!("; {odd}")).collect::<String>()

@@ -35,9 +35,10 @@ pub(super) fn of(record: &Record, answer: &Answer) -> Option<Advice> {
         let open = rows.iter().filter(|row| row.verdict == Verdict::Inconclusive).count();
         let is_decided = open == 0 || answer.choice == baseline.arm;
         let own = figure(baseline.value?, &baseline.unit);
-        let nothing = match is_decided {
-            true => "nothing that was measured saves anything that counts",
-            false => "nothing else was shown to save anything yet",
+        let nothing = if is_decided {
+            "nothing that was measured saves anything that counts"
+        } else {
+            "nothing else was shown to save anything yet"
         };
         let figures = [Some(format!("{}: {own}; {nothing}", baseline.arm)), default];
         let figures = figures.into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -124,11 +125,14 @@ fn figure(value: f64, unit: &str) -> String {
 
 /// The same without the unit.
 fn plain(value: f64, unit: &str) -> String {
-    match () {
-        () if !value.is_finite() => NA.to_owned(),
-        () if unit.starts_with("ns/") => number::nanoseconds(value),
-        () if words::is_cost(unit) => number::significant(value),
-        () => number::si(value),
+    if !value.is_finite() {
+        NA.to_owned()
+    } else if unit.starts_with("ns/") {
+        number::nanoseconds(value)
+    } else if words::is_cost(unit) {
+        number::significant(value)
+    } else {
+        number::si(value)
     }
 }
 

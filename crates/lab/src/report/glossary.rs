@@ -78,11 +78,14 @@ pub(super) fn arm(name: &str) -> &'static str {
 pub(super) fn heading(words: &str) -> &'static str {
     let is_in = |word: &str| words.split([' ', ',']).any(|part| part.trim_end_matches('s') == word);
     let known = |(word, _): &&Word| is_in(word);
-    match () {
-        () if words.starts_with("ns/") || words.starts_with("µs/") => meaning("ns, µs"),
-        () if words.starts_with("vs ") => meaning("interval"),
-        () if words == "verdict" => meaning("decided"),
-        () => WORDS.iter().find(known).map_or("", |(_, meaning)| meaning),
+    if words.starts_with("ns/") || words.starts_with("µs/") {
+        meaning("ns, µs")
+    } else if words.starts_with("vs ") {
+        meaning("interval")
+    } else if words == "verdict" {
+        meaning("decided")
+    } else {
+        WORDS.iter().find(known).map_or("", |(_, meaning)| meaning)
     }
 }
 
@@ -97,7 +100,6 @@ pub(super) fn words(record: &Record) -> Vec<Word> {
     WORDS.iter().copied().chain(arms().filter(is_there)).collect()
 }
 
-/// The section.
 pub(super) fn html(record: &Record) -> String {
     let word =
         |(word, meaning): &Word| format!("<dt>{}</dt><dd>{}</dd>", escape(word), escape(meaning));

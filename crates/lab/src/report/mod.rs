@@ -79,9 +79,10 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
         let is_one_of_several = comparisons.iter().any(|other| {
             other.experiment == comparison.experiment && other.unit() != comparison.unit()
         });
-        let name = match is_one_of_several {
-            true => format!("{}, {}", comparison.title, comparison.unit()),
-            false => comparison.title.clone(),
+        let name = if is_one_of_several {
+            format!("{}, {}", comparison.title, comparison.unit())
+        } else {
+            comparison.title.clone()
         };
         (format!("result-{index}"), name)
     });
@@ -110,7 +111,6 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
 pub(super) struct Comparison<'a> {
     /// What its headings begin with.
     pub(super) title: String,
-    /// The experiment.
     pub(super) experiment: &'a str,
     /// What is compared.
     pub(super) metric: &'a str,
@@ -122,13 +122,11 @@ pub(super) struct Comparison<'a> {
 
 /// Rows over one numeric axis, all other axes held still.
 pub(super) struct Panel<'a> {
-    /// The axis.
     pub(super) axis: &'a str,
     /// The other axes that differ between panels.
     pub(super) held: Vec<(&'a str, &'a str)>,
     /// Values of the axis, as written and as numbers, ascending.
     pub(super) values: Vec<(&'a str, f64)>,
-    /// The rows.
     pub(super) rows: Vec<&'a ResultRow>,
 }
 
@@ -210,9 +208,10 @@ impl<'a> Comparison<'a> {
     pub(super) fn value_heading(&self, interval: &str) -> String {
         let has_interval =
             |row: &&ResultRow| row.verdict != Verdict::Baseline && row.value_half_width.is_some();
-        match self.rows.iter().any(has_interval) {
-            true => format!("{} ({interval})", self.unit()),
-            false => self.unit().to_owned(),
+        if self.rows.iter().any(has_interval) {
+            format!("{} ({interval})", self.unit())
+        } else {
+            self.unit().to_owned()
         }
     }
 

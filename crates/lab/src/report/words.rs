@@ -154,10 +154,7 @@ pub(super) fn badge_of_all(
         return badge(&record.trust);
     }
     let names = in_order(bad.iter().map(|(each, _)| each.title.as_str())).join(", ");
-    let holds = match record.trust.turns.is_some() {
-        true => "A/A control holds",
-        false => "quiet",
-    };
+    let holds = if record.trust.turns.is_some() { "A/A control holds" } else { "quiet" };
     let (good, all) = (good.len(), badges.len());
     (format!("{holds} in {good} of {all} tables, not in: {names}"), "open")
 }
@@ -175,12 +172,11 @@ pub(super) fn load(record: &Record, answer: &Answer) -> String {
 
 /// Why the figures of a run are worth nothing, and what to do.
 fn invalid(trust: &Trust) -> String {
-    let why = match trust.runs == trust.runs_failed {
-        true => "nothing was measured; each row has the reason",
-        false => {
-            "the same program twice differs from itself; end what else runs on this machine and run \
+    let why = if trust.runs == trust.runs_failed {
+        "nothing was measured; each row has the reason"
+    } else {
+        "the same program twice differs from itself; end what else runs on this machine and run \
              it again"
-        }
     };
     format!("invalid run: {why}")
 }

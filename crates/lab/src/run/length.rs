@@ -219,9 +219,12 @@ impl Runner<'_> {
         let by_units =
             arms.iter().enumerate().filter(|(_, arm)| arm.living.is_ok() && arm.described.wave > 0);
         let least = least_units(wave);
-        let units = |(index, arm): (usize, &SetArm<'_>)| match length.is_slow(&arm.planned.name) {
-            true => (arm.planned.name.clone(), wave),
-            false => (arm.planned.name.clone(), alike(usual(index)).max(least)),
+        let units = |(index, arm): (usize, &SetArm<'_>)| {
+            if length.is_slow(&arm.planned.name) {
+                (arm.planned.name.clone(), wave)
+            } else {
+                (arm.planned.name.clone(), alike(usual(index)).max(least))
+            }
         };
         by_units.map(units).collect()
     }

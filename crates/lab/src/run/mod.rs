@@ -187,9 +187,10 @@ impl Runner<'_> {
         let job = &self.plan.job;
         let sets = state.sets.get(&state.key(self.plan, point)).copied().unwrap_or(0);
         let wants = if done < job.blocks {
-            match done < SETS_NARROW {
-                true => self.comes_now(point, state),
-                false => self.lacks(Aim::Narrow, point, state),
+            if done < SETS_NARROW {
+                self.comes_now(point, state)
+            } else {
+                self.lacks(Aim::Narrow, point, state)
             }
         } else if sets >= job.blocks_max {
             false

@@ -172,9 +172,12 @@ impl Lent {
     pub(super) fn another(&self, slots: usize) -> Result<Self, Error> {
         let value = self.capacity();
         let slots = u32::try_from(slots).map_err(|_| limit(value))?;
-        Self::of(slots, self.pool.as_ref()).map_err(|cause| match is_system_limit(&cause) {
-            true => limit(value),
-            false => Error::System { call: "io_setup", cause },
+        Self::of(slots, self.pool.as_ref()).map_err(|cause| {
+            if is_system_limit(&cause) {
+                limit(value)
+            } else {
+                Error::System { call: "io_setup", cause }
+            }
         })
     }
 

@@ -17,7 +17,6 @@ const ROW: f64 = 20.0;
 /// A share of something, with its name and words for the pointer.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Its name.
     pub name: String,
     /// From 0 to 1.
     pub share: f64,

@@ -49,9 +49,10 @@ impl Forest {
     pub fn over(bounds: impl Iterator<Item = f64>) -> Self {
         let (low, high) = bounds.fold((0.95, 1.05), |(low, high), b| (b.min(low), b.max(high)));
         let margin = (high - low) * 0.05;
-        let scale = match high / low > LOG_FROM {
-            true => Scale::log((low / 1.06, high * 1.06), PAPER),
-            false => Scale::linear(((low - margin).max(0.0), high + margin), PAPER),
+        let scale = if high / low > LOG_FROM {
+            Scale::log((low / 1.06, high * 1.06), PAPER)
+        } else {
+            Scale::linear(((low - margin).max(0.0), high + margin), PAPER)
         };
         Self { ticks: ticks(&scale), scale }
     }

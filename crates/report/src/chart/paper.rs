@@ -48,9 +48,10 @@ impl Scale {
     pub fn at(&self, value: f64) -> f64 {
         let (low, high) = self.domain;
         let value = value.clamp(low, high);
-        let part = match self.is_log {
-            true => (value / low).ln() / (high / low).ln(),
-            false => (value - low) / (high - low),
+        let part = if self.is_log {
+            (value / low).ln() / (high / low).ln()
+        } else {
+            (value - low) / (high - low)
         };
         self.paper.0 + part * (self.paper.1 - self.paper.0)
     }
@@ -106,7 +107,6 @@ pub struct Edges {
 /// A chart that is being drawn.
 #[derive(Debug)]
 pub struct Canvas {
-    /// The drawing.
     pub svg: Svg,
     size: At,
     edges: Edges,
@@ -115,9 +115,7 @@ pub struct Canvas {
 /// What a line has at those of its points that say something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
-    /// Nothing.
     None,
-    /// A mark.
     Each(Marker),
     /// A mark under the pointer only: many would hide the line.
     Pointer,
@@ -137,7 +135,6 @@ pub struct Vertex {
 /// A line of a chart, cut where there are gaps.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name.
     pub name: String,
     /// The class that gives it its colour.
     pub class: String,

@@ -40,7 +40,6 @@ pub enum Marker {
     Down,
     /// An open circle.
     Ring,
-    /// An x.
     Cross,
 }
 

@@ -84,9 +84,10 @@ impl Row {
 
     /// Whose `flag` is, and what takes its place.
     fn answer(self, flag: &str) -> String {
-        let here = match self.here.starts_with('-') {
-            true => format!("the pollux flag is {}", self.here),
-            false => self.here.to_owned(),
+        let here = if self.here.starts_with('-') {
+            format!("the pollux flag is {}", self.here)
+        } else {
+            self.here.to_owned()
         };
         match self.of {
             "" => format!("{flag}: {here}"),

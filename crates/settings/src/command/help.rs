@@ -242,16 +242,20 @@ impl Section {
 fn synopsis(command: &Command, called: &str) -> String {
     let mut parts: Vec<String> = shown(command)
         .filter(|arg| !arg.is_positional())
-        .map(|arg| match arg.is_required_set() {
-            true => flag(arg, arg.get_short().is_none()),
-            false => format!("[{}]", flag(arg, arg.get_short().is_none())),
+        .map(|arg| {
+            if arg.is_required_set() {
+                flag(arg, arg.get_short().is_none())
+            } else {
+                format!("[{}]", flag(arg, arg.get_short().is_none()))
+            }
         })
         .collect();
     parts.extend(shown(command).filter(|arg| arg.is_positional()).map(|arg| {
         let dots = if is_repeated(arg) { "\\&..." } else { "" };
-        match arg.is_required_set() {
-            true => format!("{}{dots}", italic(&value(arg))),
-            false => format!("[{}]{dots}", italic(&value(arg))),
+        if arg.is_required_set() {
+            format!("{}{dots}", italic(&value(arg)))
+        } else {
+            format!("[{}]{dots}", italic(&value(arg)))
         }
     }));
     let mut text = format!(".SY \"{}\"\n", escaped(called));

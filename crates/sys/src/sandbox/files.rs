@@ -179,9 +179,12 @@ fn places(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut add = |path: &Path| {
         let place = path.canonicalize().ok();
-        let place = place.map(|place| match place.is_dir() {
-            true => place,
-            false => place.parent().map_or_else(|| place.clone(), Path::to_owned),
+        let place = place.map(|place| {
+            if place.is_dir() {
+                place
+            } else {
+                place.parent().map_or_else(|| place.clone(), Path::to_owned)
+            }
         });
         found.extend(place.filter(|place| !found.contains(place)));
     };

@@ -184,10 +184,12 @@ fn in_words(findings: &Findings) -> String {
         (None, Some(bytes)) => format!("RLIMIT_MSGQUEUE allows {bytes}"),
         (None, None) => "RLIMIT_MSGQUEUE sets no limit".to_owned(),
     };
-    let known = match findings.is_running {
-        true => "those of the pool that runs",
-        false if findings.silent_programs.is_empty() => "as the programs say",
-        false => "as far as the programs said",
+    let known = if findings.is_running {
+        "those of the pool that runs"
+    } else if findings.silent_programs.is_empty() {
+        "as the programs say"
+    } else {
+        "as far as the programs said"
     };
     let Findings { services, clients, reply_queues, charge_bytes, .. } = findings;
     lines.push(match findings.room() {

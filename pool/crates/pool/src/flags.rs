@@ -109,7 +109,6 @@ pub(crate) struct StartFlags {
     pub(crate) detached: bool,
 }
 
-/// Some workers.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Only the copies of this program
@@ -130,7 +129,6 @@ pub(crate) enum Wake {
 }
 
 impl Wake {
-    /// Its name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",

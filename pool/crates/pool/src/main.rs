@@ -81,10 +81,11 @@ const POLLUX: &str = "pollux";
 fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
     let command = output::with_negative_numbers(help::decorated(Cli::command(), sections));
-    match std::env::args_os().next().is_some_and(|name| name == POLLUX) {
-        true => command.bin_name(POLLUX),
-        false => command,
-    }
+    if std::env::args_os().next().is_some_and(|name| name == POLLUX) {
+command.bin_name(POLLUX)
+} else {
+command
+}
 }
 
 /// The commands of `pollux` that this program is: the pool, and field tables by their own name.

@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::{SILENCE, asked, connect};
 
-/// The workers.
 pub(crate) fn workers(json: bool) -> Result<ExitCode, Failure> {
     let rows = gather(&Request::Ps, |answer| match answer {
         Answer::Workers(rows) => rows,
@@ -45,7 +44,6 @@ fn trouble(row: &WorkerRow) -> String {
     }
 }
 
-/// The services.
 pub(crate) fn services(json: bool) -> Result<ExitCode, Failure> {
     let rows = gather(&Request::Services, |answer| match answer {
         Answer::Services(rows) => rows,

@@ -97,10 +97,11 @@ pub unsafe extern "C" fn tpsubscribe(
     fault::atmi(-1, || {
         // SAFETY: the caller's promise.
         let pattern = unsafe { text(pattern, "pattern of the events") }?;
-        let filter = match filter.is_null() {
-            true => "",
+        let filter = if filter.is_null() {
+            ""
+        } else {
             // SAFETY: the caller's promise.
-            false => unsafe { text(filter, "filter") }?,
+            unsafe { text(filter, "filter") }?
         };
         // SAFETY: the caller's promise.
         let control = unsafe { caller::read(control) };

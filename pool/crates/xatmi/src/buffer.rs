@@ -165,7 +165,6 @@ impl Buffer {
         Self::from_wire(BufferType::Carray.name(), "", bytes.len(), bytes)
     }
 
-    /// Its type.
     #[must_use]
     pub fn buffer_type(&self) -> BufferType {
         self.buffer_type
@@ -284,16 +283,12 @@ pub enum BufferError {
     },
     /// The subtype is longer than the interface allows.
     #[error("the subtype has {bytes} bytes; at most 16 are allowed")]
-    LongSubtype {
-        /// Its bytes.
-        bytes: usize,
-    },
+    LongSubtype { bytes: usize },
     /// A buffer of this size is not made.
     #[error("{bytes} bytes are too many for a buffer; at most {most} are possible")]
     TooLarge {
         /// The given value.
         bytes: usize,
-        /// The most.
         most: usize,
     },
     /// The system has no memory for it.
@@ -312,16 +307,10 @@ pub enum BufferError {
     },
     /// Buffers of this type are not sent.
     #[error("a {name} buffer is for tpinit and is not sent")]
-    NotSent {
-        /// The type.
-        name: &'static str,
-    },
+    NotSent { name: &'static str },
     /// A text has no NUL, or not at its end.
     #[error("a {name} buffer holds text that ends with a NUL")]
-    NoNul {
-        /// The type.
-        name: &'static str,
-    },
+    NoNul { name: &'static str },
     /// The content must be fields and is not, or they do not fit.
     #[error("the fields of the buffer: {0}")]
     Fields(#[from] UbfError),

@@ -40,9 +40,7 @@ pub enum Request {
     Adopt {
         /// Its server id.
         srvid: u32,
-        /// Its process.
         pid: u32,
-        /// Its program.
         name: String,
         /// Its slot in the memory that comes along.
         slot: usize,
@@ -52,7 +50,6 @@ pub enum Request {
         #[serde(default)]
         memory: Option<usize>,
     },
-    /// The workers.
     Ps,
     /// The services, one row for each worker that offers one.
     Services,
@@ -60,23 +57,19 @@ pub enum Request {
     Queues,
     /// The client contexts.
     Clients,
-    /// The pool.
     Info,
     /// Tell when everything that is on its way is up or has failed.
     Settle,
     /// Start workers; answered when they are up or have failed.
     Start {
-        /// Which.
         what: Selection,
     },
     /// Stop workers; answered when they are gone.
     Stop {
-        /// Which.
         what: Selection,
     },
     /// Stop workers and start them again; answered when they are up or have failed.
     Restart {
-        /// Which.
         what: Selection,
     },
     /// Unsolicited messages come to this mailbox as long as the connection is there.
@@ -92,15 +85,12 @@ pub enum Request {
     },
     /// Take a subscription of this connection back, or all; answered with how many.
     Unsubscribe {
-        /// Which.
         handle: Option<u64>,
     },
     /// The subscribers of an event; the client that asks delivers it.
     Post {
-        /// Its name.
         event: String,
     },
-    /// All mailboxes.
     Mailboxes,
     /// Read the configuration again.
     Reload,
@@ -116,25 +106,19 @@ pub enum Request {
 pub enum Answer {
     /// To a client.
     Welcome(Welcome),
-    /// Some workers.
     Workers(Vec<WorkerRow>),
-    /// Some services.
     Services(Vec<ServiceRow>),
-    /// Some queues.
     Queues(Vec<QueueRow>),
     /// Some client contexts.
     Clients(Vec<ClientRow>),
-    /// The pool.
     Info(Box<PoolInfo>),
     /// A part of the subscribers of an event.
     Subscribers(Vec<SubscriberRow>),
-    /// Some mailboxes.
     Mailboxes(Vec<MailboxRow>),
     /// How far an order is.
     Progress(Progress),
     /// The last message: done.
     Done {
-        /// In words.
         message: String,
     },
     /// The last message: not done, as there is no room for more.

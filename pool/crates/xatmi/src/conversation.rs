@@ -76,13 +76,11 @@ pub enum Kind {
 /// A message, or the end of the conversation.
 #[derive(Debug)]
 pub struct Message {
-    /// Its kind.
     pub kind: Kind,
     /// The type of the buffer; `None` without one.
     pub buffer_type: Option<BufferType>,
     /// The size of the sender's buffer, at least the bytes of the payload.
     pub buffer_size_bytes: usize,
-    /// The payload.
     pub bytes: Vec<u8>,
     /// The value of `tpreturn` for the caller's `tpurcode`.
     pub urcode: i64,

@@ -67,9 +67,7 @@ pub struct Group {
 /// The other side of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its process.
     pub pid: u32,
-    /// Its user.
     pub user: u32,
     groups: Vec<u32>,
 }
@@ -81,7 +79,6 @@ pub enum Relation {
     Own,
     /// A member of the group.
     Member,
-    /// Neither.
     Foreign,
 }
 
@@ -129,7 +126,6 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A variable whose value makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadVariable {
-    /// The variable.
     pub name: &'static str,
     /// Its value, as far as it is text.
     pub value: String,
@@ -240,7 +236,6 @@ impl Group {
         Self::named(text, &std::fs::read_to_string("/etc/group").unwrap_or_default())
     }
 
-    /// Its number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id

@@ -65,10 +65,7 @@ pub enum ToManager {
     /// All queues are open and watched: requests are served from now on.
     Ready,
     /// The server's own start function said no, or the queues cannot be obtained: it ends.
-    Refused {
-        /// In words.
-        why: String,
-    },
+    Refused { why: String },
     /// The answer to [`ToWorker::Ping`].
     Pong {
         /// The number of the ping.
@@ -104,14 +101,10 @@ pub enum ToWorker {
     NotAdvertised {
         /// The number of the TPE error.
         code: i32,
-        /// In words.
         why: String,
     },
     /// Answer with the number.
-    Ping {
-        /// Any number.
-        number: u64,
-    },
+    Ping { number: u64 },
     /// Look once into each service's queue: a wake may have died with another worker.
     Nudge,
     /// Some clients ended: close what reply queues of theirs are still held open, as they count

@@ -31,7 +31,6 @@ const CAP_SYS_RESOURCE: u32 = 24;
 pub struct Need {
     /// What they are for, such as `service queues`.
     pub what: String,
-    /// How many.
     pub queues: u64,
     /// The size of each.
     pub size: QueueSize,
@@ -70,7 +69,6 @@ pub struct QueueLimits {
 /// How long files may get, RLIMIT_FSIZE; `None` for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileSizeLimits {
-    /// What counts.
     pub soft: Option<u64>,
     /// What the user may raise that to without privilege.
     pub hard: Option<u64>,
@@ -79,7 +77,6 @@ pub struct FileSizeLimits {
 /// The most that fits in the shared memory of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRoom {
-    /// Services.
     pub services: u64,
     /// Client contexts at the same time.
     pub contexts: u64,
@@ -160,12 +157,13 @@ pub fn shortages(needs: &[Need], limits: &QueueLimits) -> Vec<Shortage> {
     let longest = used().map(|need| need.size.message_len_bytes.into()).max().unwrap_or(0);
     let sysctl = |name: &str, needed: u64| format!("run `sysctl fs.mqueue.{name}={needed}`");
     let may_raise = limits.bytes_hard.is_none_or(|hard| bytes <= hard);
-    let raise = match may_raise {
-        true => format!("run `ulimit -q {bytes}`"),
-        false => format!(
+    let raise = if may_raise {
+        format!("run `ulimit -q {bytes}`")
+    } else {
+        format!(
             "have root raise the hard limit (msgqueue in /etc/security/limits.conf, \
              LimitMSGQUEUE={bytes} of a systemd unit)"
-        ),
+        )
     };
     let all = [
         Shortage {
@@ -252,12 +250,13 @@ pub fn descriptor_shortage(
 pub fn file_size_shortage(needed: u64, limits: FileSizeLimits) -> Option<Shortage> {
     let allowed = limits.soft.unwrap_or(u64::MAX);
     let blocks = needed.div_ceil(FILE_BLOCK_BYTES);
-    let remedy = match limits.hard.is_none_or(|hard| needed <= hard) {
-        true => format!("run `ulimit -S -f {blocks}` (files in shared memory count as files)"),
-        false => format!(
+    let remedy = if limits.hard.is_none_or(|hard| needed <= hard) {
+        format!("run `ulimit -S -f {blocks}` (files in shared memory count as files)")
+    } else {
+        format!(
             "have root raise the hard limit (fsize in /etc/security/limits.conf, LimitFSIZE={needed} of \
              a systemd unit); files in shared memory count as files"
-        ),
+        )
     };
     (needed > allowed).then_some(Shortage {
         limit: "RLIMIT_FSIZE",

@@ -114,7 +114,6 @@ pub struct Request<'a> {
     pub is_without_reply: bool,
     /// The service that is asked for.
     pub service: ServiceName,
-    /// The data.
     pub payload: Payload<'a>,
 }
 
@@ -131,16 +130,13 @@ pub struct Reply<'a> {
     pub rval: i32,
     /// The value of `tpreturn` for the caller's `tpurcode`.
     pub urcode: i64,
-    /// The data.
     pub payload: Payload<'a>,
 }
 
 /// A message of either kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// A request.
     Request(Request<'a>),
-    /// A reply.
     Reply(Reply<'a>),
 }
 
@@ -389,13 +385,16 @@ fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malfor
     if buffer_type.is_none() && (len_bytes, buffer_size_bytes) != (0, 0) {
         return Err(Malformed::Tag);
     }
-    let body = match is_large {
-        true if large.fd < 0 || large.pid == 0 || len_bytes == 0 => return Err(Malformed::Large),
-        true => Body::Large(large),
-        false if (large.pid, large.fd, large.inode) != (0, 0, 0) => {
+    let body = if is_large {
+        if large.fd < 0 || large.pid == 0 || len_bytes == 0 {
+            return Err(Malformed::Large);
+        }
+        Body::Large(large)
+    } else {
+        if (large.pid, large.fd, large.inode) != (0, 0, 0) {
             return Err(Malformed::Reserved);
         }
-        false => Body::Inline(rest),
+        Body::Inline(rest)
     };
     Ok(Payload { buffer_type, buffer_size_bytes, body })
 }

@@ -86,9 +86,12 @@ impl Life {
         let ends = [Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
         let is_masked = masks_ends && self.wanted.contains("read");
         let has_end = ends.into_iter().any(|end| found.contains(end));
-        let says = |bit| match is_masked && has_end {
-            true => bit == IN || (!ends.contains(&bit) && found.contains(bit)),
-            false => found.contains(bit),
+        let says = |bit| {
+            if is_masked && has_end {
+                bit == IN || (!ends.contains(&bit) && found.contains(bit))
+            } else {
+                found.contains(bit)
+            }
         };
         let fails = says(Readiness::HUP) || says(Readiness::ERROR);
         if self.is_listener() {

@@ -17,7 +17,6 @@ use pollux_xatmi::worker::{Done, Incoming, Worker};
 use super::callers::Failure as Reason;
 use crate::error::in_words;
 
-/// The service.
 const SERVICE: &str = "BALANCE";
 /// Size of all buffers, as in the original's client.
 const BUFFER_BYTES: usize = 1024;

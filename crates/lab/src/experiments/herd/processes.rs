@@ -46,7 +46,6 @@ const RAW_C_TEXT: &str = include_str!("raw.c");
 pub(super) struct WorkerSetup {
     /// What it waits for.
     pub(super) source: Source,
-    /// How.
     pub(super) wait: Wait,
 }
 

@@ -32,8 +32,10 @@ pub(super) enum Requests {
     /// A listening socket's address.
     Socket(SocketAddr),
     /// A pipe, and the eventfd that counts what lies in it.
-    Eventfd { events: OwnedFd, pipe: OwnedFd },
-    /// A pipe.
+    Eventfd {
+        events: OwnedFd,
+        pipe: OwnedFd,
+    },
     Pipe(OwnedFd),
 }
 

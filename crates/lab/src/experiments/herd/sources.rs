@@ -79,7 +79,6 @@ pub enum Source {
     Socket,
     /// An eventfd in semaphore mode.
     Eventfd,
-    /// A pipe.
     Pipe,
 }
 
@@ -296,7 +295,6 @@ impl Waiting {
         Ok(Self::Epoll { epoll, events: vec![EpollEvent::NONE; EVENTS_MAX] })
     }
 
-    /// Waits.
     pub(super) fn wait(&mut self) -> Result<Woken, MeasureError> {
         match self {
             Self::Epoll { epoll, events } => {

@@ -15,7 +15,6 @@ use crate::error::{MeasureError, in_words};
 use crate::form::Form;
 use crate::scratch::Scratch;
 
-/// The program.
 const PROGRAM: &str = include_str!("forms.c");
 /// How long its trial of a form may take.
 const TRIAL_PATIENCE: Duration = Duration::from_secs(20);

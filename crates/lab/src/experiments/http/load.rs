@@ -124,9 +124,10 @@ impl Load {
             reply_bytes: spec.count("reply_bytes"),
             request_bytes: count("request_bytes", 0),
             path: spec.axes.word("path").unwrap_or("/").to_owned(),
-            certificate: match spec.axes.is_on("encrypted") {
-                true => Some(certificate(&spec.scratch)?),
-                false => None,
+            certificate: if spec.axes.is_on("encrypted") {
+                Some(certificate(&spec.scratch)?)
+            } else {
+                None
             },
             is_resumed: spec.axes.get("resumption").is_none() || spec.axes.is_on("resumption"),
             is_file: spec.axes.is_on("file"),
@@ -148,10 +149,7 @@ impl Load {
     /// What the generator chooses among, by chance, where `url` is asked for.
     pub(super) fn urls(&self, url: &str) -> Vec<String> {
         let varied = |item| format!("{url}items/{item}?page={}", item * item);
-        match self.is_varied {
-            false => vec![url.to_owned()],
-            true => (0..VARIED).map(varied).collect(),
-        }
+        if self.is_varied { (0..VARIED).map(varied).collect() } else { vec![url.to_owned()] }
     }
 
     /// How each is asked.
@@ -322,9 +320,10 @@ fn judged(answered: usize, closed: usize, all: usize) -> Result<usize, String> {
     if answered < all {
         return Err(format!("answered only {answered} of {all} dead connections"));
     }
-    match closed as f64 > all as f64 * CLOSED_SHARE_MAX {
-        true => Err(format!("closed {closed} of {all} dead connections")),
-        false => Ok(closed),
+    if closed as f64 > all as f64 * CLOSED_SHARE_MAX {
+        Err(format!("closed {closed} of {all} dead connections"))
+    } else {
+        Ok(closed)
     }
 }
 

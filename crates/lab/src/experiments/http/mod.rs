@@ -55,7 +55,6 @@ pub(crate) use subject::{Calls, Served, Traffic, measure};
 /// What the measured side does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// It answers.
     Answers,
     /// It passes the request on to a server of the lab, which does not belong to the measured side.
     PassesOn,
@@ -110,7 +109,6 @@ pub(crate) const CONNECTIONS: Axis = Axis {
     kind: AxisKind::Count(1, 60_000),
     default: "64,256,1000",
 };
-/// Likewise.
 pub(crate) const KEEPALIVE: Axis = Axis {
     name: "keepalive",
     about: "whether connections are kept; without (--no-keepalive), each request has its own",
@@ -118,7 +116,6 @@ pub(crate) const KEEPALIVE: Axis = Axis {
     kind: AxisKind::Either { short: "no_keepalive", means: false },
     default: "true",
 };
-/// Likewise.
 pub(crate) const REPLY_BYTES: Axis = Axis {
     name: "reply_bytes",
     about: "length of the body of each reply",
@@ -126,7 +123,6 @@ pub(crate) const REPLY_BYTES: Axis = Axis {
     kind: AxisKind::Bytes(1, BODY_BYTES_MAX),
     default: "128",
 };
-/// Likewise.
 pub(crate) const REQUEST_BYTES: Axis = Axis {
     name: "request_bytes",
     about: "length of the body of each request, which is a POST then; 0: a GET without one",
@@ -143,7 +139,6 @@ const HTTP: Axis = Axis {
     kind: AxisKind::Version(&["1.1", "2"]),
     default: "1.1",
 };
-/// Likewise.
 pub(crate) const ENCRYPTED: Axis = Axis {
     name: "encrypted",
     about: "whether clients speak TLS 1.3; with: --tls",
@@ -570,13 +565,12 @@ fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {
     connections.dedup();
     let latencies: Vec<f64> = stalls.iter().map(|(_, us)| us / 1000.0).collect();
     let latency_ms = median(&latencies).unwrap_or_default();
-    let why = match is_meant {
-        true => {
+    let why = if is_meant {
             "as it must with a reply in two writes: the rate is connections / latency, \
                  whatever the mechanism"
-        }
-        false => "look for a reply in two writes without TCP_NODELAY",
-    };
+        } else {
+"look for a reply in two writes without TCP_NODELAY"
+};
     format!(
         "{arm}: every connection waits {latency_ms:.0} ms for a delayed acknowledgement (at {} \
          connections), {why}",

@@ -58,7 +58,6 @@ pub(crate) const PROXY_PLACEHOLDERS: [&str; 8] =
 pub(super) struct ServerSpec {
     /// The request, with its URL and body.
     pub(super) target: Target,
-    /// The status.
     pub(super) status: u16,
     /// Length of the body, where that is known before.
     pub(super) body_bytes: Option<u64>,
@@ -66,7 +65,6 @@ pub(super) struct ServerSpec {
 
 /// A server that answers.
 pub(super) struct Server {
-    /// For messages.
     name: String,
     /// Those of its processes that were started here, all on the same port; none of one that ran
     /// before.
@@ -361,10 +359,11 @@ impl Server {
             return Err(self.failed(&what));
         }
         if !self.processes.is_empty() {
-            match self.is_killed {
-                true => self.tree.kill(),
-                false => self.tree.end(),
-            }
+            if self.is_killed {
+self.tree.kill()
+} else {
+self.tree.end()
+}
             self.processes.iter_mut().for_each(Program::end);
         }
         Ok(())
@@ -446,13 +445,14 @@ fn first_answer(
             };
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             // The budget has cut it short.
-            let more = match is_early && !is_elsewhere && patience < patience::SERVER_ANSWERS {
-                true => format!(
+            let more = if is_early && !is_elsewhere && patience < patience::SERVER_ANSWERS {
+format!(
                     "; a larger --budget waits longer, up to {} s",
                     patience::SERVER_ANSWERS.as_secs()
-                ),
-                false => String::new(),
-            };
+                )
+} else {
+String::new()
+};
             let what =
                 format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}{more}");
             return Err(process.failed(&what).into());
@@ -522,7 +522,6 @@ fn fault(answered: &Answered, asked: &ServerSpec, load: &Load) -> Option<String>
 pub(super) struct CommandLine {
     /// The program's name, for messages.
     pub(super) name: String,
-    /// The command.
     pub(super) command: Command,
 }
 

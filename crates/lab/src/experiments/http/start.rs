@@ -91,20 +91,22 @@ pub(super) fn started(
 fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), MeasureError> {
     let Some(asked) = asked else { return Ok(()) };
     let got = said.unwrap_or_else(|| "none that it names".to_owned());
-    match got.split([',', ' ']).next() == Some(asked.name()) {
-        true => Ok(()),
-        false => Err(MeasureError::WrongMechanism { asked, got }),
-    }
+    if got.split([',', ' ']).next() == Some(asked.name()) {
+Ok(())
+} else {
+Err(MeasureError::WrongMechanism { asked, got })
+}
 }
 
 /// A bare server says which form the kernel granted; it ends by itself where that is another one.
 fn is_that_form(asked: Form, said: Option<&str>) -> Result<(), MeasureError> {
     let got = said.and_then(|said| said.split(',').next()).unwrap_or_default();
     let what = || format!("says that it is {got}, expected {}", asked.words());
-    match got == asked.words() {
-        true => Ok(()),
-        false => Err(MeasureError::Program { program: asked.to_string(), what: what() }),
-    }
+    if got == asked.words() {
+Ok(())
+} else {
+Err(MeasureError::Program { program: asked.to_string(), what: what() })
+}
 }
 
 /// The command of each arm that the lab starts. This is the only place that knows them.
@@ -181,14 +183,16 @@ fn start(
 /// every kernel.
 pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), MeasureError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut command = match load.is_closed_behind {
-        false => serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load),
-        true => baseline_server(RAW_EPOLL.name, any, load)?,
-    };
-    match load.is_closed_behind {
-        false => command.args(["--reply", &load.reply_bytes.to_string()]),
-        true => command.arg("--close"),
-    };
+    let mut command = if load.is_closed_behind {
+baseline_server(RAW_EPOLL.name, any, load)?
+} else {
+serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load)
+};
+    if load.is_closed_behind {
+command.arg("--close")
+} else {
+command.args(["--reply", &load.reply_bytes.to_string()])
+};
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = Program::start("the server behind the proxy", command)?;
     let (address, _) = announced(&mut process)?;
@@ -352,30 +356,33 @@ fn command(
 ) -> io::Result<Option<Command>> {
     let files = Files::write(folder, load)?;
     let mut command = Command::new(program);
-    let text = match () {
-        () if peer == NGINX.name => nginx(ends, load, &files),
-        () if peer == HAPROXY.name => haproxy(ends, load, &files, false),
-        () if peer == HAPROXY_SPLICE.name => haproxy(ends, load, &files, true),
-        () if peer == LIGHTTPD.name => lighttpd(ends.listen, load, &files),
-        () if peer == H2O.name => h2o(ends.listen, load, &files),
-        () if peer == NGHTTPD.name => {
+    let text = if peer == NGINX.name {
+nginx(ends, load, &files)
+} else if peer == HAPROXY.name {
+haproxy(ends, load, &files, false)
+} else if peer == HAPROXY_SPLICE.name {
+haproxy(ends, load, &files, true)
+} else if peer == LIGHTTPD.name {
+lighttpd(ends.listen, load, &files)
+} else if peer == H2O.name {
+h2o(ends.listen, load, &files)
+} else if peer == NGHTTPD.name {
             nghttpd(&mut command, ends.listen, load, &files);
             return Ok(Some(command));
-        }
-        () => return Ok(None),
-    };
+        } else {
+return Ok(None)
+};
     let config = folder.join(format!("{peer}.conf"));
     fs::write(&config, text)?;
-    match () {
-        () if peer == NGINX.name => {
+    if peer == NGINX.name {
             command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config)
-        }
-        () if peer == HAPROXY.name || peer == HAPROXY_SPLICE.name => {
+        } else if peer == HAPROXY.name || peer == HAPROXY_SPLICE.name {
             command.arg("-db").arg("-f").arg(&config)
-        }
-        () if peer == LIGHTTPD.name => command.arg("-D").arg("-f").arg(&config),
-        () => command.arg("-c").arg(&config),
-    };
+        } else if peer == LIGHTTPD.name {
+command.arg("-D").arg("-f").arg(&config)
+} else {
+command.arg("-c").arg(&config)
+};
     Ok(Some(command))
 }
 
@@ -421,10 +428,11 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
             files.site.display()
         ),
     };
-    let log = match load.is_logged {
-        true => format!("{folder}/access.log"),
-        false => "off".to_owned(),
-    };
+    let log = if load.is_logged {
+format!("{folder}/access.log")
+} else {
+"off".to_owned()
+};
     let (secure, keys) = match &load.certificate {
         Some(Certificate { cert, key, .. }) => (
             " ssl",
@@ -479,20 +487,22 @@ fn haproxy(
     };
     let answer = match behind {
         Some(behind) => {
-            let log = match load.is_logged {
-                true => "log stdout format raw local0\n  option httplog\n  ",
-                false => "",
-            };
+            let log = if load.is_logged {
+"log stdout format raw local0\n  option httplog\n  "
+} else {
+""
+};
             format!(
                 "{log}default_backend lab\nbackend lab\n  http-reuse always\n  server lab {behind}\n"
             )
         }
         None => format!("http-request return status 200 content-type text/plain file {body}\n"),
     };
-    let splice = match splices {
-        true => "  option splice-request\n  option splice-response\n",
-        false => "",
-    };
+    let splice = if splices {
+"  option splice-request\n  option splice-response\n"
+} else {
+""
+};
     let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
         let alpn = if load.http == Protocol::Http2 { " alpn h2" } else { "" };
         format!(

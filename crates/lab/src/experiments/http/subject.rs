@@ -578,9 +578,10 @@ impl Counters {
                 counters.push((*name, counter));
             }
         }
-        match counters.is_empty() {
-            true => Err(std::io::Error::other("this kernel has no tracepoints of system calls")),
-            false => Ok(Self(counters)),
+        if counters.is_empty() {
+            Err(std::io::Error::other("this kernel has no tracepoints of system calls"))
+        } else {
+            Ok(Self(counters))
         }
     }
 

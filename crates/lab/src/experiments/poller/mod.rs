@@ -31,10 +31,8 @@ const EPOLL_PLAIN: Peer = Peer::of_pollux("epoll-plain");
 const URING_PLAIN: Peer =
     Peer { name: "uring-plain", missing: || missing_driver(Driver::Completion) };
 
-/// One behaviour.
 struct Check {
     name: &'static str,
-    /// What happens.
     load: &'static str,
     metric: Metric,
     peers: &'static [Peer],
@@ -248,9 +246,10 @@ impl Experiment for Poller {
             start: SERVER_COST * 2,
             // It takes what it takes.
             runtime_min: Duration::from_secs(1),
-            concerns: match is_proxy {
-                true => &[Concern::Servers, Concern::Counters],
-                false => &[Concern::Descriptors],
+            concerns: if is_proxy {
+                &[Concern::Servers, Concern::Counters]
+            } else {
+                &[Concern::Descriptors]
             },
             ..Needs::of_thread(0, Duration::ZERO)
         }

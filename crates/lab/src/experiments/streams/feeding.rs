@@ -110,7 +110,6 @@ pub(super) struct Free<C> {
 struct Shared {
     /// The writer should write.
     is_running: AtomicBool,
-    /// It does.
     is_writing: AtomicBool,
     /// No other turn follows.
     is_over: AtomicBool,

@@ -151,13 +151,15 @@ fn draw(
     let mut paper = Canvas::new(key, (title.trim_end(), &about), (width, height), edges);
     let first = panel.values.first().map_or(0.0, |(_, number)| *number);
     let last = panel.values.last().map_or(0.0, |(_, number)| *number);
-    let x = match first > 0.0 && last / first > LOG_FROM {
-        true => Scale::log((first, last), paper.width()),
-        false => Scale::linear((first, last), paper.width()),
+    let x = if first > 0.0 && last / first > LOG_FROM {
+        Scale::log((first, last), paper.width())
+    } else {
+        Scale::linear((first, last), paper.width())
     };
-    let y = match low > 0.0 && high / low > LOG_FROM {
-        true => Scale::log((low / 1.15, high * 1.15), paper.height()),
-        false => Scale::linear((0.0, high * 1.05), paper.height()),
+    let y = if low > 0.0 && high / low > LOG_FROM {
+        Scale::log((low / 1.15, high * 1.15), paper.height())
+    } else {
+        Scale::linear((0.0, high * 1.05), paper.height())
     };
     paper.svg.text((0.0, 14.0), "strong", &fit(&held, LETTERS, width - 160.0));
     paper.svg.text((paper.width().1, 14.0), "dim end", comparison.unit());
@@ -276,7 +278,6 @@ pub(super) fn profile(profile: &Profile, arms: &Arms<'_>, key: &str) -> String {
 
 /// How the calls of one arm were shared.
 pub(super) struct Shared {
-    /// The arm.
     pub(crate) arm: String,
     /// The share of each worker, from the least busy one.
     pub(crate) shares: Vec<f64>,

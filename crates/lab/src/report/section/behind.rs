@@ -161,7 +161,6 @@ pub(crate) fn summary(record: &Record) -> Option<(&'static str, &'static str, Ta
     (!table.is_empty()).then_some(("Inside the server: the time of a request", ABOUT, table))
 }
 
-/// The section.
 pub(crate) fn runs(record: &Record, arms: &Arms<'_>) -> String {
     let mut body = String::new();
     let experiments = in_order(record.runs.iter().map(|run| run.experiment.as_str()));
@@ -201,9 +200,10 @@ fn is_two_regime(run: &Run) -> bool {
 pub(in crate::report) fn sources(record: &Record) -> String {
     let (readable, missing): (Vec<_>, Vec<_>) =
         record.sources.iter().partition(|source| source.available);
-    let mut body = match missing.is_empty() {
-        true => "<p>Every source could be read.</p>".to_owned(),
-        false => missing_table(&missing),
+    let mut body = if missing.is_empty() {
+        "<p>Every source could be read.</p>".to_owned()
+    } else {
+        missing_table(&missing)
     };
     if !readable.is_empty() {
         let mut table = Table::new(["source", "gives"]);
@@ -458,10 +458,7 @@ fn line(one: &PublishedSeries) -> [Cell; 4] {
 /// The series with its unit, where its name has none.
 fn name(one: &PublishedSeries) -> String {
     let (name, unit) = (&one.series.name, &one.series.unit);
-    match name.contains(unit.as_str()) {
-        true => name.clone(),
-        false => format!("{name} ({unit})"),
-    }
+    if name.contains(unit.as_str()) { name.clone() } else { format!("{name} ({unit})") }
 }
 
 /// Why figures of ours are missing: one line for each reason, with the points.

@@ -38,9 +38,10 @@ fn folded(points: &[&str], mut draw: impl FnMut(&[&str], &str) -> String) -> Str
         [] => String::new(),
         [first, between @ .., last] if points.len() > POINTS_OPEN_MAX => {
             let (open, rest) = (draw(&[first, last], ""), draw(between, "-more"));
-            match rest.is_empty() {
-                true => open,
-                false => open + &details(&format!("The other {} points", between.len()), &rest),
+            if rest.is_empty() {
+                open
+            } else {
+                open + &details(&format!("The other {} points", between.len()), &rest)
             }
         }
         all => draw(all, ""),
@@ -242,9 +243,10 @@ fn body(section: &Section, record: &Record, arms: &Arms<'_>) -> String {
         let mut remarks = notes(&(section.remarks)(record, part));
         for topic in section.topics {
             let key = format!("{}-{index}", section.id);
-            let shown = match topic.is_drawn {
-                true => drawn(topic, runs, arms, &key),
-                false => tabled(topic, runs, &points(runs), arms),
+            let shown = if topic.is_drawn {
+                drawn(topic, runs, arms, &key)
+            } else {
+                tabled(topic, runs, &points(runs), arms)
             };
             let shown = shown + &std::mem::take(&mut remarks);
             if !shown.is_empty() {
@@ -318,7 +320,6 @@ fn by_experiment<'a>(runs: impl Iterator<Item = Timed<'a>>) -> Vec<(&'a str, Vec
     grouped(runs.map(|(place, run)| (place[0], (place, run))))
 }
 
-/// Their points.
 fn points<'a>(runs: &[Timed<'a>]) -> Vec<&'a str> {
     in_order(runs.iter().map(|(place, _)| place[1]))
 }

@@ -53,7 +53,6 @@ pub(super) struct Calls {
     sequence: u64,
 }
 
-/// One call.
 #[derive(Debug)]
 pub(super) struct Slot {
     call_id: u64,

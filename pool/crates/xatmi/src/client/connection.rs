@@ -41,7 +41,6 @@ pub const GREETING_LEN_BYTES_MAX: usize = 4096;
 /// The first message of a client context, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClientHello {
-    /// Its process.
     pub pid: u32,
     /// Its number within the process.
     pub context: u32,

@@ -177,9 +177,10 @@ impl Mailbox {
             self.free.insert(0, ticket.request);
             return Err(Unsent::NotOffered);
         }
-        match wants_reply {
-            true => self.out.push(Out { ticket, call_id, ring: row.ring, at }),
-            false => self.free.insert(0, ticket.request),
+        if wants_reply {
+            self.out.push(Out { ticket, call_id, ring: row.ring, at });
+        } else {
+            self.free.insert(0, ticket.request);
         }
         Ok(())
     }

@@ -359,7 +359,6 @@ pub struct Arrived {
     pub rval: i32,
     /// The value of `tpreturn` for `tpurcode`.
     pub urcode: i64,
-    /// The buffer.
     pub payload: Arriving,
 }
 
@@ -369,7 +368,6 @@ pub struct ReplyError {
     /// The call that the error belongs to, where there is one: used up now, except after TPETIME,
     /// TPEBLOCK and TPGOTSIG.
     pub descriptor: Option<Descriptor>,
-    /// The error.
     pub error: Error,
 }
 

@@ -41,7 +41,6 @@ pub struct Answer {
 pub enum CallError {
     /// The service returned TPFAIL: TPESVCFAIL, with its buffer.
     Failed(Answer),
-    /// Everything else.
     Error(Error),
 }
 

@@ -49,9 +49,10 @@ impl Transport {
                 message_len_bytes: welcome.message_len_bytes,
             };
             let name = prefix.reply_queue(address.pid, address.context);
-            let replies = match welcome.has_made_queue {
-                true => ReplyQueue::open(name),
-                false => connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size)),
+            let replies = if welcome.has_made_queue {
+                ReplyQueue::open(name)
+            } else {
+                connection.when_queues_fit(|| ReplyQueue::create(name.clone(), size))
             };
             return Ok(Self::Queues(Queues {
                 replies: replies.map_err(no_reply_queue)?,

@@ -129,13 +129,14 @@ fn resolved(
     }
     let name: &str = entity;
     let known = resolve_predefined_entity(name);
-    known.map(str::to_owned).ok_or_else(|| match is_declared(name, document_type) {
-        true => format!(
+    known.map(str::to_owned).ok_or_else(|| if is_declared(name, document_type) {
+format!(
             "&{name}; is an entity of <!DOCTYPE>, which is not expanded; put what it stands for, or the file that it \
              names, in its place"
-        ),
-        false => format!("&{name}; is not known; write &amp; for &"),
-    })
+        )
+} else {
+format!("&{name}; is not known; write &amp; for &")
+})
 }
 
 /// Whether a document type has `<!ENTITY NAME`.

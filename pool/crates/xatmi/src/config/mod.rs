@@ -284,7 +284,6 @@ impl Diagnostic {
 }
 
 impl ConfigError {
-    /// One mistake.
     fn one(file: &str, line: usize, message: impl AsRef<str>) -> Self {
         Self { mistakes: vec![Diagnostic::new(file, line, message.as_ref())], warnings: Vec::new() }
     }

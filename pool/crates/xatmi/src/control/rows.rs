@@ -4,10 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerRow {
-    /// Its program.
     pub program: String,
     /// Its server id.
     pub srvid: u32,
@@ -40,7 +38,6 @@ pub struct WorkerRow {
 /// A service, as one worker offers it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ServiceRow {
-    /// Its name.
     pub service: String,
     /// The function behind it.
     pub function: String,
@@ -65,7 +62,6 @@ pub struct ServiceRow {
 pub struct QueueRow {
     /// Name of the queue; none where requests are in shared memory.
     pub queue: Option<String>,
-    /// Its service.
     pub service: String,
     /// Requests that wait.
     pub depth: u32,
@@ -86,7 +82,6 @@ pub struct QueueRow {
 /// A client context.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClientRow {
-    /// Its process.
     pub pid: u32,
     /// The program, as the kernel calls it; none when it can't be read any more.
     pub program: Option<String>,
@@ -129,7 +124,6 @@ pub struct PoolInfo {
 /// Where unsolicited messages for a context come to, and what the context called itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MailboxRow {
-    /// Its process.
     pub pid: u32,
     /// Its number within the process.
     pub context: u32,

@@ -41,10 +41,7 @@ pub struct Expression {
 pub enum ExpressionError {
     /// The text is longer than [`BYTES_MAX`].
     #[error("the expression has {len} bytes, and at most {BYTES_MAX} are allowed")]
-    TooLong {
-        /// Its bytes.
-        len: usize,
-    },
+    TooLong { len: usize },
     /// The text does not follow the grammar.
     #[error("column {column}: {reason}")]
     Syntax {
@@ -58,7 +55,6 @@ pub enum ExpressionError {
     Pattern {
         /// The byte at which the pattern starts, from 1.
         column: usize,
-        /// The mistake.
         reason: String,
     },
     /// A name stands in no field table.
@@ -66,7 +62,6 @@ pub enum ExpressionError {
     UnknownField {
         /// The byte at which the name starts, from 1.
         column: usize,
-        /// The name.
         name: String,
     },
     /// A field has a type that expressions cannot use.
@@ -78,7 +73,6 @@ pub enum ExpressionError {
         column: usize,
         /// The field's name.
         name: String,
-        /// Its type.
         field_type: FieldType,
     },
 }

@@ -23,7 +23,6 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Definition {
     /// Its name: an identifier of C.
     pub name: String,
-    /// Its id.
     pub id: FieldId,
     /// The rest of the line, behind the flag; may be empty.
     pub comment: String,

@@ -162,7 +162,6 @@ pub struct TableError {
     pub file: Option<PathBuf>,
     /// The line, from 1.
     pub line: Option<usize>,
-    /// The mistake.
     pub problem: Problem,
 }
 
@@ -172,7 +171,6 @@ pub enum Problem {
     /// An environment variable is missing.
     #[error("{name} is not set: it holds {meaning}")]
     NotSet {
-        /// The variable.
         name: &'static str,
         /// The value that it should have.
         meaning: &'static str,
@@ -194,24 +192,15 @@ pub enum Problem {
     },
     /// A line that starts with `*` is not `*base N`.
     #[error("'{line}' is not a base: expected *base and a number of 0 to {}", FieldId::NUMBER_MAX)]
-    BadBase {
-        /// The line.
-        line: String,
-    },
+    BadBase { line: String },
     /// A line has less than name, number and type.
     #[error("'{line}' is not a field: expected NAME NUMBER TYPE, as in T_ACCNUM 1 string")]
-    TooFewWords {
-        /// The line.
-        line: String,
-    },
+    TooFewWords { line: String },
     /// The name is not an identifier of C.
     #[error(
         "'{name}' is not a name of a field: expected letters, digits and _, at most {NAME_BYTES_MAX}, without a digit in front"
     )]
-    BadName {
-        /// The name.
-        name: String,
-    },
+    BadName { name: String },
     /// The second word of a line is not a number.
     #[error("'{text}' is not a number of a field")]
     BadNumber {
@@ -221,7 +210,6 @@ pub enum Problem {
     /// The sum of base and number is outside the range.
     #[error("number {number} (base {base} + {relative}) is outside 1 to {}", FieldId::NUMBER_MAX)]
     OutOfRange {
-        /// The sum.
         number: i64,
         /// The base in force.
         base: i64,
@@ -239,7 +227,6 @@ pub enum Problem {
     /// Two fields have one name.
     #[error("the name {name} is taken by a field in {before}")]
     NameTaken {
-        /// The name.
         name: String,
         /// Where the other stands, as `file:line`.
         before: String,
@@ -247,9 +234,7 @@ pub enum Problem {
     /// Two fields have one id.
     #[error("number {number} of type {field_type} is taken by {name} in {before}")]
     IdTaken {
-        /// The number.
         number: i32,
-        /// The type.
         field_type: crate::ubf::FieldType,
         /// The other's name.
         name: String,

@@ -112,9 +112,10 @@ impl Outbox {
             let detail = format!("{HELD_MAX} large payloads still wait for their receivers");
             return Err(Error::new(Code::Limit, detail));
         }
-        let filled = match len_bytes <= mapped::LEN_BYTES_MAX {
-            true => self.filled(payload).map(|(words, inode)| (Memfd::Mapped(words), inode)),
-            false => filled_file(payload).map(|(file, inode)| (Memfd::File(file), inode)),
+        let filled = if len_bytes <= mapped::LEN_BYTES_MAX {
+            self.filled(payload).map(|(words, inode)| (Memfd::Mapped(words), inode))
+        } else {
+            filled_file(payload).map(|(file, inode)| (Memfd::File(file), inode))
         };
         let (memfd, inode) = filled
             .map_err(|source| Error::os("a large payload cannot be put into a memfd", source))?;
@@ -319,9 +320,10 @@ fn open(large: &LargeRef) -> io::Result<File> {
         // A memfd has no name in any folder; a file that has one is never written to.
         let is_nameless = found.is_file() && found.nlink() == 0;
         // One that is mapped is as long as its sender's payloads may get.
-        let has_len = match is_mapped(large) {
-            true => found.len() > large.len_bytes,
-            false => found.len() == large.len_bytes + 1,
+        let has_len = if is_mapped(large) {
+            found.len() > large.len_bytes
+        } else {
+            found.len() == large.len_bytes + 1
         };
         is_nameless && found.ino() == large.inode && has_len
     };

@@ -44,7 +44,6 @@ const PAYS: u32 = SCORE_MAX / 4;
 /// Below it, how often it is tried all the same: a failure each costs little, and what changed is noticed.
 const TRY_EACH: u32 = 16;
 
-/// The mapping.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     words: SharedPart,
@@ -127,7 +126,6 @@ impl Exchange {
         Some(Block { number, owner: &self.words[owner], wake_flag: &self.words[wake_flag] })
     }
 
-    /// All blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         (0..self.geometry.blocks()).filter_map(|number| self.block(number))
     }
@@ -296,9 +294,10 @@ impl Spin {
     }
 
     fn note(&mut self, is_success: bool) {
-        match is_success {
-            true => self.score += (SCORE_MAX - self.score) >> WEIGHT_SHIFT,
-            false => self.score -= self.score.div_ceil(1 << WEIGHT_SHIFT),
+        if is_success {
+            self.score += (SCORE_MAX - self.score) >> WEIGHT_SHIFT;
+        } else {
+            self.score -= self.score.div_ceil(1 << WEIGHT_SHIFT);
         }
     }
 }

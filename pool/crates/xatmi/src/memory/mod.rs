@@ -204,9 +204,10 @@ pub(crate) fn names(prefix: &Prefix) -> Files<String> {
 
 fn claims_of(fd: OwnedFd, geometry: &Geometry) -> io::Result<SharedWords> {
     let claims = SharedWords::from_fd(fd)?;
-    match claims.len() == geometry.claims_words() {
-        true => Ok(claims),
-        false => Err(io::ErrorKind::InvalidInput.into()),
+    if claims.len() == geometry.claims_words() {
+        Ok(claims)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
     }
 }
 

@@ -345,9 +345,10 @@ pub(crate) fn set(
 ) {
     let word = &words[geometry.row(ring) + ROW_HEAD_WORDS + worker / 64];
     let bit = 1 << (worker % 64);
-    match does {
-        true => word.fetch_or(bit, Ordering::SeqCst),
-        false => word.fetch_and(!bit, Ordering::SeqCst),
+    if does {
+        word.fetch_or(bit, Ordering::SeqCst)
+    } else {
+        word.fetch_and(!bit, Ordering::SeqCst)
     };
 }
 

@@ -138,10 +138,7 @@ impl<'a> Request<'a> {
         if self.change(word(ticket, ASKED), word(ticket, ANSWERED) | u64::from(error) << 8) {
             return Delivery::Done;
         }
-        match self.drop_unwanted(ticket) {
-            true => Delivery::Abandoned,
-            false => Delivery::Late,
-        }
+        if self.drop_unwanted(ticket) { Delivery::Abandoned } else { Delivery::Late }
     }
 
     /// It is over, and no client waits for an answer; whether that was so. Called by its holder.

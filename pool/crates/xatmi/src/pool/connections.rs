@@ -29,7 +29,6 @@ const SWEEP_REST_URGENT: Duration = Duration::from_millis(50);
 /// That much: one of so many parts of RLIMIT_MSGQUEUE.
 const SWEEP_URGENT_PARTS: u64 = 8;
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct ControlConnection {
     pub(super) link: PeerLink,
@@ -71,7 +70,6 @@ impl Client {
     }
 }
 
-/// All connections.
 #[derive(Debug, Default)]
 pub(super) struct ControlConnections {
     pub(super) by_number: BTreeMap<u64, ControlConnection>,

@@ -15,7 +15,6 @@ const SUBSCRIPTIONS_MAX: usize = 1024;
 const NAME_LEN_BYTES_MAX: usize = 31;
 const TEXT_LEN_BYTES_MAX: usize = 255;
 
-/// The subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     subscriptions: BTreeMap<u64, Subscription>,

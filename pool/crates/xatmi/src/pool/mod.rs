@@ -109,12 +109,7 @@ pub enum PoolError {
     /// The poller failed.
     Poller(pollux_poller::Error),
     /// A system call failed.
-    System {
-        /// What for.
-        what: &'static str,
-        /// Why.
-        cause: io::Error,
-    },
+    System { what: &'static str, cause: io::Error },
 }
 
 impl fmt::Display for PoolError {

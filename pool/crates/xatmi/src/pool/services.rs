@@ -58,7 +58,6 @@ struct Withdrawn {
     until: Instant,
 }
 
-/// All services.
 #[derive(Debug)]
 pub(super) struct Services {
     prefix: Prefix,

@@ -68,13 +68,14 @@ impl Unsent {
         let len = reply.encode(&mut message).expect("a reply without data fits its head");
         message.truncate(len);
         let mut pending = PendingReply { queue, message, until: now + patience };
-        match self.try_send(&mut pending, now) {
-            true => {}
-            false if self.pending_replies.len() < UNSENT_MAX => {
-                self.pending_replies.push(pending);
-                self.next_try.get_or_insert(now + RETRY);
-            }
-            false => self.lost += 1,
+        if self.try_send(&mut pending, now) {
+            return;
+        }
+        if self.pending_replies.len() < UNSENT_MAX {
+            self.pending_replies.push(pending);
+            self.next_try.get_or_insert(now + RETRY);
+        } else {
+            self.lost += 1;
         }
     }
 

@@ -51,7 +51,6 @@ impl ServiceName {
         Some(Self { bytes, len: name.len() as u8 })
     }
 
-    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()

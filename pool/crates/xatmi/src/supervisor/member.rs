@@ -14,25 +14,17 @@ const KILL_SEQUENCE: [i32; 3] = [2, 15, 9];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Start a process for this id.
-    Spawn {
-        /// The id.
-        id: u32,
-    },
+    Spawn { id: u32 },
     /// Ask the worker for a sign of life.
     Ping {
-        /// The id.
         id: u32,
         /// To be given back in the answer.
         number: u64,
     },
     /// Tell the worker to stop.
-    Stop {
-        /// The id.
-        id: u32,
-    },
+    Stop { id: u32 },
     /// Send a signal to the process.
     Signal {
-        /// The id.
         id: u32,
         /// Its number: 2, 15 or 9.
         signal: i32,
@@ -51,14 +43,19 @@ pub(super) enum Phase {
     },
     /// A process was started and is not ready.
     Starting,
-    /// Ready.
     Up(Pinging),
     /// Asked to stop.
     Ending(Then),
     /// Signals are sent to it.
-    Killing { step: usize, cycles_left: u32, then: Then },
+    Killing {
+        step: usize,
+        cycles_left: u32,
+        then: Then,
+    },
     /// It died and will be started again.
-    Waiting { cycles_left: u32 },
+    Waiting {
+        cycles_left: u32,
+    },
     /// A process of an earlier manager that has not reported yet.
     Orphan,
 }
@@ -66,7 +63,6 @@ pub(super) enum Phase {
 /// What follows the death of a worker that was asked to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
-    /// Nothing.
     Stay,
     /// It starts again at once.
     Again,
@@ -108,9 +104,7 @@ pub(super) struct Member {
 /// One worker as tables and orders that wait read it: a copy of one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberView {
-    /// Its id.
     pub id: u32,
-    /// Its program.
     pub program: String,
     /// What it is doing.
     pub state: State,
@@ -137,7 +131,6 @@ pub enum State {
     Queued,
     /// Started, not ready.
     Starting,
-    /// Ready.
     Up,
     /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
     Silent,
@@ -152,7 +145,6 @@ pub enum State {
 }
 
 impl State {
-    /// The word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

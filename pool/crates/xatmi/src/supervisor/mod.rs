@@ -70,27 +70,21 @@ pub struct NoSuchWorker(Selection);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The worker can take calls.
-    Ready {
-        /// The id.
-        id: u32,
-    },
+    Ready { id: u32 },
     /// The worker's own start said no; its end follows.
     Refused {
-        /// The id.
         id: u32,
         /// What it said.
         why: String,
     },
     /// The process ended, or could not be started.
     Died {
-        /// The id.
         id: u32,
         /// How, for people.
         how: String,
     },
     /// The answer to a ping.
     Pong {
-        /// The id.
         id: u32,
         /// The number of the ping.
         number: u64,

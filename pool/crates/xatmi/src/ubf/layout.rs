@@ -299,7 +299,6 @@ pub enum FieldType {
     Short = 0,
     /// 64 bits with a sign.
     Long = 1,
-    /// One byte.
     Char = 2,
     /// 32 bits, floating.
     Float = 3,

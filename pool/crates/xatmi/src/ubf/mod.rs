@@ -66,7 +66,6 @@ pub enum UbfError {
     /// The buffer has no such occurrence of the field.
     #[error("field {id} has no occurrence {occurrence}")]
     NotPresent {
-        /// The field.
         id: i32,
         /// The occurrence, from 0; -1 is the last.
         occurrence: i32,
@@ -442,7 +441,6 @@ impl Region {
         self.len == 0
     }
 
-    /// The bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

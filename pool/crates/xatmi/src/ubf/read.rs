@@ -26,11 +26,9 @@ pub struct UbfRef<'a> {
 /// One occurrence of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field<'a> {
-    /// Which field.
     pub id: FieldId,
     /// Which occurrence, from 0.
     pub occurrence: i32,
-    /// Its value.
     pub value: Value<'a>,
 }
 

@@ -43,14 +43,10 @@ pub enum JsonError {
     },
     /// A name that no field table has.
     #[error("no field table has {name}")]
-    UnknownField {
-        /// The name.
-        name: String,
-    },
+    UnknownField { name: String },
     /// A value that the field cannot have, or JSON cannot have.
     #[error("field {name}: {reason}")]
     Value {
-        /// The field.
         name: String,
         /// The mistake, and what is expected.
         reason: &'static str,

@@ -24,7 +24,6 @@ pub enum Value<'a> {
     Short(i16),
     /// 64 bits with a sign.
     Long(i64),
-    /// One byte.
     Char(u8),
     /// 32 bits, floating.
     Float(f32),
@@ -32,7 +31,6 @@ pub enum Value<'a> {
     Double(f64),
     /// Text without its NUL; no NUL is in it.
     String(&'a [u8]),
-    /// Any bytes.
     Carray(&'a [u8]),
     /// An address, as a number.
     Ptr(u64),
@@ -85,7 +83,6 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Its type.
     #[must_use]
     pub const fn field_type(&self) -> FieldType {
         match self {

@@ -25,7 +25,6 @@ pub struct UbfMut<'a> {
 /// The field that [`UbfMut::add_next`] added last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Which field.
     pub id: FieldId,
     /// Its offset in the region, in bytes.
     pub at: usize,

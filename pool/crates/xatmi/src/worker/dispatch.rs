@@ -152,9 +152,10 @@ impl Dispatch {
         let shared = self.slots.inbox(self.slot).expect("as its slot");
         let is_shared = len_bytes <= Inbox::LEN_BYTES_MAX;
         loop {
-            let received = match is_shared {
-                true => queue.receive_shared(shared.words()),
-                false => queue.receive(&mut self.inbox).map(|(len, _)| len),
+            let received = if is_shared {
+                queue.receive_shared(shared.words())
+            } else {
+                queue.receive(&mut self.inbox).map(|(len, _)| len)
             };
             match received {
                 Ok(len) => {
@@ -384,10 +385,8 @@ impl Spare {
         };
         let room = buffer.as_bytes_mut().get_mut(..len).ok_or(Unusable::Content)?;
         fetch(room).map_err(|_| Unusable::Gone)?;
-        let checked = match is_new {
-            true => buffer.received(len).map(|()| buffer),
-            false => refilled(buffer, len),
-        };
+        let checked =
+            if is_new { buffer.received(len).map(|()| buffer) } else { refilled(buffer, len) };
         checked.map_err(|_| Unusable::Content)
     }
 }

@@ -24,7 +24,6 @@ pub const RVAL_EXIT: i32 = 0x0800_0000;
 /// A service function. It runs on the worker's own thread, one call at a time.
 pub type Handler = Box<dyn FnMut(Incoming) -> Done>;
 
-/// A request.
 #[derive(Debug)]
 pub struct Incoming {
     /// The name that was called.
@@ -39,7 +38,6 @@ pub struct Incoming {
     pub is_without_reply: bool,
     /// The caller's descriptor.
     pub cd: i32,
-    /// The caller.
     pub client: ClientAddress,
     /// When the caller stops waiting, in nanoseconds of the monotonic clock; 0 for never.
     pub deadline_ns: u64,
@@ -60,7 +58,6 @@ pub enum Done {
     Return(Return),
     /// `tpforward`: another service answers the caller.
     Forward {
-        /// Which.
         service: ServiceName,
         /// The data for it.
         buffer: Option<Buffer>,
@@ -133,7 +130,6 @@ pub enum Ending {
     /// A service function panicked: its caller got TPESVCERR, and the process should end as a
     /// failure, as the state that the panic left is unknown.
     Panicked {
-        /// Which service.
         service: ServiceName,
         /// The message of the panic.
         message: String,

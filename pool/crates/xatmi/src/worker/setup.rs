@@ -194,12 +194,15 @@ impl Options {
                 continue;
             };
             let attached = text[1 + letter.len_utf8()..].to_owned();
-            let mut value = || match attached.is_empty() {
-                false => attached.clone(),
-                true => arguments
-                    .next_if(|next| next != "--")
-                    .map(|next| next.to_string_lossy().into_owned())
-                    .unwrap_or_default(),
+            let mut value = || {
+                if attached.is_empty() {
+                    arguments
+                        .next_if(|next| next != "--")
+                        .map(|next| next.to_string_lossy().into_owned())
+                        .unwrap_or_default()
+                } else {
+                    attached.clone()
+                }
             };
             match letter {
                 'i' => srvid = Some(value()),

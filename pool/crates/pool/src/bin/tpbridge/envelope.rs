@@ -55,7 +55,6 @@ pub(crate) enum Answered {
         error: Option<Code>,
         /// What the service gave `tpreturn` first.
         rval: i32,
-        /// And second.
         urcode: i64,
     },
 }

@@ -119,12 +119,7 @@ pub(crate) enum Login {
     /// `nats://TOKEN@HOST`.
     Token(String),
     /// `nats://USER:PASSWORD@HOST`.
-    User {
-        /// The user.
-        name: String,
-        /// Its secret.
-        password: String,
-    },
+    User { name: String, password: String },
 }
 
 impl Servers {
