@@ -21,10 +21,6 @@
 //! | where does its body end, and was it cut? | [`BodyReader::of_response`], [`BodyReader::end`] |
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::match_bool,
-    reason = "written before the lint; to be mended with what changes here"
-)]
 
 mod body;
 mod conditions;

@@ -1,9 +1,5 @@
 //! A server of HTTP/2, driven by a table: what a client sends, what comes of it, at every split of the input. And both ends
 //! with each other.
-#![expect(
-    clippy::match_bool,
-    reason = "written before the lint; to be mended with what changes here"
-)]
 
 use std::fmt::Write as _;
 

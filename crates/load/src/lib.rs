@@ -59,10 +59,6 @@
 //! - **The figures of other programs mean what those programs mean**, else they are `n/a`.
 
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::match_bool,
-    reason = "written before the lint; to be mended with what changes here"
-)]
 
 mod active;
 mod answer;

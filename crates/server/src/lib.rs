@@ -24,10 +24,6 @@
 //! | `error` | what keeps a server from running |
 //! | `ids` | the numbers of exchanges, upstream connections, streams and front ends, each a type of its own |
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::match_bool,
-    reason = "written before the lint; to be mended with what changes here"
-)]
 
 mod backends;
 mod body_clock;

@@ -4,10 +4,6 @@
 //! A change of behaviour shows as a difference of a file. Each scene is played on the kernel, against servers of
 //! this process, whose counters are compared with the lines of the log (`books`); dates, durations and ports are masked. `POLLUX_BLESS=1 cargo test -p pollux-server --test
 //! transcripts` writes the files anew.
-#![expect(
-    clippy::match_bool,
-    reason = "written before the lint; to be mended with what changes here"
-)]
 
 mod books;
 #[path = "../proxy/identity.rs"]
