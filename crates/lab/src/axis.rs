@@ -74,9 +74,8 @@ impl Axis {
         match self.kind {
             AxisKind::Word(words) | AxisKind::Manner(words) => one_of_words(words),
             AxisKind::Version(versions) => {
-                let read = move |text: &str| match versions.contains(&text) {
-                    true => Ok(Value::of(text)),
-                    false => Err(String::new()),
+                let read = move |text: &str| {
+                    if versions.contains(&text) { Ok(Value::of(text)) } else { Err(String::new()) }
                 };
                 let kind = Kind::new("VERSION", versions.join(" or "), read);
                 kind.or_number().offering(versions.iter().copied())

@@ -566,11 +566,11 @@ fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {
     let latencies: Vec<f64> = stalls.iter().map(|(_, us)| us / 1000.0).collect();
     let latency_ms = median(&latencies).unwrap_or_default();
     let why = if is_meant {
-            "as it must with a reply in two writes: the rate is connections / latency, \
+        "as it must with a reply in two writes: the rate is connections / latency, \
                  whatever the mechanism"
-        } else {
-"look for a reply in two writes without TCP_NODELAY"
-};
+    } else {
+        "look for a reply in two writes without TCP_NODELAY"
+    };
     format!(
         "{arm}: every connection waits {latency_ms:.0} ms for a delayed acknowledgement (at {} \
          connections), {why}",

@@ -92,10 +92,10 @@ fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), Measur
     let Some(asked) = asked else { return Ok(()) };
     let got = said.unwrap_or_else(|| "none that it names".to_owned());
     if got.split([',', ' ']).next() == Some(asked.name()) {
-Ok(())
-} else {
-Err(MeasureError::WrongMechanism { asked, got })
-}
+        Ok(())
+    } else {
+        Err(MeasureError::WrongMechanism { asked, got })
+    }
 }
 
 /// A bare server says which form the kernel granted; it ends by itself where that is another one.
@@ -103,10 +103,10 @@ fn is_that_form(asked: Form, said: Option<&str>) -> Result<(), MeasureError> {
     let got = said.and_then(|said| said.split(',').next()).unwrap_or_default();
     let what = || format!("says that it is {got}, expected {}", asked.words());
     if got == asked.words() {
-Ok(())
-} else {
-Err(MeasureError::Program { program: asked.to_string(), what: what() })
-}
+        Ok(())
+    } else {
+        Err(MeasureError::Program { program: asked.to_string(), what: what() })
+    }
 }
 
 /// The command of each arm that the lab starts. This is the only place that knows them.
@@ -184,15 +184,15 @@ fn start(
 pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), MeasureError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut command = if load.is_closed_behind {
-baseline_server(RAW_EPOLL.name, any, load)?
-} else {
-serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load)
-};
+        baseline_server(RAW_EPOLL.name, any, load)?
+    } else {
+        serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load)
+    };
     if load.is_closed_behind {
-command.arg("--close")
-} else {
-command.args(["--reply", &load.reply_bytes.to_string()])
-};
+        command.arg("--close")
+    } else {
+        command.args(["--reply", &load.reply_bytes.to_string()])
+    };
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = Program::start("the server behind the proxy", command)?;
     let (address, _) = announced(&mut process)?;
@@ -357,32 +357,32 @@ fn command(
     let files = Files::write(folder, load)?;
     let mut command = Command::new(program);
     let text = if peer == NGINX.name {
-nginx(ends, load, &files)
-} else if peer == HAPROXY.name {
-haproxy(ends, load, &files, false)
-} else if peer == HAPROXY_SPLICE.name {
-haproxy(ends, load, &files, true)
-} else if peer == LIGHTTPD.name {
-lighttpd(ends.listen, load, &files)
-} else if peer == H2O.name {
-h2o(ends.listen, load, &files)
-} else if peer == NGHTTPD.name {
-            nghttpd(&mut command, ends.listen, load, &files);
-            return Ok(Some(command));
-        } else {
-return Ok(None)
-};
+        nginx(ends, load, &files)
+    } else if peer == HAPROXY.name {
+        haproxy(ends, load, &files, false)
+    } else if peer == HAPROXY_SPLICE.name {
+        haproxy(ends, load, &files, true)
+    } else if peer == LIGHTTPD.name {
+        lighttpd(ends.listen, load, &files)
+    } else if peer == H2O.name {
+        h2o(ends.listen, load, &files)
+    } else if peer == NGHTTPD.name {
+        nghttpd(&mut command, ends.listen, load, &files);
+        return Ok(Some(command));
+    } else {
+        return Ok(None);
+    };
     let config = folder.join(format!("{peer}.conf"));
     fs::write(&config, text)?;
     if peer == NGINX.name {
-            command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config)
-        } else if peer == HAPROXY.name || peer == HAPROXY_SPLICE.name {
-            command.arg("-db").arg("-f").arg(&config)
-        } else if peer == LIGHTTPD.name {
-command.arg("-D").arg("-f").arg(&config)
-} else {
-command.arg("-c").arg(&config)
-};
+        command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config)
+    } else if peer == HAPROXY.name || peer == HAPROXY_SPLICE.name {
+        command.arg("-db").arg("-f").arg(&config)
+    } else if peer == LIGHTTPD.name {
+        command.arg("-D").arg("-f").arg(&config)
+    } else {
+        command.arg("-c").arg(&config)
+    };
     Ok(Some(command))
 }
 
@@ -428,11 +428,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
             files.site.display()
         ),
     };
-    let log = if load.is_logged {
-format!("{folder}/access.log")
-} else {
-"off".to_owned()
-};
+    let log = if load.is_logged { format!("{folder}/access.log") } else { "off".to_owned() };
     let (secure, keys) = match &load.certificate {
         Some(Certificate { cert, key, .. }) => (
             " ssl",
@@ -488,21 +484,17 @@ fn haproxy(
     let answer = match behind {
         Some(behind) => {
             let log = if load.is_logged {
-"log stdout format raw local0\n  option httplog\n  "
-} else {
-""
-};
+                "log stdout format raw local0\n  option httplog\n  "
+            } else {
+                ""
+            };
             format!(
                 "{log}default_backend lab\nbackend lab\n  http-reuse always\n  server lab {behind}\n"
             )
         }
         None => format!("http-request return status 200 content-type text/plain file {body}\n"),
     };
-    let splice = if splices {
-"  option splice-request\n  option splice-response\n"
-} else {
-""
-};
+    let splice = if splices { "  option splice-request\n  option splice-response\n" } else { "" };
     let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
         let alpn = if load.http == Protocol::Http2 { " alpn h2" } else { "" };
         format!(
