@@ -26,10 +26,11 @@ pub(super) fn hand_over(words: &[OsString]) -> Option<output::Failure> {
     // `pollux help pool start` is the help of that program.
     let at = usize::from(words.first()? == "help");
     let is_of_pool = words.get(at)? == POOL_WORD;
-    match () {
-        () if is_of_pool => drop(own.remove(at)),
-        () if words[at] == FIELDS_WORD => {}
-        () => return None,
+    if is_of_pool {
+        drop(own.remove(at))
+    } else if words[at] == FIELDS_WORD {
+    } else {
+        return None;
     }
     let program = find_program_beside(POOL)?;
     let mut command = Command::new(&program);

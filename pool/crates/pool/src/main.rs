@@ -82,10 +82,10 @@ fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
     let command = output::with_negative_numbers(help::decorated(Cli::command(), sections));
     if std::env::args_os().next().is_some_and(|name| name == POLLUX) {
-command.bin_name(POLLUX)
-} else {
-command
-}
+        command.bin_name(POLLUX)
+    } else {
+        command
+    }
 }
 
 /// The commands of `pollux` that this program is: the pool, and field tables by their own name.

@@ -360,10 +360,10 @@ impl Server {
         }
         if !self.processes.is_empty() {
             if self.is_killed {
-self.tree.kill()
-} else {
-self.tree.end()
-}
+                self.tree.kill()
+            } else {
+                self.tree.end()
+            }
             self.processes.iter_mut().for_each(Program::end);
         }
         Ok(())
@@ -446,13 +446,13 @@ fn first_answer(
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             // The budget has cut it short.
             let more = if is_early && !is_elsewhere && patience < patience::SERVER_ANSWERS {
-format!(
+                format!(
                     "; a larger --budget waits longer, up to {} s",
                     patience::SERVER_ANSWERS.as_secs()
                 )
-} else {
-String::new()
-};
+            } else {
+                String::new()
+            };
             let what =
                 format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}{more}");
             return Err(process.failed(&what).into());
