@@ -106,11 +106,13 @@ impl<'a> Cell<'a> {
         self.words[PID].store(pid.into(), Release);
     }
 
+    /// Counts.
     #[inline]
     pub fn add(&self, counter: Counter, by: u64) {
         raise(&self.words[COUNTERS + counter as usize], by);
     }
 
+    /// Counts one.
     #[inline]
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);
@@ -212,16 +214,20 @@ fn raise(word: &AtomicU64, by: u64) {
 /// What happened at a call site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteFigure {
+    /// What.
     pub site: Site,
     /// Where the call returns to.
     pub caller: u64,
+    /// How often.
     pub times: u64,
 }
 
 /// A copy of the figures of a thread, or the sum of several.
 #[derive(Clone, Debug)]
 pub struct Figures {
+    /// The process.
     pub pid: u32,
+    /// The thread.
     pub tid: u32,
     /// The name that the kernel has of the thread.
     pub name: String,
@@ -236,6 +242,7 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// A counter.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
@@ -277,6 +284,7 @@ impl Figures {
 pub struct CallRecord {
     /// What was called.
     pub call: Call,
+    /// How often.
     pub times: u32,
     /// Its first argument, as far as that is a descriptor; of the longest one.
     pub fd: i32,
@@ -284,6 +292,7 @@ pub struct CallRecord {
     pub caller: u64,
     /// When the longest one began, since the turn did.
     pub after_ns: u64,
+    /// Together.
     pub lasted_ns: u64,
     /// The longest one.
     pub longest_ns: u64,
@@ -294,6 +303,7 @@ pub struct CallRecord {
 pub struct Turn {
     /// On the monotonic clock.
     pub began_ns: u64,
+    /// Its length.
     pub lasted_ns: u64,
     /// CPU time of the thread in it, where that was read: in long turns.
     pub cpu_ns: u64,
