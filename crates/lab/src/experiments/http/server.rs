@@ -360,9 +360,9 @@ impl Server {
         }
         if !self.processes.is_empty() {
             if self.is_killed {
-                self.tree.kill()
+                self.tree.kill();
             } else {
-                self.tree.end()
+                self.tree.end();
             }
             self.processes.iter_mut().for_each(Program::end);
         }
