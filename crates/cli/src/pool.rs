@@ -27,7 +27,7 @@ pub(super) fn hand_over(words: &[OsString]) -> Option<output::Failure> {
     let at = usize::from(words.first()? == "help");
     let is_of_pool = words.get(at)? == POOL_WORD;
     if is_of_pool {
-        drop(own.remove(at))
+        drop(own.remove(at));
     } else if words[at] == FIELDS_WORD {
     } else {
         return None;
