@@ -28,8 +28,7 @@ pub(super) fn hand_over(words: &[OsString]) -> Option<output::Failure> {
     let is_of_pool = words.get(at)? == POOL_WORD;
     if is_of_pool {
         drop(own.remove(at));
-    } else if words[at] == FIELDS_WORD {
-    } else {
+    } else if words[at] != FIELDS_WORD {
         return None;
     }
     let program = find_program_beside(POOL)?;

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_page_in_docs_is_the_one_of_the_table() {
-        crate::kept("other-tools.md", "flags", &reference()).expect("that of the table");
+        crate::kept("reference/other-tools.md", "flags", &reference()).expect("that of the table");
     }
 
     #[test]
