@@ -342,7 +342,7 @@ fn declared() -> Names {
 
 /// What the page says: functions with their errors.
 fn documented() -> BTreeMap<String, Names> {
-    let page = read(&own("../../docs/reference/xatmi.md"));
+    let page = read(&own("../../../docs/reference/xatmi.md"));
     let (tables, without) = page.split_once("## Without an error").expect("the last heading");
     let mut all = BTreeMap::new();
     for row in tables.lines().filter(|line| line.starts_with("| `")) {
