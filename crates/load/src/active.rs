@@ -28,7 +28,6 @@ use crate::cookies::Cookies;
 use crate::shared::{Came, Reopen, Shared, Stage};
 use crate::tally::{Cause, Fault, Verdict, shows_tls};
 use streams::Streams;
-pub(crate) use streams::{HEAD_BYTES_MAX, ask_room_bytes};
 
 /// How long a connection that failed waits before it is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(1);

@@ -9,7 +9,6 @@ use pollux_report::number::count;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::tally::least;
 use crate::{AnswerStart, Distribution, Silence, Stall};
 
 /// One of a few names. By itself serde would borrow the text that it reads.
@@ -638,4 +637,9 @@ mod seconds {
         let seconds = f64::deserialize(from)?;
         Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
     }
+}
+
+/// The smaller of both, where there are two.
+pub(crate) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    one.into_iter().chain(other).min()
 }

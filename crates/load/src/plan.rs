@@ -4,6 +4,8 @@
 //! A plan is plain data; [`Load`](crate::Load) carries it out. Every refusal names the flag of `pollux load` and what is
 //! expected.
 
+mod http2;
+
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::num::NonZeroU32;
@@ -17,7 +19,7 @@ use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
 use crate::reach::with_port;
-use crate::{LoadError, Objective, Order, Protocol, RequestList, protocol};
+use crate::{LoadError, Objective, Order, Protocol, RequestList};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -249,7 +251,7 @@ const DESCRIPTORS_PER_THREAD: u64 = 8;
 /// [`LoadError::Plan`].
 pub(crate) fn check(plan: &Plan) -> Result<(), LoadError> {
     targets(plan)?;
-    protocol::check(plan)?;
+    http2::check(plan)?;
     numbers(plan)?;
     cpus(plan)?;
     pace(plan)?;

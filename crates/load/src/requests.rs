@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use pollux_http::{Field, Framing, HeadCache, Limits, Method, RequestHead, RequestKind};
 
-use crate::active::HEAD_BYTES_MAX;
-use crate::{LoadError, Plan, Target, protocol};
+use crate::protocol::{self, HEAD_BYTES_MAX};
+use crate::{LoadError, Plan, Target};
 
 /// Requests in a list at most.
 const LIST_REQUESTS_MAX: usize = 1_000_000;
@@ -97,7 +97,7 @@ impl RequestList {
         let head_bytes = self.bytes.len() - begin - target.body.len();
         self.head_bytes_max = self.head_bytes_max.max(head_bytes);
         if self.not_http2.is_none() {
-            self.not_http2 = protocol::has_not(target);
+            self.not_http2 = protocol::has_not(&target.fields);
         }
         let end = u32::try_from(self.bytes.len()).expect("LIST_BYTES_MAX is less");
         self.entries.push(Entry { end, kind });

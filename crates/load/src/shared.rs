@@ -11,10 +11,11 @@ use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
 use pollux_http::h2;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::active::{Active, Again, HEAD_BYTES_MAX, UnderWay, ask_room_bytes};
+use crate::active::{Active, Again, UnderWay};
 use crate::answer::Answer;
 use crate::crowd::CrowdTally;
 use crate::kept_answer::Firsts;
+use crate::protocol::{HEAD_BYTES_MAX, ask_room_bytes};
 use crate::requests::ANSWER_LIMITS;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Start, Supply};

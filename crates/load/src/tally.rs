@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::kept_answer::Statuses;
+use crate::outcome::least;
 use crate::{Distribution, Errors, Expect, Http2, InTime, Plan, Protocol, Totals};
 
 /// Why a request failed.
@@ -403,11 +404,6 @@ impl Times {
     pub(crate) fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64
     }
-}
-
-/// The smaller of both, where there are two.
-pub(crate) fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
-    one.into_iter().chain(other).min()
 }
 
 /// What one thread counted in about a second.

@@ -31,6 +31,7 @@ use pollux_http::{Rejection, Response, Status};
 use super::{Active, Again, State, UnderWay};
 use crate::answer::Answer;
 use crate::kept_answer::Kept;
+use crate::protocol::{HEAD_BYTES_MAX, ask_room_bytes};
 use crate::requests::ANSWER_LIMITS;
 use crate::shared::{Came, Reopen, Shared, Stage};
 use crate::tally::{Cause, Fault, Verdict, shows_http1};
@@ -688,14 +689,6 @@ impl Active {
             }
         }
     }
-}
-
-/// The longest head of a request: packed in the worst way it fits into one call.
-pub(crate) const HEAD_BYTES_MAX: usize = 24 * 1024;
-
-/// The room that a request takes whose head has so many bytes, as `Connection::ask_head` wants it.
-pub(crate) const fn ask_room_bytes(head_bytes: usize) -> usize {
-    2 * head_bytes + 9 * (1 + head_bytes / 8192) + 64
 }
 
 const _: () = assert!(ask_room_bytes(HEAD_BYTES_MAX) + SPARE_BYTES < Actions::ROOM_MIN);

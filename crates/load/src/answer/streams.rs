@@ -10,8 +10,8 @@ use pollux_http::h2::{
 };
 
 use super::RequestError;
-use crate::active::ask_room_bytes;
 use crate::plan::WINDOW_BYTES;
+use crate::protocol::ask_room_bytes;
 use crate::requests::ANSWER_LIMITS;
 
 /// Windows that hold up no server.
