@@ -117,7 +117,7 @@ fn every_wrong_flag_and_every_wrong_line_of_the_file_is_reported_at_once() {
         "error: --connections 0: {whole} 1 to 4,294,967,295\n\
          --duration soon: expected a duration from 1ms to 168h, such as 500ms, 10s or 1m30s\n\
          {file}:1:1: unknown key \"conections\"; did you mean \"connections\"?\n\
-         {file}:2:8: dead = \"ten\": this is a text; {whole} 0 to 4,294,967,295\n"
+         {file}:2:8: dead = \"ten\": {whole} 0 to 4,294,967,295\n"
     );
     assert_eq!(said, expected);
 }
