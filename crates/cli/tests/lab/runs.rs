@@ -342,7 +342,7 @@ fn an_interrupted_run_leaves_no_process_behind() {
     let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
                       "generator": "pollux", "reply_bytes": "128", "request_bytes": "0", "path": "/",
                       "reply": "whole", "file": "false", "encrypted": "false",
-                      "resumption": "true"});
+                      "resumption": "true", "http": "1.1", "streams": "1"});
     let spec = json!({"experiment": "http", "arm": {"peer": "raw-epoll"}, "axes": axes, "seed": 1, "ramp_ms": 0,
                       "runtime_ms": 600_000, "interval_ms": 100, "pass": "timing",
                       "scratch": folder.0});
