@@ -717,8 +717,11 @@ fn a_body_beyond_the_limit_is_refused_whether_it_says_so_or_not() {
         let mut client = Client2::connect(proxy);
         let said = client.ask(Method::Post, "/", &[("content-length", "1001")], false);
         assert_eq!(client.answer(said).status(), "413", "{driver}");
+        let before = backend.accepted();
         let unsaid = client.ask(Method::Post, "/", &[], false);
         client.send_some(unsaid, &[b'x'; 1000], false);
+        // One that is refused before its backend is asked opens no connection.
+        proxy.await_that("the backend is asked", |_| backend.accepted() > before);
         client.send_some(unsaid, b"x", true);
         assert_eq!(client.answer(unsaid).status(), "413", "{driver}");
         proxy.await_that("the backend has seen its end", |_| {
