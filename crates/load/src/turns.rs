@@ -479,7 +479,9 @@ mod tests {
         std::thread::spawn(move || {
             while let Ok((mut connection, _)) = listener.accept() {
                 std::thread::spawn(move || {
-                    connection.set_read_timeout(Some(Duration::from_millis(120))).expect("a timeout");
+                    connection
+                        .set_read_timeout(Some(Duration::from_millis(120)))
+                        .expect("a timeout");
                     while let Ok(1..) = connection.read(&mut [0; 4096]) {
                         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
                         connection.write_all(answer).expect("an answer");
@@ -491,7 +493,11 @@ mod tests {
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(400));
             let turned = turns.turn(Duration::from_millis(10), None).expect("a turn");
-            assert!(turned.right >= 4 && turned.failed == 0, "{turned:?}: {:?}", turns.why_failed());
+            assert!(
+                turned.right >= 4 && turned.failed == 0,
+                "{turned:?}: {:?}",
+                turns.why_failed()
+            );
         }
     }
 
