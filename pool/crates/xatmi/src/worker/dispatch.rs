@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use super::registrations::{Registrations, Sources};
-use super::replies::{Call, Queues, Verdict};
+use super::queues::Queues;
+use super::reply::{Call, Transport, Verdict};
 use super::rings::Taken;
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
@@ -87,7 +88,7 @@ impl Dispatch {
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
         let taken = match &mut self.registrations.borrow_mut().sources {
             Sources::Memory(rings) => {
-                self.inbox.resize(rings.message_len_bytes(), 0);
+                self.inbox.resize(rings.message_len_bytes_max(), 0);
                 rings.take(slot, &mut self.inbox)
             }
             Sources::Queues(_) => None,
@@ -176,7 +177,7 @@ impl Dispatch {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
             if let Sources::Memory(rings) = &mut self.registrations.borrow_mut().sources {
-                rings.fail(slot, Code::ServiceError);
+                rings.fail_unread(slot);
             }
             return None;
         };
@@ -246,16 +247,14 @@ impl Dispatch {
                 )
             }
             Done::Forward { service, buffer, len_bytes } => {
+                let registrations = &mut *self.registrations.borrow_mut();
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
-                    Some(data) => {
-                        let sources = &mut self.registrations.borrow_mut().sources;
-                        sources.forward(slot, call, service, data)
+                    Some(data) => registrations.forward(slot, call, service, data),
+                    None => {
+                        registrations.fail(slot, call);
+                        false
                     }
-                    None => false,
                 };
-                if !is_on_the_way {
-                    self.fail(slot, call);
-                }
                 self.spare.keep(buffer);
                 (is_on_the_way, DispatchResult::Message)
             }
@@ -280,8 +279,7 @@ impl Dispatch {
             let carries = matches!(error, None | Some(Code::ServiceFailed));
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
-            let sources = &mut self.registrations.borrow_mut().sources;
-            sources.reply(slot, call, verdict, sent);
+            self.registrations.borrow_mut().reply(slot, call, verdict, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
@@ -289,9 +287,7 @@ impl Dispatch {
 
     /// Answers the caller with TPESVCERR, if it waits.
     fn fail(&self, slot: Slot<'_>, call: &Call) {
-        if !call.is_without_reply {
-            self.registrations.borrow_mut().sources.fail(slot, call);
-        }
+        self.registrations.borrow_mut().fail(slot, call);
     }
 }
 

@@ -28,17 +28,20 @@
 //! | `registrations` | offers, request sources and link, which loop and registry share |
 //! | `manager_link` | the link, and what to do when the manager is gone |
 //! | `dispatch` | one request, from queue to reply; its buffer |
-//! | `queue_poller`, `replies` | requests and replies by queues |
-//! | `rings` | requests and replies in shared memory |
+//! | `reply` | what goes back for a request: reply, error, forward; the trait `Transport` |
+//! | `queues`, `queue_poller`, `unsent_messages` | the transport by queues |
+//! | `rings` | the transport in shared memory |
 
 mod dispatch;
 mod manager_link;
 mod queue_poller;
+mod queues;
 mod registrations;
-mod replies;
+mod reply;
 mod rings;
 mod service;
 mod setup;
+mod unsent_messages;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -62,8 +65,9 @@ use crate::slots::Total;
 use dispatch::{Dispatch, DispatchResult};
 use manager_link::ManagerLink;
 use queue_poller::Ready;
+use queues::Queues;
 use registrations::{Registrations, Sources};
-use replies::Queues;
+use reply::Replies;
 use rings::Rings;
 use service::Offers;
 
@@ -114,6 +118,7 @@ impl Worker {
         let registrations = Registrations {
             offers: Offers::default(),
             sources,
+            replies: Replies::default(),
             manager_link: ManagerLink::new(link),
             prefix,
             program: None,
@@ -268,7 +273,9 @@ impl Serving {
         }
         loop {
             let timeout = self.timeout();
-            self.dispatch.registrations.borrow_mut().sources.wait(&mut events, timeout)?;
+            if let Sources::Queues(queues) = &mut self.dispatch.registrations.borrow_mut().sources {
+                queues.poller.wait(&mut events, timeout)?;
+            }
             // All of them, also when a stop is among them: the first event may be the only wake for a
             // message.
             for event in &events {
@@ -326,10 +333,10 @@ impl Serving {
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
         if is_swept {
-            registrations.sources.sweep(slot);
+            registrations.replies.sweep(registrations.sources.transport(), slot);
         }
         if is_timed || registrations.manager_link.next_try().is_some() {
-            registrations.sources.expire(slot, monotonic_ns());
+            registrations.sources.transport().expire(slot, monotonic_ns());
             let now = Instant::now();
             registrations.reconnect(now, self.srvid, &self.name)?;
             if registrations.manager_link.is_abandoned(now) {
@@ -341,7 +348,11 @@ impl Serving {
 
     /// Serves a message of each queue: the worker that was woken for it may have died.
     fn nudged(&mut self) -> Result<Option<Ending>, Error> {
-        let services = self.dispatch.registrations.borrow().sources.services();
+        let services = match &self.dispatch.registrations.borrow().sources {
+            Sources::Queues(queues) => queues.poller.services(),
+            // A wake that died is made up for by the manager, which looks at the rings.
+            Sources::Memory(_) => Vec::new(),
+        };
         for (entry, generation) in services {
             match self.dispatch.serve(entry, generation)? {
                 DispatchResult::Nothing => {}
@@ -369,10 +380,11 @@ impl Serving {
     /// Leaves the queues, so that messages wake others, and sends what is kept.
     fn shut_down(&self) {
         let registrations = &mut *self.dispatch.registrations.borrow_mut();
-        registrations.sources.leave_all();
+        registrations.sources.transport().leave_all();
         let slots = Rc::clone(&registrations.slots);
         let slot = slots.slot(registrations.slot).expect("looked up when the worker was made");
-        registrations.sources.finish(slot, monotonic_ns() + SHUTDOWN_NS);
+        let until_ns = monotonic_ns() + SHUTDOWN_NS;
+        registrations.replies.finish(registrations.sources.transport(), slot, until_ns);
     }
 }
 

@@ -1,6 +1,7 @@
 //! State that the loop of a worker and its registry share: the offers, the sources of requests, the link.
 //!
-//! [`Registry`] is the handle of the program; [`Sources`] are queues or shared memory, as the pool has it.
+//! [`Registry`] is the handle of the program; [`Sources`] are queues or shared memory, as the pool has it. What is sent
+//! goes through `reply`.
 //!
 //! Borrowed for single steps and never while a service function runs, so that the function can
 //! advertise, withdraw and call. One thread.
@@ -9,13 +10,13 @@ use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use pollux_poller::Events;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::manager_link::ManagerLink;
-use super::replies::{Call, Queues, Verdict};
+use super::queues::Queues;
+use super::reply::{Call, Replies, Transport, Verdict, fail};
 use super::rings::Rings;
 use super::service::{Done, Handler, Incoming, Offer, Offers, Standing, service_name};
 use super::setup::Options;
@@ -28,6 +29,7 @@ use crate::slots::{Slot, Slots};
 pub(super) struct Registrations {
     pub(super) offers: Offers,
     pub(super) sources: Sources,
+    pub(super) replies: Replies,
     pub(super) manager_link: ManagerLink,
     pub(super) prefix: Prefix,
     pub(super) slots: Rc<Slots>,
@@ -66,13 +68,7 @@ impl Registrations {
         let set = |flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK);
         let is_set = fcntl_getfl(&fd).and_then(set);
         is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
-        match &mut self.sources {
-            Sources::Queues(queues) => queues.poller.watch_program(fd.as_fd())?,
-            Sources::Memory(rings) => {
-                let copy = fd.try_clone();
-                rings.watch_descriptor(copy.map_err(|source| Error::os("dup failed", source))?)?;
-            }
-        }
+        self.sources.transport().watch_program(fd.as_fd())?;
         self.program = Some(Rc::new(ProgramEvent { fd, each: RefCell::new(each) }));
         Ok(())
     }
@@ -115,10 +111,7 @@ impl Registrations {
         };
         self.offers.remove(entry);
         if self.is_serving {
-            match &mut self.sources {
-                Sources::Queues(queues) => queues.poller.withdraw(entry),
-                Sources::Memory(rings) => rings.withdraw(entry),
-            }
+            self.sources.transport().withdraw(entry);
             self.slot().withdraw(entry);
             // A manager that is gone learns what is offered when it adopts this worker.
             let _ =
@@ -171,12 +164,7 @@ impl Registrations {
     fn start_service(&mut self, entry: usize) -> Result<(), Error> {
         self.follow_manager();
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
-        match &mut self.sources {
-            Sources::Queues(queues) => {
-                queues.poller.serve(entry, &self.prefix.service_queue(&offer.name))?;
-            }
-            Sources::Memory(rings) => rings.serve(entry, &offer.name)?,
-        }
+        self.sources.transport().serve(entry, &offer.name)?;
         self.slot().offer(entry, offer.name.as_str());
         Ok(())
     }
@@ -186,11 +174,8 @@ impl Registrations {
     /// # Errors
     /// TPEOS.
     pub(super) fn watch_link(&mut self) -> Result<(), Error> {
-        match (self.manager_link.link(), &mut self.sources) {
-            (Some(link), Sources::Queues(queues)) => queues.poller.watch_link(link.as_fd()),
-            // The manager sets the wake flag for it.
-            (Some(_), Sources::Memory(_)) | (None, _) => Ok(()),
-        }
+        let link = self.manager_link.link();
+        link.map_or(Ok(()), |link| self.sources.transport().watch_link(link.as_fd()))
     }
 
     /// Reads what came over the link, and closes a link that ended.
@@ -200,9 +185,8 @@ impl Registrations {
         if stands {
             return;
         }
-        if let (Some(link), Sources::Queues(queues)) = (self.manager_link.link(), &mut self.sources)
-        {
-            queues.poller.forget(link.as_fd());
+        if let Some(link) = self.manager_link.link() {
+            self.sources.transport().forget_link(link.as_fd());
         }
         self.manager_link.disconnect(Instant::now());
     }
@@ -252,47 +236,7 @@ impl Registrations {
         }
     }
 
-    pub(super) fn slot(&self) -> Slot<'_> {
-        self.slots.slot(self.slot).expect("looked up when the worker was made")
-    }
-}
-
-impl Sources {
-    /// Waits for queues and descriptors, at most for `timeout`.
-    ///
-    /// # Errors
-    /// TPEOS when the kernel refuses to wait.
-    #[inline]
-    pub(super) fn wait(
-        &mut self,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Queues(queues) => queues.poller.wait(events, timeout),
-            Self::Memory(_) => Ok(()),
-        }
-    }
-
-    /// Entries and generations of all queues that are open.
-    pub(super) fn services(&self) -> Vec<(usize, u32)> {
-        match self {
-            Self::Queues(queues) => queues.poller.services(),
-            Self::Memory(_) => Vec::new(),
-        }
-    }
-
-    /// Takes no more requests: they wake others from now on.
-    pub(super) fn leave_all(&mut self) {
-        match self {
-            Self::Queues(Queues { poller, .. }) => {
-                poller.services().into_iter().for_each(|(entry, _)| poller.ignore(entry));
-            }
-            Self::Memory(rings) => rings.leave_all(),
-        }
-    }
-
-    /// Answers `call`; data that can't be sent turns into TPESVCERR.
+    /// Answers `call`.
     #[inline]
     pub(super) fn reply(
         &mut self,
@@ -301,21 +245,10 @@ impl Sources {
         verdict: Verdict,
         data: Outgoing<'_>,
     ) {
-        match self {
-            Self::Queues(queues) => queues.reply(slot, call, verdict, data),
-            Self::Memory(rings) => rings.reply(slot, call, verdict, data),
-        }
+        self.replies.reply(self.sources.transport(), slot, call, verdict, data);
     }
 
-    /// Answers the caller with TPESVCERR.
-    pub(super) fn fail(&mut self, slot: Slot<'_>, call: &Call) {
-        match self {
-            Self::Queues(queues) => queues.fail(slot, call),
-            Self::Memory(rings) => rings.fail(slot, Code::ServiceError),
-        }
-    }
-
-    /// Passes `call` on to another service, which answers it; whether it is on the way.
+    /// Passes `call` on to another service; whether it is on the way. If not, the caller was answered.
     pub(super) fn forward(
         &mut self,
         slot: Slot<'_>,
@@ -323,17 +256,26 @@ impl Sources {
         service: ServiceName,
         data: Outgoing<'_>,
     ) -> bool {
-        match self {
-            Self::Queues(queues) => queues.forward(slot, call, service, data),
-            Self::Memory(rings) => rings.forward(slot, call, service, data),
-        }
+        self.replies.forward(self.sources.transport(), slot, call, service, data)
     }
 
-    /// Drops messages and payloads for clients that ended.
-    pub(super) fn sweep(&mut self, slot: Slot<'_>) {
+    /// Answers the caller with TPESVCERR, if it waits.
+    pub(super) fn fail(&mut self, slot: Slot<'_>, call: &Call) {
+        fail(self.sources.transport(), slot, call, Code::ServiceError);
+    }
+
+    pub(super) fn slot(&self) -> Slot<'_> {
+        self.slots.slot(self.slot).expect("looked up when the worker was made")
+    }
+}
+
+impl Sources {
+    /// What does not depend on which it is.
+    #[inline]
+    pub(super) fn transport(&mut self) -> &mut dyn Transport {
         match self {
-            Self::Queues(queues) => queues.sweep(slot),
-            Self::Memory(rings) => rings.sweep(),
+            Self::Queues(queues) => queues,
+            Self::Memory(rings) => rings,
         }
     }
 
@@ -342,22 +284,7 @@ impl Sources {
     pub(super) fn first_until_ns(&self) -> Option<u64> {
         match self {
             Self::Queues(queues) => queues.first_until_ns(),
-            Self::Memory(_) => None,
-        }
-    }
-
-    /// Drops what waited too long.
-    pub(super) fn expire(&mut self, slot: Slot<'_>, now_ns: u64) {
-        if let Self::Queues(queues) = self {
-            queues.expire(slot, now_ns);
-        }
-    }
-
-    /// Sends what can be sent until `until_ns`. Called before the worker ends.
-    pub(super) fn finish(&mut self, slot: Slot<'_>, until_ns: u64) {
-        match self {
-            Self::Queues(queues) => queues.finish(slot, until_ns),
-            Self::Memory(rings) => rings.finish(until_ns),
+            Self::Memory(rings) => rings.first_until_ns(),
         }
     }
 }
@@ -440,6 +367,7 @@ mod tests {
         let mut registrations = Registrations {
             offers: Offers::default(),
             sources: Sources::Queues(queues.expect("epoll")),
+            replies: Replies::default(),
             manager_link: ManagerLink::new(worker),
             prefix,
             slots,

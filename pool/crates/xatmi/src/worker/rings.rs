@@ -1,8 +1,8 @@
 //! Requests and replies of a worker in shared memory: the rings of its services, its wake flag, and replies
 //! written over the requests that they answer.
 //!
-//! The counterpart of `queue_poller` and `replies`. The loop takes requests here and sleeps here; the registry
-//! adds and removes services; `dispatch` serves them, as with queues.
+//! The counterpart of `queues`. The loop takes requests here and sleeps here; the registry adds and removes services;
+//! `dispatch` serves them, as with queues.
 //!
 //! ```text
 //!   awake ──(no request in any ring)──▶ armed ──(a last look finds none)──▶ asleep
@@ -10,7 +10,7 @@
 //!     └───────────────────────────────────┴────── the wake flag is set, or time ───┘
 //! ```
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,19 +18,16 @@ use pollux_sys::futex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::replies::{Call, Verdict};
-use crate::client::Outgoing;
+use super::reply::{Call, Destination, Posted, Transport};
 use crate::error::{Code, Error};
-use crate::large::{self, Outbox};
+use crate::large;
 use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, workers};
 use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Slot, Total};
-use crate::wire::{Body, ClientAddress, LargeRef, Payload, Reply, Request};
+use crate::wire::{Body, Payload, Request};
 
 /// The end of the manager does not end a sleep of this length.
 const NAP_NS: u64 = 1_000_000_000;
-/// How long a payload for a caller without a deadline is kept.
-const HELD_NS_MAX: u64 = 60_000_000_000;
 /// How long a request that is passed on waits for room in its ring.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
 /// How long it waits for the manager to repair the ring before it looks again.
@@ -50,20 +47,6 @@ pub(super) struct Rings {
     manager: u32,
     /// The request at hand. Its reply is written over it, so there is always room for that.
     held: Option<Ticket>,
-    outbox: Outbox,
-    /// A message that is being written.
-    frame: Vec<u8>,
-}
-
-/// The result of passing a request on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Passed {
-    /// It is there.
-    On,
-    /// Its ring stayed full.
-    Full,
-    /// Its caller does not wait any more.
-    Unwanted,
 }
 
 /// A request that is this worker's now.
@@ -85,14 +68,8 @@ impl Rings {
             return Err(Error::new(Code::System, detail));
         }
         let manager = memory.records().manager();
-        let frame = vec![0; memory.exchange().message_len_bytes()];
-        let (rows, spin, outbox) = (Vec::new(), Spin::default(), Outbox::default());
-        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None, outbox, frame })
-    }
-
-    /// Bytes of the longest message.
-    pub(super) fn message_len_bytes(&self) -> usize {
-        self.frame.len()
+        let (rows, spin) = (Vec::new(), Spin::default());
+        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None })
     }
 
     /// Another manager took this worker over, and writes these records.
@@ -107,34 +84,6 @@ impl Rings {
 
     pub(super) fn number(&self) -> usize {
         self.number
-    }
-
-    /// Takes requests for a service from now on.
-    ///
-    /// # Errors
-    /// TPENOENT when the manager does not have it.
-    pub(super) fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
-        let row = self.memory.records().find(name).ok_or_else(|| {
-            let detail = format!("service {name} is not in the memory of the pool");
-            Error::new(Code::NoEntry, detail)
-        })?;
-        self.rows.push((entry, row));
-        Ok(())
-    }
-
-    /// Takes no more requests for a service.
-    pub(super) fn withdraw(&mut self, entry: usize) {
-        if let Some(at) = self.rows.iter().position(|(its, _)| *its == entry) {
-            let (_, row) = self.rows.swap_remove(at);
-            self.leave(row);
-        }
-    }
-
-    /// Takes no more requests at all, and has others woken for those that wait.
-    pub(super) fn leave_all(&mut self) {
-        for (_, row) in std::mem::take(&mut self.rows) {
-            self.leave(row);
-        }
     }
 
     /// Takes the next request, its message into `inbox`.
@@ -209,89 +158,11 @@ impl Rings {
         exchange.idle().disarm(self.number);
     }
 
-    /// Has the wake flag set when a descriptor is readable, by a thread of its own: a futex and a descriptor
-    /// cannot be waited for at once.
-    ///
-    /// # Errors
-    /// TPEOS without a thread.
-    pub(super) fn watch_descriptor(&self, fd: OwnedFd) -> Result<(), Error> {
-        let (exchange, number) = (Arc::clone(self.memory.exchange()), self.number);
-        let watch = move || {
-            let mut wait = [PollFd::new(&fd, PollFlags::IN)];
-            while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
-                // Readable again after the next write.
-                let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
-                exchange.set_wake_flag(number, workers::PROGRAM);
-            }
-        };
-        let named = std::thread::Builder::new().name("pollux-attend".to_owned());
-        let spawned = named.spawn(watch).map(drop);
-        spawned.map_err(|source| Error::os("no thread to watch a descriptor", source))
-    }
-
-    /// Answers `call`; data that can't be sent turns into TPESVCERR.
-    #[inline]
-    pub(super) fn reply(
-        &mut self,
-        slot: Slot<'_>,
-        call: &Call,
-        verdict: Verdict,
-        data: Outgoing<'_>,
-    ) {
-        let (nonce, call_id) = (call.client.nonce, call.call_id);
-        let Verdict { error, rval, urcode } = verdict;
-        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
-        };
-        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
-        let written = self.write(call, data, Some(call.client), encode);
-        let Some(ticket) = self.held.take() else { return };
-        let error = written.is_none().then_some(Code::ServiceError);
-        let is_awaited = self.answer(slot, ticket, error);
-        if let (false, Some(Some(large))) = (is_awaited, written) {
-            self.outbox.withdraw(large.inode);
-        }
-    }
-
-    /// Answers the caller with an error.
-    pub(super) fn fail(&mut self, slot: Slot<'_>, code: Code) {
+    /// Answers the caller of the request at hand, which can't be read, with an error.
+    pub(super) fn fail_unread(&mut self, slot: Slot<'_>) {
         if let Some(ticket) = self.held.take() {
-            self.answer(slot, ticket, Some(code));
+            self.end_with(slot, ticket, Code::ServiceError);
         }
-    }
-
-    /// Passes `call` on to another service, which answers it; whether it is on the way.
-    pub(super) fn forward(
-        &mut self,
-        slot: Slot<'_>,
-        call: &Call,
-        service: ServiceName,
-        data: Outgoing<'_>,
-    ) -> bool {
-        let Some(row) = self.memory.records().find(&service) else { return false };
-        let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
-        let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            let payload = *payload;
-            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload }
-                .encode(out)
-        };
-        slot.add(Total::PayloadBytes, data.bytes.len() as u64);
-        let written = self.write(call, data, None, encode);
-        let (Some(large), Some(ticket)) = (written, self.held) else { return false };
-        let passed = self.pass_on(ticket, row, deadline_ns);
-        if passed == Passed::On {
-            self.held = None;
-            return true;
-        }
-        if let Some(large) = large {
-            self.outbox.withdraw(large.inode);
-        }
-        // It may have a hop more by now.
-        self.held = self.claim().held();
-        if passed == Passed::Full {
-            self.fail(slot, Code::Limit);
-        }
-        false
     }
 
     /// The request is over. One that was not answered, as its caller does not wait or its time was over, is freed.
@@ -301,46 +172,7 @@ impl Rings {
         if is_without_reply && request.is_some_and(|request| request.drop_unwanted(ticket)) {
             return self.claim().let_go();
         }
-        self.answer(slot, ticket, Some(Code::Time));
-    }
-
-    /// Releases payloads that were read, or will not be.
-    pub(super) fn sweep(&mut self) {
-        self.outbox.sweep(monotonic_ns());
-    }
-
-    /// Holds payloads until they are read, until `until_ns` at most. Called before the worker ends.
-    pub(super) fn finish(&mut self, until_ns: u64) {
-        self.outbox.finish(until_ns);
-    }
-
-    /// Writes a message over the request at hand, its payload to a memfd if it is too long for that; the
-    /// memfd, if there is one. None when it can't be written.
-    fn write(
-        &mut self,
-        call: &Call,
-        data: Outgoing<'_>,
-        receiver: Option<ClientAddress>,
-        encode: impl Fn(&Payload<'_>, &mut [u8]) -> Option<usize>,
-    ) -> Option<Option<LargeRef>> {
-        let ticket = self.held?;
-        let request = self.memory.exchange().request(ticket.request)?;
-        let payload = Payload {
-            buffer_type: data.buffer_type,
-            buffer_size_bytes: data.buffer_size_bytes as u64,
-            body: Body::Inline(data.bytes),
-        };
-        if let Some(len) = encode(&payload, &mut self.frame) {
-            request.write(ticket, &self.frame[..len]);
-            return Some(None);
-        }
-        let now_ns = monotonic_ns();
-        let until_ns = if call.deadline_ns == 0 { now_ns + HELD_NS_MAX } else { call.deadline_ns };
-        let receiver = receiver.map(|client| client.pid);
-        let large = self.outbox.put(data.bytes, until_ns, receiver, now_ns).ok()?;
-        let len = encode(&Payload { body: Body::Large(large), ..payload }, &mut self.frame)?;
-        request.write(ticket, &self.frame[..len]);
-        Some(Some(large))
+        self.end_with(slot, ticket, Code::Time);
     }
 
     fn take_from(&self, ring: usize, slot: Slot<'_>, inbox: &mut [u8]) -> Option<(Ticket, usize)> {
@@ -368,7 +200,7 @@ impl Rings {
                         Some(len) => return Some((ticket, len)),
                         None => {
                             slot.add(Total::Malformed, 1);
-                            self.answer(slot, ticket, Some(Code::ServiceError));
+                            self.end_with(slot, ticket, Code::ServiceError);
                         }
                     },
                     State::Abandoned => {
@@ -390,32 +222,40 @@ impl Rings {
         None
     }
 
-    /// The answer is written, or `error` is it; whether the caller waits for it. The request is not this
-    /// worker's afterwards.
+    /// The error is the answer, to a caller that may be gone.
+    fn end_with(&self, slot: Slot<'_>, ticket: Ticket, error: Code) {
+        if self.answer(ticket, Some(error)) == Posted::NoReceiver {
+            slot.add(Total::Gone, 1);
+        }
+    }
+
+    /// The answer is written, or `error` is it. The request is not this worker's afterwards.
     #[inline]
-    fn answer(&self, slot: Slot<'_>, ticket: Ticket, error: Option<Code>) -> bool {
+    fn answer(&self, ticket: Ticket, error: Option<Code>) -> Posted {
         let exchange = self.memory.exchange();
-        let Some(request) = exchange.request(ticket.request) else { return false };
+        let Some(request) = exchange.request(ticket.request) else { return Posted::Failed };
         let number = error.map_or(0, |code| code.number() as u8);
         let delivery = request.answer(ticket, number);
-        match delivery {
-            Delivery::Done => exchange.wake_client(&request),
-            Delivery::Abandoned | Delivery::Late => slot.add(Total::Gone, 1),
+        if delivery == Delivery::Done {
+            exchange.wake_client(&request);
         }
         self.claim().let_go();
-        delivery == Delivery::Done
+        match delivery {
+            Delivery::Done => Posted::OnTheWay,
+            Delivery::Abandoned | Delivery::Late => Posted::NoReceiver,
+        }
     }
 
     /// Passes a request on to the service of `row`; waits a moment for room in its ring, not beyond
     /// `deadline_ns` (0 for none).
-    fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Passed {
+    fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Posted {
         let exchange = self.memory.exchange();
         let (Some(request), Some(ring)) =
             (exchange.request(ticket.request), exchange.ring(row.ring))
         else {
-            return Passed::Unwanted;
+            return Posted::Failed;
         };
-        let Some(next) = request.pass_on(ticket) else { return Passed::Unwanted };
+        let Some(next) = request.pass_on(ticket) else { return Posted::NoReceiver };
         let mut until_ns = None;
         loop {
             let pushed = ring.push(ticket.request);
@@ -430,7 +270,7 @@ impl Rings {
             // Its own ring it cannot wait for.
             if now_ns >= most_ns || !self.memory.is_offered_beside(row.ring, self.number) {
                 self.claim().hold(next);
-                return Passed::Full;
+                return Posted::Full;
             }
             // However a wait ends, it is tried again.
             let _ = match (exchange.announce_wait_for_room(row.ring), pushed) {
@@ -444,7 +284,7 @@ impl Rings {
         }
         self.claim().let_go();
         exchange.wake_one(self.memory.records(), row.ring);
-        Passed::On
+        Posted::OnTheWay
     }
 
     fn claim(&self) -> Claim<'_> {
@@ -455,6 +295,100 @@ impl Rings {
         let exchange = self.memory.exchange();
         if exchange.ring(row.ring).is_some_and(|ring| ring.waiting() > 0) {
             exchange.wake_one(self.memory.records(), row.ring);
+        }
+    }
+}
+
+impl Transport for Rings {
+    fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
+        let row = self.memory.records().find(name).ok_or_else(|| {
+            let detail = format!("service {name} is not in the memory of the pool");
+            Error::new(Code::NoEntry, detail)
+        })?;
+        self.rows.push((entry, row));
+        Ok(())
+    }
+
+    fn withdraw(&mut self, entry: usize) {
+        if let Some(at) = self.rows.iter().position(|(its, _)| *its == entry) {
+            let (_, row) = self.rows.swap_remove(at);
+            self.leave(row);
+        }
+    }
+
+    fn leave_all(&mut self) {
+        for (_, row) in std::mem::take(&mut self.rows) {
+            self.leave(row);
+        }
+    }
+
+    /// By a thread of its own, which sets the wake flag: a futex and a descriptor cannot be waited for at once.
+    fn watch_program(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
+        let copy = program.try_clone_to_owned();
+        let fd = copy.map_err(|source| Error::os("dup failed", source))?;
+        let (exchange, number) = (Arc::clone(self.memory.exchange()), self.number);
+        let watch = move || {
+            let mut wait = [PollFd::new(&fd, PollFlags::IN)];
+            while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
+                // Readable again after the next write.
+                let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
+                exchange.set_wake_flag(number, workers::PROGRAM);
+            }
+        };
+        let named = std::thread::Builder::new().name("pollux-attend".to_owned());
+        let spawned = named.spawn(watch).map(drop);
+        spawned.map_err(|source| Error::os("no thread to watch a descriptor", source))
+    }
+
+    /// The manager sets the wake flag when it writes to the link.
+    fn watch_link(&mut self, _: BorrowedFd<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn forget_link(&mut self, _: BorrowedFd<'_>) {}
+
+    #[inline]
+    fn message_len_bytes_max(&self) -> usize {
+        self.memory.exchange().message_len_bytes()
+    }
+
+    /// Over the request at hand: so there is always room for a reply.
+    #[inline]
+    fn send(
+        &mut self,
+        _: Slot<'_>,
+        destination: Destination,
+        call: &Call,
+        message: &[u8],
+    ) -> Posted {
+        let Some(ticket) = self.held else { return Posted::Failed };
+        let Some(request) = self.memory.exchange().request(ticket.request) else {
+            return Posted::Failed;
+        };
+        match destination {
+            Destination::Client(_) => {
+                request.write(ticket, message);
+                self.held = None;
+                self.answer(ticket, None)
+            }
+            Destination::Service(service) => {
+                let Some(row) = self.memory.records().find(&service) else {
+                    return Posted::NoReceiver;
+                };
+                request.write(ticket, message);
+                let posted = self.pass_on(ticket, row, call.deadline_ns);
+                // If it was not passed on, it may have a hop more by now.
+                self.held =
+                    if posted == Posted::OnTheWay { None } else { self.claim().held() };
+                posted
+            }
+        }
+    }
+
+    fn send_error(&mut self, _: Slot<'_>, _: &Call, code: Code) -> Posted {
+        match self.held.take() {
+            Some(ticket) => self.answer(ticket, Some(code)),
+            None => Posted::Failed,
         }
     }
 }
