@@ -5,7 +5,10 @@
  * is written (5 where nothing is said), `file` is appended to (standard error without). What
  * tplogconfig says goes above it, for the process, the thread or the request at hand. A line is
  * t:PROGRAM:LEVEL:PID:THREAD:YYYYMMDD:HHMMSSmmm:FILE:LINE:TEXT, without FILE and LINE where they are
- * not known. Functions return 0, or -1 with the reason in tperrno.
+ * not known.
+ *
+ * Functions return 0 or -1. What writes a line leaves tperrno in any case; tplogconfig, tplogsetreqfile_direct and
+ * tploggetreqfile leave it when they succeed, and give the reason there when they do not.
  */
 #ifndef POLLUX_NDEBUG_H
 #define POLLUX_NDEBUG_H

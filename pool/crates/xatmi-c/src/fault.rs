@@ -125,6 +125,27 @@ pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
     }
 }
 
+/// Does the work of a function that programs call between a call and their look at its error: success leaves the
+/// thread's last error as it was.
+pub(crate) fn atmi_if_failed<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
+    let fault = match caught(work) {
+        Ok(Ok(done)) => return done,
+        Ok(Err(fault)) => fault,
+        Err(panicked) => Fault::new(TPESYSTEM, panicked),
+    };
+    set_fault(&fault);
+    failed
+}
+
+/// Does the work of a function that says by its result alone whether it succeeded, and leaves the error of the one
+/// before in any case: a line for the log must not decide what the program does next.
+pub(crate) fn by_result<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
+    match caught(work) {
+        Ok(Ok(done)) => done,
+        Ok(Err(_)) | Err(_) => failed,
+    }
+}
+
 /// Does the work of a function that cannot fail, and leaves the error of the one before.
 pub(crate) fn quietly(work: impl FnOnce()) {
     // There is no report of a panic; the hook has printed it.
@@ -367,6 +388,19 @@ mod tests {
         assert_eq!(words(tpecodestr(13)), "TPETIME");
         assert_eq!(words(tpstrerror(-7)), "-7:unknown");
         assert_eq!((atmi(-1, || Ok(3)), TPERRNO.get()), (3, 0));
+    }
+
+    #[test]
+    fn an_error_stays_while_lines_are_logged() {
+        atmi(-1, || Err(Fault::new(6, "no process offers service X")));
+        assert_eq!(by_result(-1, || Ok(3)), 3);
+        assert_eq!(by_result(-1, || Err(Fault::new(7, "the disk is full"))), -1);
+        assert_eq!(by_result(-1, || panic!("as tested")), -1);
+        assert_eq!(atmi_if_failed(-1, || Ok(3)), 3);
+        let expected = "6:TPENOENT (last error 6: no process offers service X)";
+        assert_eq!(words(tpstrerror(6)), expected);
+        assert_eq!(atmi_if_failed(-1, || Err(Fault::new(7, "the disk is full"))), -1);
+        assert_eq!(TPERRNO.get(), 7);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! What is written is decided by the process (`NDRX_DEBUG_STR`, tplogconfig) and by the thread above
 //! it. A file is opened for each line, so that it may be moved away; a line is one write to a file
-//! that is opened for appending.
+//! that is opened for appending. Programs log before they look at the error of a call: what writes a line leaves that
+//! error, even where the line cannot be written.
 
 use std::cell::RefCell;
 use std::env;
@@ -144,7 +145,7 @@ unsafe fn message<'a>(text: *const c_char) -> Result<&'a CStr, Fault> {
 /// A sound `text` is that of a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tplog(level: c_int, text: *const c_char) -> c_int {
-    fault::atmi(-1, || {
+    fault::by_result(-1, || {
         // SAFETY: the caller's promise.
         log(level, None, unsafe { message(text) }?.to_bytes()).map(|()| 0)
     })
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn tplogex(
     line: c_long,
     text: *const c_char,
 ) -> c_int {
-    fault::atmi(-1, || {
+    fault::by_result(-1, || {
         // SAFETY: the caller's promise.
         let place = unsafe { caller::text(file) }.map(|file| (file, line));
         // SAFETY: the caller's promise.
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn tplogdump(
     data: *const c_void,
     len: c_int,
 ) -> c_int {
-    fault::atmi(-1, || {
+    fault::by_result(-1, || {
         // SAFETY: the caller's promise.
         let mut text = unsafe { message(comment) }?.to_string_lossy().into_owned();
         // SAFETY: the caller's promise.
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn tplogdumpdiff(
     other: *const c_void,
     len: c_int,
 ) -> c_int {
-    fault::atmi(-1, || {
+    fault::by_result(-1, || {
         // SAFETY: the caller's promise.
         let mut text = unsafe { message(comment) }?.to_string_lossy().into_owned();
         // SAFETY: the caller's promise.
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn tplogprintubf(
     title: *const c_char,
     fields: *const c_char,
 ) -> c_int {
-    fault::atmi(-1, || {
+    fault::by_result(-1, || {
         // SAFETY: the caller's promise.
         let title = unsafe { message(title) }?.to_string_lossy().into_owned();
         // SAFETY: the caller's promise.
@@ -274,7 +275,7 @@ pub unsafe extern "C" fn tplogconfig(
     _module: *const c_char,
     file: *const c_char,
 ) -> c_int {
-    fault::atmi(-1, || {
+    fault::atmi_if_failed(-1, || {
         if parts == 0 || parts & !(OF_PROCESS | OF_THREAD | OF_REQUEST | OF_LIBRARY) != 0 {
             return Err(Fault::invalid(format!("{parts:#x}: give LOG_FACILITY_ flags")));
         }
@@ -316,7 +317,7 @@ fn check_file(path: &Path) -> Result<(), Fault> {
 /// A sound `file` is that of a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
-    fault::atmi(-1, || {
+    fault::atmi_if_failed(-1, || {
         // SAFETY: the caller's promise.
         let path = PathBuf::from(OsStr::from_bytes(unsafe { message(file) }?.to_bytes()));
         check_file(&path)?;
@@ -331,7 +332,7 @@ pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
 /// A sound `file` is that of `size` bytes that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tploggetreqfile(file: *mut c_char, size: c_int) -> c_int {
-    fault::atmi(-1, || {
+    fault::atmi_if_failed(-1, || {
         let Some(path) = REQUEST_FILE.with_borrow(Clone::clone) else { return Ok(0) };
         let (path, room) = (path.as_os_str().as_bytes(), usize::try_from(size).unwrap_or(0));
         if !caller::is_sound(file) {

@@ -145,7 +145,7 @@ pub extern "C" fn tpgetsrvid() -> c_int {
 /// The number of this node: NDRX_NODEID, 1 without.
 #[unsafe(no_mangle)]
 pub extern "C" fn tpgetnodeid() -> c_long {
-    fault::atmi(-1, || {
+    fault::atmi_if_failed(-1, || {
         let value = std::env::var_os("NDRX_NODEID").filter(|value| !value.is_empty());
         let Some(value) = value else { return Ok(1) };
         let number = value.to_str().and_then(|value| value.trim().parse().ok());

@@ -154,6 +154,17 @@ fn lines_with_a_level_go_where_process_and_thread_say() {
 }
 
 #[test]
+fn lines_for_the_log_leave_the_error_that_a_program_looks_at_next() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    for levels in ["tp=0", "tp=3", "tp=6"] {
+        let mut program = Command::new(gcc.program("tperrno.c"));
+        program.arg(folder.path()).env("NDRX_QPREFIX", NO_POOL).env("NDRX_DEBUG_STR", levels);
+        succeeded(program.env("NDRX_ULOG", folder.path()).env_remove("FIELDTBLS"));
+    }
+}
+
+#[test]
 fn programs_read_their_identity_and_the_last_error() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("identity.c"));
