@@ -4,6 +4,7 @@
 //! the process that posts: for fields a Boolean expression, for texts a regular expression of the whole text.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_long};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
@@ -175,9 +176,14 @@ pub unsafe extern "C" fn tppost(
         let message = Copied::of(data, len)?;
         let environment = Environment::of_process()?;
         let mut count = 0;
+        let mut called = BTreeSet::new();
         for SubscriberRow { filter, service, mailbox } in events::subscribers(&environment, event)?
         {
             if !fits(&filter, &message.outgoing()) {
+                continue;
+            }
+            // Each copy of a server subscribes when it starts: the service gets the event once for all of them.
+            if service.as_ref().is_some_and(|service| !called.insert(service.clone())) {
                 continue;
             }
             let delivered = match (service, mailbox) {

@@ -228,6 +228,11 @@ static void events(void) {
     nanosleep(&(struct timespec){0, 1000000}, NULL);
   }
   CHECK(count == 1 && strcmp(last_message, "bcd") == 0);
+  /* A second subscription for the same service, as each copy of a server has one: it is called once. */
+  CHECK(tpsubscribe("E", NULL, &control, 0) > 0 && tpsubscribe("E", "b.*", &control, 0) > 0);
+  CHECK(tppost("E", data, 0, 0) == 1 && tpurcode == 1);
+  for (count = 0; count == 0 && now() < deadline; nanosleep(&(struct timespec){0, 1000000}, NULL)) count = tpchkunsol();
+  CHECK(count == 1);
   control.flags = TPEVQUEUE;
   CHECK(tpsubscribe("E", NULL, &control, 0) == -1 && tperrno == TPEINVAL);
 

@@ -3,7 +3,7 @@
 //! The manager keeps the list and lists the subscribers of an event; the process that posts it looks at filters and
 //! delivers, so that no buffer comes here. What a connection put on the list goes with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pool;
 use crate::control::{Answer, MailboxRow, ROWS_MAX, Request, SubscriberRow};
@@ -72,13 +72,20 @@ impl Events {
         before - self.subscriptions.len()
     }
 
+    /// The subscribers of an event. A service with the same filter is one, however many contexts subscribed for it:
+    /// each copy of a server does.
     fn post(&mut self, event: &str) -> Result<Vec<SubscriberRow>, Answer> {
         if event.is_empty() || event.len() > NAME_LEN_BYTES_MAX {
             let why = format!("the name of an event has 1 to {NAME_LEN_BYTES_MAX} bytes");
             return Err(Answer::Refused { why });
         }
         let wanting = self.subscriptions.values().filter(|known| known.pattern.fits(event));
+        let mut services = BTreeSet::new();
         let rows: Vec<_> = wanting
+            .filter(|known| {
+                let SubscriberRow { filter, service, .. } = &known.row;
+                service.as_ref().is_none_or(|service| services.insert((service, filter)))
+            })
             .filter_map(|known| {
                 let mailbox = self.mailboxes.get(&known.connection).cloned();
                 let is_reachable = known.row.service.is_some() || mailbox.is_some();
@@ -152,6 +159,21 @@ mod tests {
         assert_eq!(events.unsubscribe(1, None), 1);
         events.leave(2);
         assert_eq!(events.post("AB").expect("a name").len(), 0);
+    }
+
+    #[test]
+    fn copies_of_a_server_that_subscribe_for_one_service_are_one_subscriber() {
+        let mut events = Events::default();
+        for copy in 1..=3 {
+            events.subscribe(copy, "BOOKED", row(Some("BOOK"))).expect("taken");
+        }
+        events.subscribe(1, "BOOKED", row(Some("PRINT"))).expect("another service");
+        let filtered = SubscriberRow { filter: "urgent.*".to_owned(), ..row(Some("BOOK")) };
+        events.subscribe(2, "BOOKED", filtered).expect("another filter");
+        assert_eq!(events.post("BOOKED").expect("a name").len(), 3);
+        assert_eq!(events.matched, 3);
+        events.leave(1);
+        assert_eq!(events.post("BOOKED").expect("a name").len(), 2, "the others want it still");
     }
 
     #[test]
