@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use pollux_settings::command::output::{self, Failure};
 use pollux_xatmi::field_table::{
-    FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
+    FieldFile, FieldTable, TableError, c_header, files_of_env, rust_module,
 };
 
 use crate::flags::{FldFlags, Language};
@@ -74,11 +74,10 @@ fn outcome(flags: &FldFlags, file: &FieldFile) -> (PathBuf, String) {
 }
 
 fn failure(error: TableError) -> Failure {
-    match error.problem {
-        Problem::NotSet { .. } => {
-            Failure::usage(format!("{error}; or name tables: pollux fld bank.fd"))
-        }
-        _ => Failure::failed(error),
+    if error.problem.is_of_environment() {
+        Failure::usage(format!("{error}; or name tables: pollux fld bank.fd"))
+    } else {
+        Failure::failed(error)
     }
 }
 

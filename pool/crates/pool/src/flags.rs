@@ -203,7 +203,7 @@ pub(crate) struct LayOutFlags {
 /// `pollux fld`, and `pollux pool fld`
 #[derive(Debug, Args)]
 pub(crate) struct FldFlags {
-    /// Field tables; without any, those that FLDTBLDIR and FIELDTBLS name
+    /// Field tables; without any, those that FLDTBLDIR and FIELDTBLS name, else FLDTBLDIR32 and FIELDTBLS32
     #[arg(value_name = "TABLE")]
     pub(crate) tables: Vec<PathBuf>,
     /// Folder for what is written; it is made if need be [default: that of each table]

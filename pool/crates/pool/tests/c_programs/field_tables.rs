@@ -13,7 +13,8 @@ const BANK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/bank/
 
 fn fld(words: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(POLLUX_POOL);
-    command.env_remove("FLDTBLDIR").env_remove("FIELDTBLS").envs(environment.iter().copied());
+    command.env_remove("FLDTBLDIR").env_remove("FIELDTBLS");
+    command.env_remove("FLDTBLDIR32").env_remove("FIELDTBLS32").envs(environment.iter().copied());
     Process::run(command.arg("fld").args(words))
 }
 
@@ -78,6 +79,11 @@ fn without_tables_the_environment_names_them() {
     let out = scratch.path().join("out");
     assert_eq!(fld(&["-d", text(&out)], &environment).status.code(), Some(0));
     assert!(out.join("one.fd.h").is_file() && out.join("two.fd.h").is_file());
+
+    let fml32 = [("FLDTBLDIR32", folders.as_str()), ("FIELDTBLS32", "two.fd")];
+    let out = scratch.path().join("out32");
+    assert_eq!(fld(&["-d", text(&out)], &fml32).status.code(), Some(0));
+    assert!(out.join("two.fd.h").is_file() && !out.join("one.fd.h").exists());
 
     for (left, missing) in [(environment[1], "FLDTBLDIR"), (environment[0], "FIELDTBLS")] {
         let output = fld(&[], &[left]);

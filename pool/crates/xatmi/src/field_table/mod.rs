@@ -26,11 +26,20 @@ pub use file::{Definition, FieldFile, c_header, rust_module};
 use crate::ubf::FieldId;
 use file::{NAME_BYTES_MAX, id_taken};
 
-/// The environment variable with the folders of field tables, a list with colons.
-pub const FOLDERS_VARIABLE: &str = "FLDTBLDIR";
+/// The environment variables that name field tables: those of UBF and FML, and those of FML32. Buffers are the same
+/// here, so a program may have either or both.
+const VARIABLES: [Variables; 2] = [
+    Variables { folders: "FLDTBLDIR", tables: "FIELDTBLS" },
+    Variables { folders: "FLDTBLDIR32", tables: "FIELDTBLS32" },
+];
 
-/// The environment variable with the names of field tables, a list with commas.
-pub const TABLES_VARIABLE: &str = "FIELDTBLS";
+/// The names of two environment variables.
+struct Variables {
+    /// Of the folders, a list with colons.
+    folders: &'static str,
+    /// Of the tables, a list with commas.
+    tables: &'static str,
+}
 
 /// Names and ids of all fields that a program knows, from one or more files.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +62,31 @@ impl FieldTable {
         Self::default()
     }
 
-    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name.
+    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name, and those of `FLDTBLDIR32` and `FIELDTBLS32`.
     ///
     /// # Errors
-    /// [`TableError`] when a variable is missing, a file is not found or wrong.
+    /// [`TableError`] when neither pair of variables is set, a file is not found or wrong.
     pub fn from_env() -> Result<Self, TableError> {
-        Self::open(&files_of_env(|name| std::env::var_os(name))?)
+        Self::named_by(|name| std::env::var_os(name))
+    }
+
+    /// The same of any environment. Where both pairs are set, names and ids of FML32 come first: in Tuxedo the two
+    /// know nothing of each other, so what is in the way is passed over in the other one.
+    fn named_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, TableError> {
+        let [fml, fml32] = VARIABLES.map(|pair| pair.files(&variable));
+        match (fml, fml32) {
+            (Ok(fml), Ok(fml32)) => {
+                let mut table = Self::open(&fml32)?;
+                for path in fml.iter().filter(|path| !fml32.contains(path)) {
+                    table.insert_behind(&FieldFile::open(path)?);
+                }
+                Ok(table)
+            }
+            (Ok(files), Err(error)) | (Err(error), Ok(files)) => {
+                if error.problem.is_of_environment() { Self::open(&files) } else { Err(error) }
+            }
+            (Err(fml), Err(fml32)) => Err(first_of(fml, fml32)),
+        }
     }
 
     /// The tables in these files.
@@ -104,6 +132,25 @@ impl FieldTable {
         Ok(())
     }
 
+    /// Takes in what no field has yet of the names and of the ids of a file.
+    fn insert_behind(&mut self, file: &FieldFile) {
+        for definition in file.definitions() {
+            let at = self.fields.len();
+            let is_new_name = !self.by_name.contains_key(&definition.name);
+            let is_new_id = !self.by_id.contains_key(&definition.id);
+            if is_new_name {
+                self.by_name.insert(definition.name.clone(), at);
+            }
+            if is_new_id {
+                self.by_id.insert(definition.id, at);
+            }
+            if is_new_name || is_new_id {
+                let known = Known { definition: definition.clone(), path: file.path.clone() };
+                self.fields.push(known);
+            }
+        }
+    }
+
     /// The id of the field with this name.
     #[must_use]
     pub fn id(&self, name: &str) -> Option<FieldId> {
@@ -122,7 +169,8 @@ impl FieldTable {
     }
 }
 
-/// The files that the two variables name; `variable` reads the environment.
+/// The files that `FLDTBLDIR` and `FIELDTBLS` name, else those of `FLDTBLDIR32` and `FIELDTBLS32`; `variable` reads
+/// the environment.
 ///
 /// A table is taken from the first folder that has it.
 ///
@@ -131,27 +179,63 @@ impl FieldTable {
 pub fn files_of_env(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<PathBuf>, TableError> {
-    let list = |name, meaning, separator| {
-        let words = variable(name).map(|value| value.to_string_lossy().into_owned());
-        let words = words.unwrap_or_default();
-        let words: Vec<String> = words
-            .split(separator)
-            .map(str::trim)
-            .filter(|w| !w.is_empty())
-            .map(str::to_owned)
-            .collect();
-        let problem = Problem::NotSet { name, meaning };
-        if words.is_empty() { Err(TableError::anywhere(problem)) } else { Ok(words) }
-    };
-    let folders = list(FOLDERS_VARIABLE, "the folders of field tables, with colons between", ':')?;
-    let tables = list(TABLES_VARIABLE, "the names of field tables, with commas between", ',')?;
-    tables.iter().map(|table| find(table, &folders)).collect()
+    let [fml, fml32] = VARIABLES.map(|pair| pair.files(&variable));
+    match (fml, fml32) {
+        (Err(fml), Ok(files)) if fml.problem.is_of_environment() => Ok(files),
+        (Err(fml), Err(fml32)) => Err(first_of(fml, fml32)),
+        (fml, _) => fml,
+    }
 }
 
-fn find(table: &str, folders: &[String]) -> Result<PathBuf, TableError> {
+/// Of the errors of both pairs, the one of the pair that is in use.
+fn first_of(fml: TableError, fml32: TableError) -> TableError {
+    let is_unset = |error: &TableError| matches!(error.problem, Problem::NoneSet { .. });
+    if is_unset(&fml) && !is_unset(&fml32) { fml32 } else { fml }
+}
+
+impl Variables {
+    /// The files that they name.
+    fn files(
+        &self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Vec<PathBuf>, TableError> {
+        let list = |name, separator| -> Vec<String> {
+            let words = variable(name).unwrap_or_default();
+            let words = words.to_string_lossy();
+            let words = words.split(separator).map(str::trim).filter(|word| !word.is_empty());
+            words.map(str::to_owned).collect()
+        };
+        let (folders, tables) = (list(self.folders, ':'), list(self.tables, ','));
+        let problem = match (folders.is_empty(), tables.is_empty()) {
+            (false, false) => {
+                return tables.iter().map(|table| find(table, self.folders, &folders)).collect();
+            }
+            (true, true) => Problem::NoneSet { folders: self.folders, tables: self.tables },
+            (true, false) => {
+                let meaning = "the folders of field tables, with colons between";
+                Problem::NotSet { name: self.folders, meaning }
+            }
+            (false, true) => {
+                let meaning = "the names of field tables, with commas between";
+                Problem::NotSet { name: self.tables, meaning }
+            }
+        };
+        Err(TableError::anywhere(problem))
+    }
+}
+
+fn find(table: &str, variable: &'static str, folders: &[String]) -> Result<PathBuf, TableError> {
     let mut paths = folders.iter().map(|folder| Path::new(folder).join(table));
-    let missing = || Problem::NotFound { folders: folders.join(":") };
+    let missing = || Problem::NotFound { variable, folders: folders.join(":") };
     paths.find(|path| path.is_file()).ok_or_else(|| TableError::of(Path::new(table), missing()))
+}
+
+impl Problem {
+    /// Whether a pair of variables does not name tables.
+    #[must_use]
+    pub fn is_of_environment(&self) -> bool {
+        matches!(self, Self::NotSet { .. } | Self::NoneSet { .. })
+    }
 }
 
 /// A field table that cannot be used. It prints as `file:line: what is wrong`; C programs see its
@@ -175,9 +259,19 @@ pub enum Problem {
         /// The value that it should have.
         meaning: &'static str,
     },
+    /// Both environment variables are missing.
+    #[error(
+        "{folders} is not set, nor is {tables}: they hold the folders of field tables, with colons between, and \
+         their names, with commas"
+    )]
+    NoneSet {
+        folders: &'static str,
+        tables: &'static str,
+    },
     /// A table is in none of the folders.
-    #[error("no folder of FLDTBLDIR ({folders}) has this field table")]
+    #[error("no folder of {variable} ({folders}) has this field table")]
     NotFound {
+        variable: &'static str,
         /// The folders, as the variable names them.
         folders: String,
     },
@@ -262,6 +356,7 @@ impl TableError {
     pub const fn number(&self) -> i32 {
         match self.problem {
             Problem::NotSet { .. }
+            | Problem::NoneSet { .. }
             | Problem::NotFound { .. }
             | Problem::Unreadable(_)
             | Problem::TooLong { .. } => 12,
@@ -287,7 +382,7 @@ mod tests {
 
     fn environment(folders: &str, tables: &str) -> Result<Vec<PathBuf>, TableError> {
         files_of_env(|name| match name {
-            FOLDERS_VARIABLE => Some(folders.into()),
+            "FLDTBLDIR" => Some(folders.into()),
             _ => Some(tables.into()),
         })
     }
@@ -352,6 +447,55 @@ mod tests {
             assert!(error.to_string().starts_with(missing), "{error}");
             assert_eq!(error.number(), 12);
         }
-        assert!(files_of_env(|_| None).is_err());
+        let none = files_of_env(|_| None).expect_err("nothing is set").to_string();
+        assert!(none.starts_with("FLDTBLDIR is not set, nor is FIELDTBLS: "), "{none}");
+        let half = |name: &str| (name == "FIELDTBLS32").then(|| "x".into());
+        let half = files_of_env(half).expect_err("half of a pair").to_string();
+        assert!(half.starts_with("FLDTBLDIR32 is not set: "), "{half}");
+    }
+
+    #[test]
+    fn the_variables_of_fml32_name_tables_as_well() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = scratch.path().display().to_string();
+        for (name, text) in [
+            ("bank", "ACCOUNT 110 long\nBALANCE 112 string\n"),
+            ("bank32", "BALANCE 111 double\nOWNER 110 long\n"),
+        ] {
+            std::fs::write(scratch.path().join(name), text).expect("written");
+        }
+        let environment = |pairs: &'static [(&'static str, &'static str)]| {
+            let folder = folder.clone();
+            move |name: &str| {
+                let table = pairs.iter().find(|(known, _)| *known == name)?.1;
+                Some(if table.is_empty() { folder.clone().into() } else { table.into() })
+            }
+        };
+        let fml32 = environment(&[("FLDTBLDIR32", ""), ("FIELDTBLS32", "bank32")]);
+        let table = FieldTable::named_by(&fml32).expect("FML32 alone");
+        assert!(table.id("BALANCE").is_some() && table.id("ACCOUNT").is_none());
+        assert_eq!(files_of_env(&fml32).expect("found"), [scratch.path().join("bank32")]);
+
+        // Each of the two spaces may have given a number to a field of its own.
+        let both = environment(&[
+            ("FLDTBLDIR", ""),
+            ("FIELDTBLS", "bank,bank32"),
+            ("FLDTBLDIR32", ""),
+            ("FIELDTBLS32", "bank32"),
+        ]);
+        let table = FieldTable::named_by(&both).expect("both");
+        let (balance, shared) = (table.id("BALANCE").expect("there"), table.id("OWNER"));
+        assert_eq!(balance, FieldId::new(FieldType::Double, 111), "that of FML32");
+        assert_eq!(shared, table.id("ACCOUNT"));
+        assert_eq!(table.name(shared.expect("there")), Some("OWNER"), "that of FML32");
+
+        let lost = environment(&[
+            ("FLDTBLDIR", ""),
+            ("FIELDTBLS", "bank"),
+            ("FLDTBLDIR32", ""),
+            ("FIELDTBLS32", "nowhere"),
+        ]);
+        let lost = FieldTable::named_by(&lost).expect_err("a table is missing").to_string();
+        assert!(lost.starts_with("nowhere: no folder of FLDTBLDIR32 ("), "{lost}");
     }
 }
