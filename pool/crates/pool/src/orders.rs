@@ -63,16 +63,27 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
     start_behind(flags, &file, &environment)
 }
 
-/// What would keep every copy of a program from starting is reported before anything is started.
+/// What would keep every copy of a program from starting is reported before anything is started, and keeps the others
+/// only if none is left.
 fn check(file: &Path) -> Result<(), Failure> {
     let config = crate::read_config(file)?;
     for warning in &config.warnings {
         output::remark(&format!("warning: {warning}"));
     }
-    let entries = || config.entries.iter().filter(|entry| entry.min > 0);
-    let mut faults: Vec<String> = entries().filter_map(|entry| find(entry).err()).collect();
-    faults.extend(entries().flat_map(output_faults));
-    if faults.is_empty() { Ok(()) } else { Err(Failure::failed(faults.join("\n"))) }
+    let faults_of = |entry| {
+        let missing = find(entry).err();
+        missing.into_iter().chain(output_faults(entry)).collect::<Vec<String>>()
+    };
+    let entries = config.entries.iter().filter(|entry| entry.min > 0);
+    let (sound, faulty): (Vec<_>, Vec<_>) = entries.map(faults_of).partition(Vec::is_empty);
+    let faults = faulty.concat();
+    if sound.is_empty() && !faults.is_empty() {
+        return Err(Failure::failed(faults.join("\n")));
+    }
+    for fault in faults {
+        output::remark(&format!("warning: {fault}"));
+    }
+    Ok(())
 }
 
 fn open(

@@ -195,9 +195,17 @@ fn what_is_missing_is_reported() {
     let servers = "<server name='echosv'><srvid>1</srvid></server>\
                    <server name='nosuch'><srvid>9</srvid></server>";
     let bank = Bank::new("missing", servers);
+    // The other server is up all the same.
     let said = bank.bad(&["start"], 1);
+    assert!(said.contains("warning: no executable nosuch in PATH"), "{said}");
+    assert!(said.contains("1 of 2 workers are not up"), "{said}");
+    let rows = bank.json(&["ps"]);
+    assert_eq!((&rows[0]["program"], &rows[0]["state"]), (&"echosv".into(), &"up".into()));
+    bank.good(&["stop"]);
+    let none = Bank::new("none", "<server name='nosuch'><srvid>9</srvid></server>");
+    let said = none.bad(&["start"], 1);
     assert!(said.contains("no executable nosuch in PATH"), "{said}");
-    bank.bad(&["ps"], 1);
+    none.bad(&["ps"], 1);
     let other = Bank::new(
         "output",
         "<server name='echosv'><srvid>1</srvid><sysopt>-e none/x -o .</sysopt></server>",

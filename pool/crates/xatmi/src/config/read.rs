@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
+use super::system_servers::passed_over;
 use super::{
     ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections,
 };
@@ -47,6 +48,7 @@ pub(super) fn read(
         exports: Vec::new(),
         mistakes: Vec::new(),
         warnings: Vec::new(),
+        is_passing_over: false,
     };
     match super::ids_end(lookup) {
         Ok(end) => reading.ids_end = end,
@@ -82,6 +84,8 @@ struct Reading<'a> {
     exports: Vec<String>,
     mistakes: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
+    /// A server of Enduro/X was there.
+    is_passing_over: bool,
 }
 
 impl Reading<'_> {
@@ -110,7 +114,7 @@ impl Reading<'_> {
                 _ => self.unknown(part, "appconfig, defaults, servers"),
             }
         }
-        if config.entries.is_empty() && self.mistakes.is_empty() {
+        if config.entries.is_empty() && self.mistakes.is_empty() && !self.is_passing_over {
             // A reload may bring some.
             self.warn(
                 root,
@@ -207,6 +211,11 @@ impl Reading<'_> {
             );
         }
         let program = self.program(part)?;
+        if let Some(who) = passed_over(&program, &program_options) {
+            self.warn(part, format!("<server name=\"{program}\"> is passed over: {who}"));
+            self.is_passing_over = true;
+            return None;
+        }
         if id.is_none() {
             self.mistake(part, format!("{program} has no <srvid>: the id of its first copy"));
         }

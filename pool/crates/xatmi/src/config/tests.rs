@@ -343,3 +343,35 @@ fn redirections_are_found_among_the_options() {
     assert_eq!(found, Output { error: Some("/l/E".into()), out: Some("/l/O".into()) });
     assert_eq!(redirections(&words("-r -e")), Output::default());
 }
+
+#[test]
+fn a_provisioned_configuration_starts_without_the_servers_of_its_maker() {
+    let text = servers(
+        "<server name='cconfsrv'><min>2</min><max>2</max><srvid>1</srvid></server>
+         <server name='tpevsrv'><srvid>20</srvid><sysopt>-e x -r</sysopt></server>
+         <server name='tpbridge'><max>1</max><srvid>101</srvid>
+           <appopt>-n2 -r -i 0.0.0.0 -p 21003 -tP</appopt></server>
+         <server name='tpbridge'><max>1</max><srvid>102</srvid>
+           <appopt>--nats nats://127.0.0.1:4222</appopt></server>
+         <server name='banksv'><srvid>200</srvid></server>
+         <server name='cpmsrv'><max>1</max><srvid>9999</srvid></server>",
+    );
+    let config = read(&text).expect("it starts");
+    let programs: Vec<_> = config.entries.iter().map(|entry| entry.program.as_str()).collect();
+    assert_eq!(programs, ["tpbridge", "banksv"]);
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    for (line, name, who) in [
+        (3, "cconfsrv", "NDRX_CCONFIG"),
+        (4, "tpevsrv", "events need no server"),
+        (5, "tpbridge", "NATS broker"),
+        (10, "cpmsrv", "a service manager"),
+    ] {
+        let begin = format!("pool.xml:{line}: <server name=\"{name}\"> is passed over: ");
+        let found = warnings.iter().find(|warning| warning.starts_with(&begin));
+        assert!(found.is_some_and(|warning| warning.contains(who)), "{begin}{who}: {warnings:?}");
+    }
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    // Its clients find nothing, and that is no mistake.
+    let only = read(&servers("<server name='tpevsrv'><srvid>20</srvid></server>")).expect("right");
+    assert_eq!((only.entries.len(), only.warnings.len()), (0, 1));
+}
