@@ -33,6 +33,7 @@ use pollux_xatmi::control::{Control, ControlError};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker;
+use pollux_xatmi_c::startup;
 
 use flags::{PoolCommand, Wake, Which, sections};
 
@@ -144,6 +145,8 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
 }
 
 fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
+    // What NDRX_CCONFIG names holds the rest of the environment.
+    startup::common_config().as_ref().map_err(Failure::usage)?;
     match command {
         PoolCommand::Start(flags) => orders::start(&flags),
         PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),

@@ -13,6 +13,7 @@
 //! | `memory.rs` | typed buffers: tpalloc, tprealloc, tpfree, tptypes |
 //! | `fields.rs`, `values.rs`, `copies.rs`, `buffers.rs` | `ubf.h`: the buffer behind a pointer, its memory, names of fields; values; values by other ways, fields of inner buffers; whole buffers, in files and as JSON |
 //! | `expressions.rs` | Boolean expressions |
+//! | `startup.rs` | the files of NDRX_CCONFIG, whose variables become those of the process |
 //! | `logging.rs` | lines in the log of the day, lines with a level |
 //! | `transactions.rs` | the transaction of a thread; timeouts of calls |
 //! | `context.rs` | a thread's context: its client and subscriptions |
@@ -41,6 +42,7 @@ mod messages;
 pub mod prefix;
 pub mod server;
 pub mod service;
+pub mod startup;
 pub mod transactions;
 pub mod tx;
 pub mod values;

@@ -1,8 +1,8 @@
 //! `ndebug.h`: lines of programs with a level, to a file or to standard error; `userlog.h`: lines in the log of
 //! the day.
 //!
-//! What is written is decided by the process (`NDRX_DEBUG_STR`, tplogconfig) and by the thread above
-//! it. A file is opened for each line, so that it may be moved away; a line is one write to a file
+//! What is written is decided by the process (`[@debug]` of NDRX_CCONFIG or the file of NDRX_DEBUG_CONF, above that
+//! NDRX_DEBUG_STR, tplogconfig) and by the thread above it. A file is opened for each line, so that it may be moved away; a line is one write to a file
 //! that is opened for appending. Programs log before they look at the error of a call: what writes a line leaves that
 //! error, even where the line cannot be written.
 
@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pollux_xatmi::common_config::{DEBUG_VARIABLE, debug_words_of_file};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf;
 
 use crate::fault::{self, Fault};
 use crate::fields::reading;
-use crate::{caller, fields};
+use crate::{caller, fields, startup};
 
 /// The level of a process that says nothing: all lines but dumps.
 const LEVEL_DEFAULT: c_int = 5;
@@ -53,10 +54,36 @@ thread_local! {
 fn process() -> &'static Mutex<Settings> {
     static SETTINGS: OnceLock<Mutex<Settings>> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let text = env::var("NDRX_DEBUG_STR").unwrap_or_default();
         // What makes no sense there is passed over: a program does not end for its log.
-        Mutex::new(Settings::read(&text).unwrap_or_default())
+        let mut settings = Settings::of_words(&words_of_files());
+        settings.take_over(Settings::of_words(&env::var("NDRX_DEBUG_STR").unwrap_or_default()));
+        Mutex::new(settings)
     })
+}
+
+/// What files say of the log of this program: `[@debug]` of NDRX_CCONFIG, else the file of NDRX_DEBUG_CONF.
+fn words_of_files() -> String {
+    let variable = |name: &str| env::var(name).ok();
+    let program = program_name();
+    if let Ok(Some(config)) = startup::common_config()
+        && let Some(words) = config.debug_words(&program, &variable)
+    {
+        return words;
+    }
+    let Some(file) = variable(DEBUG_VARIABLE).filter(|file| !file.is_empty()) else {
+        return String::new();
+    };
+    debug_words_of_file(Path::new(&file), &program, &variable).unwrap_or_else(|why| {
+        // Once, as this is read once; lines go to standard error then.
+        let _ = writeln!(io::stderr(), "pollux: {DEBUG_VARIABLE}: {why}");
+        String::new()
+    })
+}
+
+/// The file name of the program.
+fn program_name() -> String {
+    let program = env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_name().unwrap_or(OsStr::new("?")).display().to_string()
 }
 
 impl Settings {
@@ -72,6 +99,15 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+
+    /// The same, of which words are passed over that make no sense.
+    fn of_words(text: &str) -> Self {
+        let mut settings = Self::default();
+        for word in text.split_whitespace() {
+            settings.take_over(Self::read(word).unwrap_or_default());
+        }
+        settings
     }
 
     fn take_over(&mut self, newer: Self) {
@@ -106,8 +142,7 @@ fn log(level: c_int, place: Option<(&CStr, c_long)>, text: &[u8]) -> Result<(), 
         Fault::new(Code::Os.number(), format!("the log {}: {error}", path.display()))
     };
     let local = local_time(now.as_secs()).map_err(failed)?;
-    let program = env::args_os().next().unwrap_or_default();
-    let program = Path::new(&program).file_name().unwrap_or(OsStr::new("?")).display().to_string();
+    let program = program_name();
     // SAFETY: it has no conditions.
     let thread = unsafe { libc::gettid() };
     let (year, month, day) = (local.tm_year + 1900, local.tm_mon + 1, local.tm_mday);

@@ -19,6 +19,7 @@
 //! | how is a running pool asked? | [`control::Control`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |
+//! | what stands in files in its place? | [`common_config::CommonConfig`] |
 //! | what do the bytes of a message mean? | [`wire`] |
 //! | what are queues called, how are they sent to and read? | [`queue`] |
 //! | what if a payload is longer than a message? | [`large`] |
@@ -29,6 +30,7 @@
 
 pub mod buffer;
 pub mod client;
+pub mod common_config;
 pub mod config;
 pub mod control;
 pub mod conversation;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use pollux_testing::{DEADLINE, Output, Process, Signal, run_tests, skip, test};
+use pollux_testing::{DEADLINE, Output, Process, Signal, run_tests, skip, succeeded, test};
 use pollux_xatmi::client::Client;
 use pollux_xatmi::control::{Answer, Request};
 use pollux_xatmi::environment::Environment;
@@ -23,9 +23,10 @@ fn main() -> ExitCode {
     if std::env::var_os(SLOW_MANAGER).is_some() {
         return slow_manager();
     }
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
-        ("what_is_missing_is_reported_before_anything_starts", what_is_missing_is_reported),
+        ("what_is_missing_is_reported_and_the_rest_starts", what_is_missing_is_reported),
+        ("a_common_configuration_holds_the_environment", a_common_configuration_holds_it),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
         ("check_asks_programs_what_they_offer", check_asks_programs_what_they_offer),
         ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
@@ -189,6 +190,29 @@ fn a_pool_is_started_shown_and_stopped() {
     let (_, said) = bank.good(&["stop"]);
     assert!(said.contains("workers stopped after "), "{said}");
     bank.bad(&["ps"], 1);
+}
+
+fn a_common_configuration_holds_it() {
+    let bank = Bank::new("ccconfig", "<server name='echosv'><srvid>1</srvid></server>");
+    let app = bank.folder.path().join("app.ini");
+    let text = format!(
+        "[@global]\nNDRX_QPREFIX={}\nNDRX_CONFIG=${{HOME_OF_TEST}}/bank.xml\n[@debug]\n*= file=\n",
+        bank.prefix
+    );
+    std::fs::write(&app, text).expect("a file");
+    let command = |words: &[&str]| {
+        let mut command = bank.command(words);
+        command.env_remove("NDRX_QPREFIX").env_remove("NDRX_CONFIG");
+        command.env("NDRX_CCONFIG", &app).env("HOME_OF_TEST", bank.folder.path());
+        command
+    };
+    succeeded(&mut command(&["start"]));
+    // It is the pool of that prefix, for those who name it themselves.
+    assert_eq!(bank.json(&["ps"])[0]["state"], "up");
+    succeeded(&mut command(&["stop"]));
+    std::fs::write(&app, "[@global]\nword\n").expect("a file");
+    let said = refused(&mut command(&["ps"]), 2);
+    assert!(said.contains("app.ini:2: expected NAME=VALUE"), "{said}");
 }
 
 fn what_is_missing_is_reported() {

@@ -165,6 +165,34 @@ fn lines_for_the_log_leave_the_error_that_a_program_looks_at_next() {
 }
 
 #[test]
+fn an_environment_that_names_a_common_configuration_is_whole() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let program = gcc.program("common_config.c");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let app = "[@global]\nNDRX_NODEID=17\nNDRX_QPREFIX=/none\nLOG=${NDRX_APPHOME}/log\n\
+               [@debug]\n*= ndrx=5 tp=5 file=\nprogram= tp=3 file=${LOG}\n";
+    let debug = format!("* ndrx=0 tp=0 file=\nprogram tp=3 file={}\n", path("debug.log"));
+    for (name, text) in
+        [("app.ini", app), ("debug.conf", &debug), ("wrong.ini", "[@global]\nword\n")]
+    {
+        std::fs::write(path(name), text).expect("written");
+    }
+    let command = |variable: &str, file: &str| {
+        let mut command = Command::new(&program);
+        command.env_remove("NDRX_DEBUG_STR").env_remove("NDRX_NODEID");
+        command.env("NDRX_APPHOME", folder.path()).env(variable, path(file));
+        command
+    };
+    let said = succeeded(command("NDRX_CCONFIG", "app.ini").args([&path("log"), "17"])).stderr;
+    assert_eq!(said, "");
+    let mut by_debug = command("NDRX_DEBUG_CONF", "debug.conf");
+    assert_eq!(succeeded(by_debug.args([&path("debug.log"), "5"]).env("NDRX_NODEID", "5")).stderr, "");
+    let said = Process::run(command("NDRX_CCONFIG", "wrong.ini").args([&path("log"), "17"])).stderr;
+    assert!(said.contains("wrong.ini:2: expected NAME=VALUE"), "{said}");
+}
+
+#[test]
 fn programs_read_their_identity_and_the_last_error() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("identity.c"));
