@@ -29,7 +29,7 @@ use crate::context::{self, Conversations, with_client, with_context};
 use crate::fault::{self, Fault};
 use crate::memory::{Borrowed, no_buffer};
 use crate::messages::{Copied, Landing, Wanted, outgoing, service_name};
-use crate::{caller, transactions};
+use crate::{caller, events, transactions};
 
 const TPSENDONLY: c_long = 0x800;
 const TPRECVONLY: c_long = 0x1000;
@@ -55,6 +55,14 @@ thread_local! {
     static SERVED: RefCell<Option<Conversation>> = const { RefCell::new(None) };
 }
 
+/// Does the work of a call, around which unsolicited messages that came are handed over.
+fn with_messages<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
+    events::hand_over();
+    let done = fault::atmi(failed, work);
+    events::hand_over();
+    done
+}
+
 /// Calls a service and waits for its reply.
 ///
 /// # Safety
@@ -69,7 +77,7 @@ pub unsafe extern "C" fn tpcall(
     olen: *mut c_long,
     flags: c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
         // SAFETY: the caller's promise.
@@ -124,7 +132,7 @@ pub unsafe extern "C" fn tpacall(
     len: c_long,
     flags: c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
         let flags = CallFlags::from_bits(flags);
@@ -158,7 +166,7 @@ pub unsafe extern "C" fn tpgetrply(
     len: *mut c_long,
     flags: c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         // SAFETY: the caller's promise.
         let asked = unsafe { caller::read(cd) };
         let asked = asked.ok_or_else(|| Fault::invalid("no memory for the descriptor"))?;
@@ -322,7 +330,7 @@ pub unsafe extern "C" fn tpconnect(
     len: c_long,
     flags: c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
         let has_control = match flags & (TPSENDONLY | TPRECVONLY) {
@@ -362,7 +370,7 @@ pub unsafe extern "C" fn tpsend(
     flags: c_long,
     revent: *mut c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         no_event(revent)?;
         let message = Copied::of(data, len)?;
         let kind = if flags & TPRECVONLY != 0 { Kind::Control } else { Kind::Data };
@@ -395,7 +403,7 @@ pub unsafe extern "C" fn tprecv(
     flags: c_long,
     revent: *mut c_long,
 ) -> c_int {
-    fault::atmi(-1, || {
+    with_messages(-1, || {
         no_event(revent)?;
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(data, len) }?;

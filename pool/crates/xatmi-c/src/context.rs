@@ -190,6 +190,16 @@ pub(crate) fn with_listener<T>(
     })
 }
 
+/// Lets `work` use what the thread's context listens to, if it does; no context is opened.
+pub(crate) fn with_listener_there<T>(work: impl FnOnce(&mut Listener) -> T) -> Option<T> {
+    let look = |place: &RefCell<Option<Arc<Context>>>| {
+        let place = place.try_borrow().ok()?;
+        let context = place.as_ref().filter(|context| !context.is_over())?;
+        context.state().listener.as_mut().map(work)
+    };
+    PLACE.try_with(look).ok()?
+}
+
 fn client_of(state: &mut State) -> &mut Client {
     state.client.as_mut().expect("opened with the context, taken when it is over")
 }

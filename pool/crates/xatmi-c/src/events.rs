@@ -1,4 +1,5 @@
-//! `tppost`, `tpsubscribe`, `tpunsubscribe`, `tpnotify`, `tpbroadcast`, `tpsetunsol`, `tpchkunsol`.
+//! `tppost`, `tpsubscribe`, `tpunsubscribe`, `tpnotify`, `tpbroadcast`, `tpsetunsol`, `tpchkunsol`; messages that are handed
+//! over around calls.
 //!
 //! What listens and how messages travel stands in `pollux_xatmi::events`. Filters are looked at here, by
 //! the process that posts: for fields a Boolean expression, for texts a regular expression of the whole text.
@@ -50,6 +51,8 @@ pub(crate) struct Listener {
 
 thread_local! {
     static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
+    /// The handler runs, and what it calls gives it no further message.
+    static IS_HANDING_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
 fn with_listener<T>(
@@ -314,25 +317,53 @@ pub extern "C" fn tpchkunsol() -> c_int {
             let detail = "there is no handler: tpsetunsol sets one";
             return Err(Fault::new(Code::Protocol.number(), detail).by(Cause::NoHandler));
         };
-        let mut count = 0;
-        while count < DELIVERED_MAX {
-            let taken = with_listener(true, |listener| {
+        let take = || {
+            with_listener(true, |listener| {
                 listener.mailbox.as_ref().map_or(Ok(None), |mailbox| Ok(mailbox.take()?))
-            })?;
-            let Some(message) = taken else { break };
-            // What another process sent and cannot be a buffer is dropped.
-            let Some((held, len)) = buffer_of(message) else { continue };
-            let data = held.map_or(std::ptr::null_mut(), memory::give_out);
-            // SAFETY: the program set a function of this type; the buffer is this library's.
-            unsafe { handler(data, len, 0) };
-            // It may have freed it.
-            if let Some(held) = memory::take(data) {
-                memory::free(held);
-            }
-            count += 1;
-        }
-        counted(count)
+            })
+        };
+        counted(deliver(handler, take)?)
     })
+}
+
+/// Gives the messages that came to the thread's handler, before and after a call: a program that does nothing but call
+/// gets them too. Errors of the thread stay as they are.
+pub(crate) fn hand_over() {
+    let Some(handler) = HANDLER.get() else { return };
+    if IS_HANDING_OVER.replace(true) {
+        return;
+    }
+    let take = || {
+        let taken = context::with_listener_there(|listener| listener.mailbox.as_ref()?.take().ok()?);
+        Ok(taken.flatten())
+    };
+    fault::keeping(|| {
+        // The look never fails.
+        let _ = deliver(handler, take);
+    });
+    IS_HANDING_OVER.set(false);
+}
+
+/// Gives messages to a handler; how many that were.
+fn deliver(
+    handler: Handler,
+    mut take: impl FnMut() -> Result<Option<Message>, Fault>,
+) -> Result<usize, Fault> {
+    let mut count = 0;
+    while count < DELIVERED_MAX {
+        let Some(message) = take()? else { break };
+        // What another process sent and cannot be a buffer is dropped.
+        let Some((held, len)) = buffer_of(message) else { continue };
+        let data = held.map_or(std::ptr::null_mut(), memory::give_out);
+        // SAFETY: the program set a function of this type; the buffer is this library's.
+        unsafe { handler(data, len, 0) };
+        // It may have freed it.
+        if let Some(held) = memory::take(data) {
+            memory::free(held);
+        }
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn buffer_of(message: Message) -> Option<(Option<Held>, c_long)> {

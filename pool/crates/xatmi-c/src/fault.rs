@@ -82,6 +82,7 @@ impl From<UbfError> for UbfFault {
 /// Room for one message with its NUL; what is longer is cut.
 ///
 /// Its address is given out as that of a text of C, so the bytes come first.
+#[derive(Clone)]
 #[repr(C)]
 struct Text {
     bytes: [u8; TEXT_BYTES],
@@ -144,6 +145,17 @@ pub(crate) fn by_result<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -
         Ok(Ok(done)) => done,
         Ok(Err(_)) | Err(_) => failed,
     }
+}
+
+/// Lets functions of the program run in between, whose calls are not those that it asks the error of.
+pub(crate) fn keeping(work: impl FnOnce()) {
+    let (tperrno, cause, urcode) = (TPERRNO.get(), CAUSE.get(), TPURCODE.get());
+    let detail = DETAIL.with_borrow(Text::clone);
+    work();
+    TPERRNO.set(tperrno);
+    CAUSE.set(cause);
+    TPURCODE.set(urcode);
+    DETAIL.replace(detail);
 }
 
 /// Does the work of a function that cannot fail, and leaves the error of the one before.

@@ -17,8 +17,8 @@
 //! | `logging.rs` | lines in the log of the day, lines with a level |
 //! | `transactions.rs` | the transaction of a thread; timeouts of calls |
 //! | `context.rs` | a thread's context: its client and subscriptions |
-//! | `messages.rs`, `calls.rs` | the data of calls, conversations and services; calls and conversations |
-//! | `tx.rs`, `events.rs` | transactions by both interfaces; events and unsolicited messages |
+//! | `messages.rs`, `events.rs` | the data of calls, conversations and services; events and unsolicited messages |
+//! | `calls.rs`, `tx.rs` | calls and conversations; transactions by both interfaces |
 //! | `service.rs`, `server.rs` | one call of a service function; the life of a server |
 //! | `prefix.rs`, `layout.rs` | files below a prefix, those of a C library; this one's files. Used by installers, on their own |
 //!

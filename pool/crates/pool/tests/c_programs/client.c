@@ -186,6 +186,12 @@ static void take_message(char *data, long len, long flags) {
   snprintf(last_message, sizeof last_message, "%s", len > 0 ? data : "");
 }
 
+static void call_from_handler(char *data, long len, long flags) {
+  CHECK(tpcall(NULL, NULL, 0, NULL, NULL, 0) == -1 && tperrno == TPEINVAL);
+  echo("in a handler");
+  take_message(data, len, flags);
+}
+
 static void events(void) {
   TPEVCTL control;
   TPINIT *info = (TPINIT *)tpalloc("TPINIT", NULL, TPINITNEED(0));
@@ -238,6 +244,17 @@ static void events(void) {
 
   CHECK(tpbroadcast(NULL, NULL, "listener", data, 0, 0) == 1 && tpbroadcast(NULL, NULL, NULL, data, 0, 0) == 1);
   CHECK(tpbroadcast(NULL, "nobody", NULL, data, 0, 0) == 0 && tpchkunsol() == 2);
+
+  /* A client that only calls gets its messages, whose handler calls in turn; the call's outcome stays. */
+  CHECK(tpbroadcast(NULL, NULL, "listener", data, 0, 0) == 1);
+  int before = messages;
+  echo("with a message");
+  CHECK(messages == before + 1 && tpchkunsol() == 0);
+  CHECK(tpsetunsol(call_from_handler) == take_message);
+  CHECK(tpbroadcast(NULL, NULL, "listener", data, 0, 0) == 1);
+  long olen = 0;
+  CHECK(tpcall("FAIL", data, 0, &data, &olen, 0) == -1 && tperrno == TPESVCFAIL && tpurcode == 5);
+  CHECK(messages == before + 2 && tpsetunsol(take_message) == call_from_handler);
   memset(&gone, 0, sizeof gone);
   CHECK(tpnotify(&gone, data, 0, 0) == -1 && tperrno == TPEINVAL);
   strcpy(gone.clientdata, "1,2,00000000000000ff");
