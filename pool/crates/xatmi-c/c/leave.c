@@ -19,6 +19,7 @@ int pollux_run_service(void (*function)(TPSVCINFO *), TPSVCINFO *info, void **pl
 void pollux_leave_by_return(int rval, long rcode, char *data, long len, long flags);
 void pollux_leave_by_forward(const char *svc, char *data, long len, long flags);
 int pollux_write_text(FILE *file, const char *text, size_t len);
+int pollux_flush(FILE *file);
 
 /* 1 when the function left by tpreturn or tpforward, 0 when it fell off its end. */
 int pollux_run_service(void (*function)(TPSVCINFO *), TPSVCINFO *info, void **place) {
@@ -44,3 +45,6 @@ int pollux_write_text(FILE *file, const char *text, size_t len) {
   FILE *to = file != NULL ? file : stdout;
   return fwrite(text, 1, len, to) == len ? 0 : -1;
 }
+
+/* What was printed is there before a fork, an exec or the end of the descriptor. */
+int pollux_flush(FILE *file) { return fflush(file != NULL ? file : stdout); }

@@ -23,8 +23,8 @@ typedef BFLDOCC FLDOCC;
 #define Fstrerror Bstrerror
 #define F_error B_error
 
-#define Fadd Badd
-#define Fchg Bchg
+#define Fadd Fadd32
+#define Fchg Fchg32
 #define Fget Bget
 #define Fdel Bdel
 #define Fdelall Bdelall

@@ -51,8 +51,15 @@ typedef BFLDOCC FLDOCC32;
 #define Fstrerror32 Bstrerror
 #define F_error32 B_error
 
-#define Fadd32 Badd
-#define Fchg32 Bchg
+/* A field of type ptr takes the pointer itself, where Badd and Bchg take the address of one. */
+static __inline__ int Fadd32(UBFH *fbfr, BFLDID id, char *value, BFLDLEN len) {
+  return Bfldtype(id) == BFLD_PTR ? Badd(fbfr, id, (char *)&value, 0) : Badd(fbfr, id, value, len);
+}
+static __inline__ int Fchg32(UBFH *fbfr, BFLDID id, BFLDOCC occ, char *value, BFLDLEN len) {
+  return Bfldtype(id) == BFLD_PTR && value != 0 ? Bchg(fbfr, id, occ, (char *)&value, 0)
+                                                : Bchg(fbfr, id, occ, value, len);
+}
+
 #define Fget32 Bget
 #define Fdel32 Bdel
 #define Fdelall32 Bdelall

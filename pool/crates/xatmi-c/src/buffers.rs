@@ -28,6 +28,7 @@ const NO_FILE: UbfError = UbfError::Invalid { reason: "the file is null" };
 const LIST_LEN_MAX: usize = 1 << 20;
 
 unsafe extern "C" {
+    fn pollux_flush(file: *mut libc::FILE) -> c_int;
     fn pollux_write_text(file: *mut libc::FILE, text: *const c_char, len: usize) -> c_int;
 }
 
@@ -299,7 +300,12 @@ unsafe fn print(ubf: *const c_char, file: *mut libc::FILE) -> Result<c_int, UbfF
     // Without tables fields are printed by number.
     let text = ubf::print(fields, table_or_empty())?;
     // SAFETY: the caller's promise.
-    unsafe { write_text(file, text.as_bytes()) }.map(|()| 0)
+    unsafe { write_text(file, text.as_bytes()) }?;
+    // SAFETY: as above.
+    if unsafe { pollux_flush(file) } != 0 {
+        return Err(failed(&std::io::Error::last_os_error().to_string()));
+    }
+    Ok(0)
 }
 
 /// Writes to a file of C, to standard output for NULL.

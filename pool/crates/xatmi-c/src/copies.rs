@@ -3,15 +3,17 @@
 //! the like).
 //!
 //! C programs call it. What is given out by `Bgetalloc`, `CBgetalloc` and `Btypcvt` is freed by the
-//! program with free(3); what `CBfind` points at is the thread's until its next call of that kind. A path is pairs of
+//! program with free(3); what `CBfind` points at is the thread's until its next call of that kind with the same type. A path is pairs of
 //! a field and its occurrence that end with BBADFLDOCC; every field but the last holds a buffer. The functions with
 //! variable arguments (`Bgetrv`) are declared in `ubf.h` and call these.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 
+use pollux_xatmi::expression::EventPattern;
 use pollux_xatmi::ubf::{
-    Added, FieldId, HEADER_BYTES, LAST, NESTING_MAX, Region, Scratch, UbfError, UbfMut, UbfRef,
+    Added, FieldId, FieldType, HEADER_BYTES, LAST, NESTING_MAX, Region, Scratch, UbfError, UbfMut, UbfRef,
     Value,
 };
 
@@ -20,6 +22,8 @@ use crate::fault::{self, UbfFault};
 use crate::fields::{id, int, reading};
 use crate::values::{TEXT, change_by, give, id_in, raw, user_type, user_type_for};
 
+/// `Berror` of a pattern that is none.
+const BEINVAL: c_int = 14;
 /// `Berror` of a path that is none.
 const BBADFLD: c_int = 6;
 /// Ends a path.
@@ -37,8 +41,9 @@ pub struct FieldLocation {
 }
 
 thread_local! {
-    /// What CBfind converted last.
-    static CONVERTED: RefCell<Option<Region>> = const { RefCell::new(None) };
+    /// What CBfind converted last, for each type that it may convert to: a program looks at values of several types at
+    /// the same time.
+    static CONVERTED: RefCell<BTreeMap<FieldType, Region>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// A copy of a value in memory that the program frees, with `extra` bytes of room behind it.
@@ -71,7 +76,7 @@ unsafe fn give_copy(value: &Value<'_>, extra: *mut c_int) -> Result<*mut c_char,
     Ok(memory)
 }
 
-/// Lends out a converted value, which stays until the thread's next one.
+/// Lends out a converted value, which stays until the thread's next one of that type.
 ///
 /// # Safety
 /// A sound `len` points to an int.
@@ -86,7 +91,7 @@ unsafe fn lend_converted(
     let mut region = Region::try_zeroed(value.raw_len()).ok_or_else(UbfFault::no_memory)?;
     let written = value.write_raw(region.bytes_mut())?;
     let address = region.bytes_mut().as_mut_ptr().cast();
-    let kept = CONVERTED.try_with(|converted| *converted.borrow_mut() = Some(region));
+    let kept = CONVERTED.try_with(|converted| converted.borrow_mut().insert(wanted, region));
     // A thread that is ending has no place to keep it.
     kept.map_err(|_| UbfFault::no_memory())?;
     // SAFETY: the caller promises room for an int.
@@ -209,7 +214,21 @@ pub unsafe extern "C" fn Bgetlast(
     })
 }
 
-/// The first occurrence with this value.
+/// The first occurrence of a field whose whole text fits a regular expression.
+fn find_fitting(fields: UbfRef<'_>, field: FieldId, pattern: &[u8]) -> Result<c_int, UbfFault> {
+    let pattern = str::from_utf8(pattern).map_err(|_| "it is not UTF-8".to_owned());
+    let pattern = pattern.and_then(EventPattern::new).map_err(|why| {
+        UbfFault::Other(BEINVAL, format!("the pattern of the field's value: {why}"))
+    })?;
+    let fits = |value: &Value<'_>| match value {
+        Value::String(text) => pattern.fits_bytes(text),
+        _ => false,
+    };
+    Ok(fields.find_occurrence_by(field, fits)?)
+}
+
+/// The first occurrence with this value; of a string with a length other than 0, whose whole value fits this regular
+/// expression.
 ///
 /// # Safety
 /// When `ubf` is that of a buffer of fields, no other thread changes it meanwhile; `buf` is that of a value
@@ -227,7 +246,10 @@ pub unsafe extern "C" fn Bfindocc(
         let field = id(field)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(field.field_type(), buf, len) }?;
-        Ok(fields.find_occurrence(field, Value::from_raw(field.field_type(), bytes)?)?)
+        match Value::from_raw(field.field_type(), bytes)? {
+            Value::String(pattern) if len != 0 => find_fitting(fields, field, pattern),
+            value => Ok(fields.find_occurrence(field, value)?),
+        }
     })
 }
 
@@ -252,7 +274,13 @@ pub unsafe extern "C" fn CBfindocc(
         let bytes = unsafe { raw(user, buf, len) }?;
         let mut scratch = Scratch::new();
         let value = Value::from_raw(user, bytes)?.convert(field.field_type(), &mut scratch)?;
-        Ok(fields.find_occurrence(field, value)?)
+        match value {
+            // Of other types the length says how long the value is, or nothing.
+            Value::String(pattern) if len != 0 && user == FieldType::String => {
+                find_fitting(fields, field, pattern)
+            }
+            value => Ok(fields.find_occurrence(field, value)?),
+        }
     })
 }
 

@@ -44,6 +44,10 @@ static void results(void) {
   free(tree);
   CHECK(Bfloatev(ubf, copy) == 34.5);
   free(copy);
+  /* A field by itself is its value where a number is asked for, and there or not where a truth is. */
+  char *alone = Bboolco("T_AGE");
+  CHECK(Bfloatev(ubf, alone) == 17 && Bboolev(ubf, alone) == 1);
+  free(alone);
   tpfree((char *)ubf);
 }
 

@@ -46,6 +46,24 @@ int main(void) {
   CHECK(strcmp(functions.finds(old, name, 1), "three") == 0);
   CHECK(functions.getrv(old, text, NULL, name, 0, BBADFLDOCC) == 0 && strcmp(text, "one") == 0);
   CHECK(functions.log != NULL);
+
+  /* A ptr field takes the pointer itself. */
+  FLDID32 address = Fmkfldid32(FLD_PTR, 9);
+  char *got = NULL;
+  CHECK(Fadd32(wide, address, text, 0) == 0 && Fget32(wide, address, 0, (char *)&got, NULL) == 0);
+  CHECK(got == text && Fchg32(wide, address, 0, (char *)&number, 0) == 0);
+  CHECK(Fget32(wide, address, 0, (char *)&got, NULL) == 0 && got == (char *)&number);
+  CHECK(Fchg32(wide, address, 0, NULL, 0) == 0 && Fpres32(wide, address, 0) == 0);
+  CHECK(Fadd(wide, address, text, 0) == 0 && Fchg(wide, address, 1, text, 0) == 0 && Foccur32(wide, address) == 2);
+
+  /* With a length the text is a pattern of the whole value. */
+  CHECK(Fadd32(wide, name, "ABC", 0) == 0 && Fadd32(wide, name, "A.C", 0) == 0);
+  CHECK(Ffindocc32(wide, name, "A.C", 0) == 2 && Ffindocc32(wide, name, "A.C", 1) == 1);
+  CHECK(Ffindocc32(wide, name, "x|.*C", 1) == 1 && CFfindocc32(wide, name, "[A-B].C", 1, FLD_STRING) == 1);
+  CHECK(Ffindocc32(wide, name, "A", 1) == -1 && Ferror32 == FNOTPRES);
+  CHECK(Ffindocc32(wide, name, "(", 1) == -1 && Ferror32 == FEINVAL);
+  CHECK(CFfindocc32(wide, name, "(", 1, FLD_STRING) == -1 && Ferror32 == FEINVAL);
+  CHECK(CFfindocc32(wide, name, (char *)&number, 8, FLD_LONG) == -1 && Ferror32 == FNOTPRES);
   CHECK(Ffree(old) == 0 && Ffree32(wide) == 0);
   return failures != 0;
 }

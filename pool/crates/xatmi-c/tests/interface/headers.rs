@@ -81,7 +81,8 @@ fn link_all(compiler: &'static str, language: &str) {
         let path = toolchain.path("include").join(name);
         let text = std::fs::read_to_string(path).expect("a header");
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines.into_iter().filter_map(|line| function(&line).or_else(|| alias(&line)))
+        let name = |line: &String| function(line).or_else(|| alias(line)).or_else(|| inline(line));
+        lines.into_iter().filter_map(move |line| name(&line))
     });
     let provided_by_the_program = ["tpsvrinit", "tpsvrdone", "tpsvrthrinit", "tpsvrthrdone"];
     let names: Vec<_> =
@@ -118,11 +119,17 @@ pub(crate) fn function(line: &str) -> Option<String> {
     Some(before.rsplit([' ', '*']).next()?.to_owned())
 }
 
+/// The name of the function that a line defines: a wrapper of one of the library's.
+fn inline(line: &str) -> Option<String> {
+    let definition = line.strip_prefix("static __inline__ int ")?;
+    Some(definition.split('(').next()?.to_owned())
+}
+
 /// The other name that a line gives to a function: `#define Fadd32 Badd`.
 fn alias(line: &str) -> Option<String> {
     let (name, meaning) = line.strip_prefix("#define ")?.split_once(' ')?;
     let is_macro = name.contains('(') || ["Ferror32", "Ferror"].contains(&name);
-    let is_function = meaning.trim_start_matches('C').starts_with('B')
+    let is_function = meaning.trim_start_matches('C').starts_with(['B', 'F'])
         && meaning.chars().any(char::is_lowercase)
         && !meaning.starts_with("Bv")
         && !is_macro;

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <ubf.h>
 
 #include "check.h"
@@ -127,10 +128,21 @@ static void copies(void) {
   len = 0;
   char *found = CBfind(ubf, long_field, 0, &len, BFLD_DOUBLE);
   CHECK(found != NULL && (size_t)found % 8 == 0 && len == 8 && *(double *)found == 65);
+  /* Each type has a place of its own. */
+  char *as_short = CBfind(ubf, long_field, 0, NULL, BFLD_SHORT), *as_text = CBfind(ubf, long_field, 0, NULL, BFLD_STRING);
+  CHECK(as_short != NULL && as_text != NULL && strcmp(as_text, "65") == 0);
+  CHECK(*(short *)as_short == 65 && *(double *)found == 65);
   CHECK(CBfind(ubf, long_field, 0, NULL, 99) == NULL && Berror == BTYPERR);
   CHECK(CBfind(ubf, long_field, 1, NULL, BFLD_SHORT) == NULL && Berror == BNOTPRES);
   CHECK(CBfind(ubf, 0, 0, NULL, BFLD_SHORT) == NULL && Berror == BBADFLD);
   CHECK(CBfind(ubf, long_field, 0, NULL, BFLD_UBF) == NULL && Berror == BEBADOP);
+
+  /* What was printed is in the file at once. */
+  FILE *printed = tmpfile();
+  struct stat state;
+  CHECK(printed != NULL && Bfprint(ubf, printed) == 0);
+  CHECK(fstat(fileno(printed), &state) == 0 && state.st_size > 0);
+  fclose(printed);
 
   add_long(ubf, long_field, 66);
   found = Bfindlast(ubf, long_field, &occurrence, &len);

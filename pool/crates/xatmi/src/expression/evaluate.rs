@@ -33,12 +33,8 @@ pub(super) fn is_true(root: &Node, fields: UbfRef<'_>) -> Result<bool, UbfError>
 /// As `Expression::is_true`.
 pub(super) fn number(root: &Node, fields: UbfRef<'_>) -> Result<f64, UbfError> {
     let evaluation = Evaluation { fields, comparisons: Cell::new(0) };
-    let operand = match root {
-        // A field by itself asks whether it is there.
-        Node::Field(_) => Operand::from(evaluation.is_true(root)?),
-        _ => evaluation.value(root)?,
-    };
-    Ok(operand.floating().unwrap_or(0.0))
+    // A field by itself is its value here; where a truth is asked for, it is whether it is there.
+    Ok(evaluation.value(root)?.floating().unwrap_or(0.0))
 }
 
 #[derive(Clone, Copy)]

@@ -292,7 +292,7 @@ impl fmt::Display for FieldId {
 /// The types of field values; the codes are those of the FML and UBF interfaces.
 ///
 /// Code 7 (`int`) exists in views only; a field cannot have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum FieldType {
     /// 16 bits with a sign.

@@ -228,7 +228,19 @@ impl<'a> UbfRef<'a> {
         if wanted != given {
             return Err(UbfError::OtherType { wanted, given });
         }
-        let found = self.iter().find(|field| field.id == id && field.value == value);
+        self.find_occurrence_by(id, |found| *found == value)
+    }
+
+    /// The first occurrence of the field whose value `is_wanted`.
+    ///
+    /// # Errors
+    /// [`UbfError::NotPresent`] when there is none.
+    pub fn find_occurrence_by(
+        &self,
+        id: FieldId,
+        is_wanted: impl Fn(&Value<'_>) -> bool,
+    ) -> Result<i32, UbfError> {
+        let found = self.iter().find(|field| field.id == id && is_wanted(&field.value));
         let missing = UbfError::NotPresent { id: id.raw(), occurrence: LAST };
         found.map(|field| field.occurrence).ok_or(missing)
     }

@@ -130,8 +130,8 @@ fn print_value(value: Value<'_>, out: &mut String) {
     match value {
         Value::Short(number) => append(out, number),
         Value::Long(number) => append(out, number),
-        Value::Float(number) => print_floating(number.into(), number, out),
-        Value::Double(number) => print_floating(number, number, out),
+        Value::Float(number) => print_floating(number.into(), 5, out),
+        Value::Double(number) => print_floating(number, 6, out),
         Value::Ptr(number) => append(out, format_args!("{number:#x}")),
         Value::Char(byte) => print_bytes(&[byte], out),
         Value::String(bytes) | Value::Carray(bytes) => print_bytes(bytes, out),
@@ -139,12 +139,13 @@ fn print_value(value: Value<'_>, out: &mut String) {
     }
 }
 
-/// The sign of a NaN is part of the value, and the standard text leaves it out.
-fn print_floating(number: f64, text: impl std::fmt::Display, out: &mut String) {
-    if number.is_nan() && number.is_sign_negative() {
-        out.push('-');
+/// With as many digits behind the point as a conversion to a text has. The sign of a NaN is part of the value.
+fn print_floating(number: f64, digits: usize, out: &mut String) {
+    match (number.is_nan(), number.is_sign_negative()) {
+        (true, true) => out.push_str("-nan"),
+        (true, false) => out.push_str("nan"),
+        (false, _) => append(out, format_args!("{number:.digits$}")),
     }
-    append(out, text);
 }
 
 fn print_bytes(bytes: &[u8], out: &mut String) {

@@ -11,7 +11,7 @@
 //! | string, carray | the number in front, after blanks; 0 without one | the first byte; NUL without one | the same bytes; a string ends before the first NUL |
 //!
 //! To a ptr go whole numbers by their bits, floating ones by their whole part, and texts of hexadecimal
-//! digits with or without `0x`. Buffers and views are converted to nothing and from nothing.
+//! digits behind `0x`; other texts are 0. Buffers and views are converted to nothing and from nothing.
 
 use std::io::{Cursor, Write};
 
@@ -341,10 +341,11 @@ fn whole_number(text: &[u8]) -> i64 {
     })
 }
 
-/// The hexadecimal number at the start of a text, with or without `0x`; it stops at the limit.
+/// The hexadecimal number behind `0x` at the start of a text; it stops at the limit. Other texts are no address, whatever
+/// letters they begin with.
 fn address(text: &[u8]) -> u64 {
     let text = text.trim_ascii_start();
-    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
+    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or_default();
     let digits = digits.iter().map_while(|&byte| char::from(byte).to_digit(16));
     digits.fold(0, |number: u64, digit| number.saturating_mul(16).saturating_add(digit.into()))
 }
@@ -465,7 +466,7 @@ mod tests {
         let mut scratch = Scratch::new();
         let text = Value::Ptr(0xdead_beef).convert(FieldType::String, &mut scratch);
         assert_eq!(text, Ok(Value::String(b"0xdeadbeef")));
-        for (text, address) in [("0xc7", 0xc7), (" C7 x", 0xc7), ("", 0), ("zero", 0)] {
+        for (text, address) in [("0xc7", 0xc7), (" 0XC7 x", 0xc7), ("CARRAY", 0), ("7", 0), ("", 0), ("zero", 0)] {
             let mut scratch = Scratch::new();
             let read = Value::from(text).convert(FieldType::Ptr, &mut scratch);
             assert_eq!(read, Ok(Value::Ptr(address)), "{text}");
