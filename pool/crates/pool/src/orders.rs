@@ -47,6 +47,11 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
     if flags.detached {
         return run_detached(flags, file, environment);
     }
+    if !flags.foreground
+        && let Some(mut control) = running_pool_of(&file, &environment)
+    {
+        return start_missing(&mut control, &environment);
+    }
     check(&file)?;
     if flags.foreground {
         let log = match &flags.log {
@@ -61,6 +66,24 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     start_behind(flags, &file, &environment)
+}
+
+/// The pool that runs with this configuration, if it does.
+fn running_pool_of(file: &Path, environment: &Environment) -> Option<Control> {
+    let mut control = Control::connect(&environment.prefix).ok()?;
+    let known = PathBuf::from(show::info_of(&mut control)?.config);
+    // One with another configuration is in the way, which its start says.
+    let same = std::fs::canonicalize(file).ok()? == std::fs::canonicalize(known).ok()?;
+    same.then_some(control)
+}
+
+/// Starts what is missing of a pool that runs: scripts and timers begin one again and again.
+fn start_missing(control: &mut Control, environment: &Environment) -> Result<ExitCode, Failure> {
+    let what = Selection::All;
+    let said = follow(control, &Request::Start { what }, "starting").map_err(|error| asked(&error))?;
+    let (prefix, manager) = (&environment.prefix, control.manager());
+    output::remark(&format!("pool {prefix} runs already, as process {manager}: {said}"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What would keep every copy of a program from starting is reported before anything is started, and keeps the others

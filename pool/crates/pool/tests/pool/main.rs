@@ -183,8 +183,25 @@ fn a_pool_is_started_shown_and_stopped() {
     bank.good(&["restart", "--name", "echosv"]);
     let (_, said) = bank.good(&["reload"]);
     assert!(said.contains("3 workers"), "{said}");
-    let said = bank.bad(&["start"], 1);
+    // A start of what runs starts what is missing of it.
+    bank.good(&["stop", "--id", "7"]);
+    assert_eq!(bank.json(&["ps"])[0]["state"], "down");
+    for _ in 0..2 {
+        let (_, said) = bank.good(&["start"]);
+        assert!(said.contains("runs already, as process"), "{said}");
+        assert_eq!(bank.json(&["ps"])[0]["state"], "up");
+    }
+    let other = bank.folder.path().join("other.xml");
+    std::fs::copy(bank.config(), &other).expect("copied");
+    let said = bank.bad(&["start", "--config", &other.display().to_string()], 1);
     assert!(said.contains("runs already, as process"), "{said}");
+
+    // A log that was moved away is begun anew by a reload.
+    let (log, moved) = (bank.folder.path().join(bank.log()), bank.folder.path().join("log.1"));
+    std::fs::rename(&log, &moved).expect("moved");
+    bank.good(&["reload"]);
+    let lines = std::fs::read_to_string(&log).expect("a new one");
+    assert!(lines.contains("was read again") && !lines.contains(" open"), "{lines}");
     let said = bank.bad(&["stop", "--name", "nosuch"], 1);
     assert!(said.contains("no <server name=\"nosuch\">"), "{said}");
     let (_, said) = bank.good(&["stop"]);

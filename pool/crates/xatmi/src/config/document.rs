@@ -39,8 +39,6 @@ impl Element {
         let mut open: Vec<Self> = Vec::new();
         let mut root = None;
         let mut lines = Lines::of(text);
-        // What its document type says, whose entities are not expanded.
-        let mut document_type = String::new();
         loop {
             let event = reader.read_event();
             let line = lines.at(reader.buffer_position());
@@ -68,10 +66,10 @@ impl Element {
                 Event::Text(text) => append(&mut open, &text),
                 Event::CData(text) => append(&mut open, &text),
                 Event::GeneralRef(entity) => {
-                    append(&mut open, &resolved(&entity, &document_type).map_err(broken)?);
+                    append(&mut open, &resolved(&entity).map_err(broken)?);
                 }
-                Event::DocType(text) => document_type.push_str(&text),
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+                // Its entities were put in before.
+                Event::DocType(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
                 Event::Eof => return end(&open, root, line),
             }
         }
@@ -120,29 +118,13 @@ fn append(open: &mut [Element], text: &str) {
     }
 }
 
-fn resolved(
-    entity: &quick_xml::events::BytesRef<'_>,
-    document_type: &str,
-) -> Result<String, String> {
+fn resolved(entity: &quick_xml::events::BytesRef<'_>) -> Result<String, String> {
     if let Some(letter) = entity.resolve_char_ref().map_err(|error| error.to_string())? {
         return Ok(letter.to_string());
     }
     let name: &str = entity;
-    let known = resolve_predefined_entity(name);
-    known.map(str::to_owned).ok_or_else(|| if is_declared(name, document_type) {
-format!(
-            "&{name}; is an entity of <!DOCTYPE>, which is not expanded; put what it stands for, or the file that it \
-             names, in its place"
-        )
-} else {
-format!("&{name}; is not known; write &amp; for &")
-})
-}
-
-/// Whether a document type has `<!ENTITY NAME`.
-fn is_declared(name: &str, document_type: &str) -> bool {
-    let declared = document_type.split("<!ENTITY").skip(1);
-    declared.filter_map(|rest| rest.split_whitespace().next()).any(|first| first == name)
+    let known = resolve_predefined_entity(name).map(str::to_owned);
+    known.ok_or_else(|| format!("&{name}; is not known; write &amp; for &"))
 }
 
 fn end(open: &[Element], root: Option<Element>, line: usize) -> Result<Element, Broken> {

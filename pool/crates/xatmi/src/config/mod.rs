@@ -5,10 +5,11 @@
 //! environment. Unknown elements are warnings with file and line; mistakes are errors that
 //! say what is expected, all of them at once. Nothing here starts a process.
 //!
-//! `document` is XML as a tree with lines; `read` makes values of its elements; `system_servers` are those of
-//! Enduro/X.
+//! `document` is XML as a tree with lines, `entities` what stands in its document type; `read` makes values of its
+//! elements; `system_servers` are those of Enduro/X.
 
 mod document;
+mod entities;
 mod read;
 mod system_servers;
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
+use super::entities::expanded;
 use super::system_servers::passed_over;
 use super::{
     ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections,
@@ -39,7 +40,13 @@ pub(super) fn read(
     text: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<PoolConfig, ConfigError> {
-    let root = Element::parse(text)
+    if let Some(line) = ubbconfig_line(text) {
+        let what = "this is a UBBCONFIG of Tuxedo, which is not read; expected an ndrxconfig.xml: docs/from-tuxedo.md says \
+                    what its entries become there";
+        return Err(ConfigError::one(file, line, what));
+    }
+    let root = expanded(text)
+        .and_then(|text| Element::parse(&text))
         .map_err(|broken| ConfigError::one(file, broken.line, format!("XML: {}", broken.what)))?;
     let mut reading = Reading {
         file,
@@ -66,6 +73,17 @@ pub(super) fn read(
         reading.mistakes.sort_by_key(|mistake| mistake.line);
         Err(ConfigError { mistakes: reading.mistakes, warnings: reading.warnings })
     }
+}
+
+/// The line of the first section of a UBBCONFIG, if the text is one.
+fn ubbconfig_line(text: &str) -> Option<usize> {
+    const SECTIONS: [&str; 7] =
+        ["*RESOURCES", "*MACHINES", "*GROUPS", "*SERVERS", "*SERVICES", "*NETWORK", "*ROUTING"];
+    let is_section = |line: &str| {
+        SECTIONS.iter().any(|name| line.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)))
+    };
+    let first = text.trim_start().starts_with('<');
+    text.lines().position(is_section).filter(|_| !first).map(|at| at + 1)
 }
 
 /// The numbers of copies, which defaults and servers both give.

@@ -273,20 +273,31 @@ fn other_files_are_refused_with_what_is_expected() {
 }
 
 #[test]
-fn entities_of_a_document_type_are_not_expanded() {
-    let laughs = "<!DOCTYPE endurox [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;\">]>\n\
-                  <endurox><appconfig>\n<sanity>&b;</sanity></appconfig></endurox>";
-    let said = mistakes(laughs);
-    assert!(
-        said.contains("pool.xml:3: XML: &b; is an entity of <!DOCTYPE>, which is not"),
-        "{said}"
-    );
+fn entities_of_a_document_type_are_put_in_within_bounds() {
+    let shared = "<!DOCTYPE endurox [<!ENTITY log \"/var/log\"><!ENTITY common \"<max>4</max>\n\
+                  <sysopt>-e &log;/x</sysopt>\">]>\n<endurox><servers>\n\
+                  <server name='a'><srvid>1</srvid>&common;</server>\n\
+                  <server name='b'><srvid>x</srvid>&common;</server>\n\
+                  </servers></endurox>";
+    assert!(mistakes(shared).starts_with("pool.xml:5: <srvid>x</srvid>: "), "lines stay");
+    let config = read(&shared.replace("<srvid>x", "<srvid>5")).expect("right");
+    let [a, b] = config.entries.as_slice() else { panic!("two servers") };
+    assert_eq!((a.max, b.max, b.line), (4, 4, 5));
+    assert_eq!(b.output.error.as_deref(), Some(Path::new("/var/log/x")));
     let included = "<!DOCTYPE endurox [\n<!ENTITY include SYSTEM \"servers.xml\">\n]>\n<endurox>\n&include;</endurox>";
     let said = mistakes(included);
-    assert!(said.contains("pool.xml:5: XML: &include; is an entity of <!DOCTYPE>"), "{said}");
-    assert!(said.contains("the file that it names, in its place"), "{said}");
+    assert!(said.contains("pool.xml:5: XML: &include; is an entity of another file"), "{said}");
     let said = mistakes("<endurox><appconfig><sanity>&x;</sanity></appconfig></endurox>");
     assert!(said.contains("&x; is not known; write &amp; for &"), "{said}");
+}
+
+#[test]
+fn a_ubbconfig_is_named_as_one() {
+    let said = mistakes("# bankapp\n\n*RESOURCES\nIPCKEY 12345\n*MACHINES\n<x>\n");
+    assert!(said.starts_with("pool.xml:3: this is a UBBCONFIG of Tuxedo"), "{said}");
+    assert!(said.contains("docs/from-tuxedo.md"), "{said}");
+    let said = mistakes("*SERVER <x>\n");
+    assert!(said.contains("XML: "), "{said}");
 }
 
 #[test]

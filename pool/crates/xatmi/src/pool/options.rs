@@ -173,6 +173,16 @@ impl Log {
         self.path.as_deref()
     }
 
+    /// Opens the file by its name again: the one that is open may have been moved away.
+    ///
+    /// # Errors
+    /// What `open(2)` gives; lines go to the open one then.
+    pub(super) fn open_again(&mut self) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        self.file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(())
+    }
+
     /// A handle for the output of a worker.
     pub(super) fn handle(&self) -> io::Result<File> {
         self.file.try_clone()

@@ -87,8 +87,12 @@ impl Pool {
         }
     }
 
-    /// Reads the configuration again; what changed, for people.
+    /// Opens the log and reads the configuration again; what changed, for people.
     pub(super) fn reload(&mut self, now: Instant) -> Result<String, String> {
+        // Whatever the configuration is: this is how the log is rotated.
+        if let Err(error) = self.log.open_again() {
+            self.log.line(&format!("the log could not be opened again: {error}"));
+        }
         if self.supervisor.is_ending() {
             return Err("the pool is ending".to_owned());
         }
