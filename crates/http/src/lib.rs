@@ -13,6 +13,7 @@
 //! | whole, part, 304, 412 or 416? | [`evaluate`] |
 //! | which precompressed variant? | [`Acceptable`] |
 //! | what does the answer look like? | [`HeadWriter`], [`DateCache`], [`write_chunk_head`] |
+//! | what does a page of metrics look like? | [`MetricsPage`] |
 //!
 //! | question of a client | answered by |
 //! |---|---|
@@ -29,6 +30,7 @@ mod fields;
 mod framing;
 pub mod h2;
 mod head_writer;
+mod metrics_page;
 mod proxy_header;
 mod request;
 mod response;
@@ -44,6 +46,7 @@ pub use head_writer::{
     BufferFull, CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, DateCache, HeadWriter, LAST_CHUNK,
     RequestFault, RequestHead, decimal, parse_date, write_chunk_head,
 };
+pub use metrics_page::MetricsPage;
 pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
 pub use request::{Method, Parsed, Request};
 pub use response::{HeadCache, Response, ResponseFacts};

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use pollux_http::MetricsPage;
 use serde::{Deserialize, Serialize};
 
 use super::{base_unix_s, curve, with_starts};
@@ -188,7 +189,7 @@ fn at(unix_s: f64) -> SystemTime {
 /// its last whole second say so in their name.
 #[must_use]
 pub fn prometheus(progress: &Progress) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page(MetricsPage::new("pollux_load_"));
     let Progress { phase, elapsed, last, totals, errors, crowd_connected } = progress;
     let phases = [
         ("setting-up", Phase::SettingUp),
@@ -221,7 +222,7 @@ pub fn prometheus(progress: &Progress) -> String {
     page.one("connects_total", "counter", "Connections opened", totals.connects);
     let crowd = "Connections beside the active ones that were set up";
     page.one("crowd_connections", "gauge", crowd, *crowd_connected);
-    let Some(last) = last else { return page.0 };
+    let Some(last) = last else { return page.0.text() };
     page.one("connections_open", "gauge", "Active connections that are open", last.open);
     page.one("last_second_answers", "gauge", "Answers of the last whole second", last.answered);
     let name = "last_second_latency_seconds";
@@ -232,10 +233,10 @@ pub fn prometheus(progress: &Progress) -> String {
             page.line(name, &[("quantile", &quantile)], ns as f64 / 1e9);
         }
     }
-    page.0
+    page.0.text()
 }
 
-struct Page(String);
+struct Page(MetricsPage);
 
 impl Page {
     fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
@@ -244,16 +245,11 @@ impl Page {
     }
 
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let text = format!("# HELP pollux_load_{name} {help}\n# TYPE pollux_load_{name} {kind}\n");
-        self.0.push_str(&text);
+        self.0.family(name, kind, help);
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
-        let labels =
-            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        writeln!(self.0, "pollux_load_{name}{labels} {value}").expect("memory takes it");
+        self.0.line(name, labels, value);
     }
 }
 

@@ -40,12 +40,13 @@ pub fn ended_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(BASE + signal).unwrap_or(u8::MAX))
 }
 
-/// An error with all that caused it, in one line.
+/// An error with all that caused it, in one line. Some libraries name the cause in the error itself: it stands there once.
 #[must_use]
 pub fn in_words(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let words: Vec<String> = causes.map(ToString::to_string).collect();
-    std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
+    causes.map(ToString::to_string).fold(error.to_string(), |words, cause| {
+        if words.contains(&cause) { words } else { format!("{words}: {cause}") }
+    })
 }
 
 /// Prints a result, with a line's end where it has none.
@@ -324,6 +325,27 @@ mod tests {
         let table = "a  13.0 ± 1 %   x\nb  12 µs        y\nc  ≥ 5 → 7      z\n± 3\n";
         let plain = "a  13.0 +- 1 %  x\nb  12 us        y\nc  >= 5 -> 7    z\n+- 3\n";
         assert_eq!(in_ascii(table), plain);
+    }
+
+    #[test]
+    fn a_cause_that_the_error_names_already_stands_there_once() {
+        use std::io::{Error, ErrorKind};
+
+        #[derive(Debug)]
+        struct Outer(&'static str, Error);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.1)
+            }
+        }
+        let cause = || Error::new(ErrorKind::ConnectionRefused, "refused");
+        assert_eq!(in_words(&Outer("no broker", cause())), "no broker: refused");
+        assert_eq!(in_words(&Outer("IO error: refused", cause())), "IO error: refused");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use pollux_engine::{CloseCause, Counter};
+use pollux_http::MetricsPage;
 use pollux_http::h2::ErrorCode;
 use pollux_poller::HISTOGRAM_BUCKETS;
 
@@ -18,7 +19,7 @@ use crate::run::stats::{LoopSource, Overview};
 /// The whole page.
 #[must_use]
 pub fn metrics(overview: &Overview) -> String {
-    let mut page = Page { text: String::new(), loops: &overview.loops };
+    let mut page = Page { text: MetricsPage::new(""), loops: &overview.loops };
     page.family("pollux_build_info", "gauge", "Version of the server");
     page.line("pollux_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
     page.family("pollux_uptime_seconds", "gauge", "Seconds since the server was started");
@@ -33,11 +34,11 @@ pub fn metrics(overview: &Overview) -> String {
     page.lookups(overview);
     page.pools(overview);
     page.request_times();
-    page.text
+    page.text.text()
 }
 
 struct Page<'a> {
-    text: String,
+    text: MetricsPage,
     loops: &'a [LoopSource],
 }
 
@@ -74,7 +75,7 @@ impl Page<'_> {
         let snapshots: Vec<_> =
             self.loops.iter().map(|source| source.poller.as_ref().map(|p| p.snapshot())).collect();
         let Some(first) = snapshots.iter().flatten().next() else {
-            self.text.push_str("# pollux_poller_*: n/a, the completion loop has no poller\n");
+            self.text.comment("pollux_poller_*: n/a, the completion loop has no poller");
             return;
         };
         for (place, (name, _)) in first.named().into_iter().enumerate() {
@@ -241,7 +242,7 @@ impl Page<'_> {
     fn request_times(&mut self) {
         let name = "pollux_http_request_seconds";
         if self.loops.iter().all(|source| source.server.times().count() == 0) {
-            self.text.push_str("# pollux_http_request_seconds: n/a without --request-times\n");
+            self.text.comment("pollux_http_request_seconds: n/a without --request-times");
             return;
         }
         self.family(name, "histogram", "Seconds from a head that is here to an answer handed over");
@@ -292,18 +293,11 @@ impl Page<'_> {
 
     /// Help is a phrase: what counters say about themselves are sentences.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let help = help.trim_end_matches('.');
-        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
+        self.text.family(name, kind, help);
     }
 
     fn line(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        self.text.push_str(name);
-        for (place, (label, of)) in labels.iter().enumerate() {
-            let before = if place == 0 { '{' } else { ',' };
-            write!(self.text, "{before}{label}=\"{of}\"").expect("a string");
-        }
-        let after = if labels.is_empty() { "" } else { "}" };
-        writeln!(self.text, "{after} {value}").expect("a string");
+        self.text.line(name, labels, value);
     }
 }
 

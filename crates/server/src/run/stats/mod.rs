@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use pollux_engine::{Counters, Driver, Group};
+use pollux_http::MetricsPage;
 use pollux_poller::Waker;
 
 use crate::backends::Backend;
@@ -105,7 +106,7 @@ impl Overview {
 
 impl Pages for Arc<Overview> {
     fn page(&self, path: Option<&str>) -> Option<(&'static str, String)> {
-        const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+        const FORMAT: &str = MetricsPage::CONTENT_TYPE;
         const HTML: &str = "text/html; charset=utf-8";
         let is_proxy = self.passing.is_some();
         match path? {

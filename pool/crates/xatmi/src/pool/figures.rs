@@ -4,14 +4,14 @@
 //! The endpoint is one small loop on a thread of its own, which serves a page that the pool writes once a second:
 //! a scrape never reaches the pool's thread, and a client that does not read delays no other.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
     Actions, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Session,
 };
-use pollux_http::{HeadWriter, Method, Parsed, Request, Status};
+use pollux_http::{HeadWriter, MetricsPage, Method, Parsed, Request, Status};
 use pollux_poller::Mechanism;
 
 use super::Pool;
@@ -214,7 +214,7 @@ impl Pool {
     }
 
     fn page(&self, now: Instant) -> String {
-        let mut page = Page::default();
+        let mut page = MetricsPage::new("pollux_pool_");
         page.family("build_info", "gauge", "Version of the manager");
         page.line("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
         page.family("uptime_seconds", "gauge", "Seconds since the manager began");
@@ -227,10 +227,10 @@ impl Pool {
         self.add_workers(&mut page, now);
         self.add_services(&mut page, now);
         self.add_queues(&mut page);
-        page.text
+        page.text()
     }
 
-    fn add_workers(&self, page: &mut Page, now: Instant) {
+    fn add_workers(&self, page: &mut MetricsPage, now: Instant) {
         let rows = self.worker_rows(now);
         page.family("workers", "gauge", "Workers, by program and state");
         let mut states: Vec<(&str, &str, u32)> = Vec::new();
@@ -261,7 +261,7 @@ impl Pool {
         }
     }
 
-    fn add_services(&self, page: &mut Page, now: Instant) {
+    fn add_services(&self, page: &mut MetricsPage, now: Instant) {
         let rows = self.service_rows(now);
         let names = [
             ("service_ok_total", "counter", "Calls that ended with success"),
@@ -286,7 +286,7 @@ impl Pool {
         }
     }
 
-    fn add_queues(&self, page: &mut Page) {
+    fn add_queues(&self, page: &mut MetricsPage) {
         page.family("queue_messages", "gauge", "Requests that wait");
         let rows = self.queue_rows();
         for row in &rows {
@@ -329,30 +329,6 @@ fn program_of(pid: u32) -> Option<String> {
 
 fn text(name: &std::ffi::CStr) -> String {
     name.to_string_lossy().into_owned()
-}
-
-/// The page as it grows.
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, about: &str) {
-        let name = format!("pollux_pool_{name}");
-        writeln!(self.text, "# HELP {name} {about}\n# TYPE {name} {kind}").expect("a string");
-    }
-
-    fn line(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        write!(self.text, "pollux_pool_{name}").expect("a string");
-        for (place, (label, of)) in labels.iter().enumerate() {
-            let before = if place == 0 { '{' } else { ',' };
-            let of = of.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            write!(self.text, "{before}{label}=\"{of}\"").expect("a string");
-        }
-        let after = if labels.is_empty() { "" } else { "}" };
-        writeln!(self.text, "{after} {value}").expect("a string");
-    }
 }
 
 /// How old the page may be: scrapers come every few seconds.
@@ -504,7 +480,7 @@ fn plain(status: Status, fields: &[(&str, &str)], text: &[u8]) -> Vec<u8> {
 fn head(status: Status, fields: &[(&str, &str)], len_bytes: usize) -> Vec<u8> {
     let mut head = vec![0; HEAD_BYTES];
     let mut writer = HeadWriter::new(&mut head, status);
-    writer.field("content-type", b"text/plain; version=0.0.4; charset=utf-8");
+    writer.field("content-type", MetricsPage::CONTENT_TYPE.as_bytes());
     for (name, value) in fields {
         writer.field(name, value.as_bytes());
     }

@@ -19,6 +19,7 @@ use async_nats::client::PublishErrorKind;
 use async_nats::connection::State;
 use async_nats::{Client, ConnectError, ConnectOptions, Event, StatusCode, Subscriber};
 use futures_util::StreamExt;
+use pollux_settings::command::output;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
 use tokio::runtime::Runtime;
@@ -248,7 +249,7 @@ async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError
     let why = match tokio::time::timeout(FIRST_TRY, first).await {
         Ok(Ok(client)) => return Ok(client),
         // Of later tries the client gives only the kind of the error.
-        Ok(Err(error)) => in_words(&error),
+        Ok(Err(error)) => output::in_words(&error),
         Err(_) => format!("no answer within {FIRST_TRY:?}"),
     };
     line.log.say(&format!("{servers}: {why}; it is tried again until there is a connection"));
@@ -274,18 +275,4 @@ fn options(settings: &Settings, line: &Arc<Line>) -> ConnectOptions {
         None => options,
         Some(ca) => options.add_root_certificates(ca),
     }
-}
-
-/// An error with its causes.
-fn in_words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        let said = deeper.to_string();
-        if !words.contains(&said) {
-            words = format!("{words}: {said}");
-        }
-        cause = deeper.source();
-    }
-    words
 }
