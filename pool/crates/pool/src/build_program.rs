@@ -20,6 +20,9 @@ use crate::server_main::{ServiceSpec, main_source};
 
 /// Builds a client: the sources have main.
 pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
+    if flags.is_workstation {
+        output::remark("warning: -w: clients run on the machine of their pool; this is a native one");
+    }
     let mut command = compiler(&flags.build, &flags.output)?;
     finish(&flags.build, &mut command, &Home::find()?);
     run(&mut command, flags.build.verbose, None)
@@ -27,6 +30,9 @@ pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
 
 /// Builds a server: main is made here.
 pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
+    if flags.is_threaded {
+        output::remark("warning: -t: one thread serves requests; copies (<min>) serve side by side");
+    }
     let specs = ServiceSpec::read_all(&flags.services).map_err(Failure::usage)?;
     let main = main_source(&specs);
     let mut command = compiler(&flags.build, &flags.output)?;

@@ -149,6 +149,9 @@ pub(crate) struct BuildClientFlags {
     /// The program to make
     #[arg(short, long = "output", value_name = "FILE", default_value = "client")]
     pub(crate) output: PathBuf,
+    /// A workstation client of Tuxedo
+    #[arg(short = 'w', hide = true)]
+    pub(crate) is_workstation: bool,
     /// What a client and a server have.
     #[command(flatten)]
     pub(crate) build: BuildFlags,
@@ -167,6 +170,9 @@ pub(crate) struct BuildServerFlags {
     /// Keep the source of main, as FILE.main.c beside the program
     #[arg(short, long)]
     pub(crate) keep: bool,
+    /// A server of Tuxedo with several threads
+    #[arg(short = 't', hide = true)]
+    pub(crate) is_threaded: bool,
     /// What a client and a server have.
     #[command(flatten)]
     pub(crate) build: BuildFlags,

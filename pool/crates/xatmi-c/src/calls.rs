@@ -406,7 +406,7 @@ pub unsafe extern "C" fn tprecv(
     with_messages(-1, || {
         no_event(revent)?;
         // SAFETY: the caller's promise.
-        let wanted = unsafe { Wanted::at(data, len) }?;
+        let wanted = unsafe { Wanted::at_without_length(data, len) }?;
         let flags = CallFlags::from_bits(flags);
         let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
         let deadline_ns = deadline_ns(flags);

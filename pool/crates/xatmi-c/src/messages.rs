@@ -185,6 +185,18 @@ impl Wanted {
             return Err(Fault::invalid("no memory for the length of the reply"));
         }
         // SAFETY: the caller's promise.
+        unsafe { Self::at_without_length(data, len) }
+    }
+
+    /// The same where the caller may not ask for the length, by NULL.
+    ///
+    /// # Safety
+    /// As for [`Wanted::at`].
+    pub(crate) unsafe fn at_without_length(
+        data: *mut *mut c_char,
+        len: *mut c_long,
+    ) -> Result<Self, Fault> {
+        // SAFETY: the caller's promise.
         match unsafe { caller::read(data) } {
             Some(pointer) => Ok(Self { data, len, pointer }),
             None => Err(Fault::invalid("no memory for the pointer to the reply")),

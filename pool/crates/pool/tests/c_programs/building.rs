@@ -135,7 +135,7 @@ fn simpapp_is_built_by_buildserver_and_buildclient_of_the_installation() {
         fs::copy(from, workshop.path(name)).expect("copied");
     }
     let commands =
-        "buildclient -o simpcl -f simpcl.c\nbuildserver -o simpserv -f simpserv.c -s TOUPPER";
+        "buildclient -w -o simpcl -f simpcl.c\nbuildserver -t -o simpserv -f simpserv.c -s TOUPPER";
     by_the_manual(&workshop, &prefix, "", commands);
     let xml = fs::read_to_string(repository("examples/simpapp/pool.xml")).expect("there");
     let pool = Pool::start(&workshop, &xml);

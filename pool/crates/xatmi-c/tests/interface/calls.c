@@ -53,7 +53,7 @@ static void without_a_pool(void) {
   CHECK(tpsend(1, STRAY, 10, 0, &event) == -1 && tperrno == TPEINVAL);
   CHECK(tpsend(1, buffer, 10, 0, &event) == -1 && tperrno == TPEBADDESC);
   CHECK(tprecv(1, NULL, &len, 0, &event) == -1 && tperrno == TPEINVAL);
-  CHECK(tprecv(1, &buffer, NULL, 0, &event) == -1 && tperrno == TPEINVAL);
+  CHECK(tprecv(1, &buffer, NULL, 0, &event) == -1 && tperrno == TPEBADDESC);
   CHECK(tprecv(1, &buffer, &len, 0, NULL) == -1 && tperrno == TPEINVAL);
   CHECK(tprecv(1, &buffer, &len, 0, &event) == -1 && tperrno == TPEBADDESC);
   CHECK(tpdiscon(1) == -1 && tperrno == TPESYSTEM);

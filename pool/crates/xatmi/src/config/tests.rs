@@ -386,3 +386,16 @@ fn a_provisioned_configuration_starts_without_the_servers_of_its_maker() {
     let only = read(&servers("<server name='tpevsrv'><srvid>20</srvid></server>")).expect("right");
     assert_eq!((only.entries.len(), only.warnings.len()), (0, 1));
 }
+
+#[test]
+fn words_behind_two_dashes_are_the_programs() {
+    let entry = |options: &str| {
+        let text = format!("<server name='a'><srvid>1</srvid>{options}</server>");
+        read(&servers(&text)).expect("right").entries.remove(0)
+    };
+    let alone = entry("<sysopt>-e f -r -- -a 5 -b</sysopt>");
+    assert_eq!(alone.system_options, ["-e", "f", "-r"]);
+    assert_eq!(alone.program_options, ["-a", "5", "-b"]);
+    let both = entry("<sysopt>-r -- -a</sysopt><appopt>-b</appopt>");
+    assert_eq!((both.system_options, both.program_options.concat()), (vec!["-r".to_owned()], "-a-b".to_owned()));
+}
