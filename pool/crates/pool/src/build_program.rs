@@ -21,7 +21,9 @@ use crate::server_main::{ServiceSpec, main_source};
 /// Builds a client: the sources have main.
 pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
     if flags.is_workstation {
-        output::remark("warning: -w: clients run on the machine of their pool; this is a native one");
+        output::remark(
+            "warning: -w: clients run on the machine of their pool; this is a native one",
+        );
     }
     let mut command = compiler(&flags.build, &flags.output)?;
     finish(&flags.build, &mut command, &Home::find()?);
@@ -31,7 +33,9 @@ pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
 /// Builds a server: main is made here.
 pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
     if flags.is_threaded {
-        output::remark("warning: -t: one thread serves requests; copies (<min>) serve side by side");
+        output::remark(
+            "warning: -t: one thread serves requests; copies (<min>) serve side by side",
+        );
     }
     let specs = ServiceSpec::read_all(&flags.services).map_err(Failure::usage)?;
     let main = main_source(&specs);
@@ -79,10 +83,7 @@ const MANUAL_COMMANDS: [(&str, &str); 4] = [
          done\nexec \"${0%/*}/pollux-pool\" fld -d . \"$@\"\n",
     ),
     // Without tables on its command line, those of FLDTBLDIR32 and FIELDTBLS32 alone.
-    (
-        "mkfldhdr32",
-        "#!/bin/sh\nunset FLDTBLDIR FIELDTBLS\nexec \"${0%/*}/mkfldhdr\" \"$@\"\n",
-    ),
+    ("mkfldhdr32", "#!/bin/sh\nunset FLDTBLDIR FIELDTBLS\nexec \"${0%/*}/mkfldhdr\" \"$@\"\n"),
 ];
 
 /// The compiler with the user's flags, its output and the sources.

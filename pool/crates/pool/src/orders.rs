@@ -80,7 +80,8 @@ fn running_pool_of(file: &Path, environment: &Environment) -> Option<Control> {
 /// Starts what is missing of a pool that runs: scripts and timers begin one again and again.
 fn start_missing(control: &mut Control, environment: &Environment) -> Result<ExitCode, Failure> {
     let what = Selection::All;
-    let said = follow(control, &Request::Start { what }, "starting").map_err(|error| asked(&error))?;
+    let said =
+        follow(control, &Request::Start { what }, "starting").map_err(|error| asked(&error))?;
     let (prefix, manager) = (&environment.prefix, control.manager());
     output::remark(&format!("pool {prefix} runs already, as process {manager}: {said}"));
     Ok(ExitCode::SUCCESS)

@@ -13,8 +13,8 @@ use std::ffi::{c_char, c_int};
 
 use pollux_xatmi::expression::EventPattern;
 use pollux_xatmi::ubf::{
-    Added, FieldId, FieldType, HEADER_BYTES, LAST, NESTING_MAX, Region, Scratch, UbfError, UbfMut, UbfRef,
-    Value,
+    Added, FieldId, FieldType, HEADER_BYTES, LAST, NESTING_MAX, Region, Scratch, UbfError, UbfMut,
+    UbfRef, Value,
 };
 
 use crate::caller;

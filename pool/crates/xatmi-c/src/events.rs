@@ -334,7 +334,8 @@ pub(crate) fn hand_over() {
         return;
     }
     let take = || {
-        let taken = context::with_listener_there(|listener| listener.mailbox.as_ref()?.take().ok()?);
+        let taken =
+            context::with_listener_there(|listener| listener.mailbox.as_ref()?.take().ok()?);
         Ok(taken.flatten())
     };
     fault::keeping(|| {

@@ -23,10 +23,7 @@ pub fn common_config() -> &'static Result<Option<CommonConfig>, String> {
     })
 }
 
-fn apply(
-    config: &CommonConfig,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), String> {
+fn apply(config: &CommonConfig, variable: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     let mut variables = config.variables(variable);
     variables.retain(|name, value| variable(name).as_ref() != Some(value));
     if let Some(name) = variables.keys().find(|name| name.is_empty() || name.contains('\0')) {

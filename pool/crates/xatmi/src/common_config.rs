@@ -59,7 +59,8 @@ impl CommonConfig {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, String> {
         let named = |name| variable(name).filter(|path| !path.is_empty());
-        let paths: Vec<_> = VARIABLES.into_iter().filter_map(|name| Some((name, named(name)?))).collect();
+        let paths: Vec<_> =
+            VARIABLES.into_iter().filter_map(|name| Some((name, named(name)?))).collect();
         if paths.is_empty() {
             return Ok(None);
         }
@@ -116,10 +117,7 @@ impl CommonConfig {
     /// The environment variables of `[@global]`. `${NAME}` in them is another one of them, wherever it stands, else one
     /// of the environment, else nothing.
     #[must_use]
-    pub fn variables(
-        &self,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> BTreeMap<String, String> {
+    pub fn variables(&self, variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
         let mut values = BTreeMap::new();
         // The second round knows what stands further below.
         for _ in 0..2 {
@@ -173,7 +171,8 @@ fn words_for<'a>(
 ) -> String {
     let of_all = lines.clone().filter(|(name, _)| name.starts_with('*'));
     let of_one = lines.filter(|(name, _)| *name == program);
-    let words: Vec<_> = of_all.chain(of_one).map(|(_, words)| substituted(words, variable)).collect();
+    let words: Vec<_> =
+        of_all.chain(of_one).map(|(_, words)| substituted(words, variable)).collect();
     words.join(" ")
 }
 
@@ -183,9 +182,10 @@ fn without_comment(line: &str) -> &str {
     if line.starts_with([';', '#']) {
         return "";
     }
-    let end = line.match_indices(';').map(|(at, _)| at).find(|at| {
-        line[..*at].ends_with(char::is_whitespace)
-    });
+    let end = line
+        .match_indices(';')
+        .map(|(at, _)| at)
+        .find(|at| line[..*at].ends_with(char::is_whitespace));
     line[..end.unwrap_or(line.len())].trim_end()
 }
 
@@ -225,9 +225,8 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn text_of(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
-    let read = fs::File::open(file).and_then(|opened| {
-        opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
-    });
+    let read = fs::File::open(file)
+        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     /// An environment of these variables alone.
-    fn of(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+    fn of(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
         let pairs: Vec<_> =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         move |wanted| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
@@ -310,7 +309,12 @@ mod tests {
             fs::write(&file, text).expect("written");
             CommonConfig::of_environment(&of(&[("NDRX_CCONFIG", &path)])).expect_err("wrong")
         };
-        assert_eq!(said("A=1\n"), format!("{path}:1: it stands in no section; expected [@global] or another one before it"));
+        assert_eq!(
+            said("A=1\n"),
+            format!(
+                "{path}:1: it stands in no section; expected [@global] or another one before it"
+            )
+        );
         assert_eq!(said("[@global\n"), format!("{path}:1: expected [SECTION]"));
         let expected = format!("{path}:3: expected NAME=VALUE, [SECTION] or a comment");
         assert_eq!(said("[@global]\n\nword\n"), expected);
@@ -323,11 +327,17 @@ mod tests {
     fn the_file_of_logs_has_a_line_for_each_program() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("debug.conf");
-        fs::write(&file, "# all\n* ndrx=5 tp=2 file=\n\nbankcl\t\ttp=4 file=${LOG}/CL\nother tp=1\nword\n")
-            .expect("written");
+        fs::write(
+            &file,
+            "# all\n* ndrx=5 tp=2 file=\n\nbankcl\t\ttp=4 file=${LOG}/CL\nother tp=1\nword\n",
+        )
+        .expect("written");
         let environment = of(&[("LOG", "/log")]);
         let words = |program| debug_words_of_file(&file, program, &environment).expect("there");
-        assert_eq!(words("bankcl").split_whitespace().collect::<Vec<_>>(), ["ndrx=5", "tp=2", "file=", "tp=4", "file=/log/CL"]);
+        assert_eq!(
+            words("bankcl").split_whitespace().collect::<Vec<_>>(),
+            ["ndrx=5", "tp=2", "file=", "tp=4", "file=/log/CL"]
+        );
         assert_eq!(words("nobody"), "ndrx=5 tp=2 file=");
         let missing = debug_words_of_file(Path::new("/no/such.conf"), "x", &environment);
         assert!(missing.expect_err("not there").starts_with("/no/such.conf: No such file"));

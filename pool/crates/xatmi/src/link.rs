@@ -66,6 +66,11 @@ pub enum ToManager {
     Ready,
     /// The server's own start function said no, or the queues cannot be obtained: it ends.
     Refused { why: String },
+    /// What keeps a worker that runs from its work, such as a broker that is not there; none when nothing does.
+    Trouble {
+        /// In words, for `ps`.
+        why: Option<String>,
+    },
     /// The answer to [`ToWorker::Ping`].
     Pong {
         /// The number of the ping.

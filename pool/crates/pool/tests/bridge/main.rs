@@ -155,6 +155,19 @@ impl Pool {
         bridges.into_iter().map(|(srvid, number)| (srvid, pid(number))).collect()
     }
 
+    /// What `ps` says is wrong with the bridges.
+    pub(crate) fn causes_of_bridges(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut control = Control::connect(&self.environment().prefix).expect("a manager");
+        let asked = control.ask(&Request::Ps, DEADLINE, |answer| {
+            let Listed::Workers(rows) = answer else { return };
+            causes
+                .extend(rows.into_iter().filter(|row| row.srvid >= 10).filter_map(|row| row.cause));
+        });
+        asked.expect("an answer");
+        causes
+    }
+
     /// Sends a signal to all bridges.
     pub(crate) fn signal_bridges(&self, signal: Signal) {
         for (_, pid) in self.bridges() {

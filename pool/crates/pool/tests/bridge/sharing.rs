@@ -62,8 +62,17 @@ pub(crate) fn pools_outlive_their_broker() {
         wait_for("callers get an error while the broker is away", || {
             has_broken.load(Relaxed).then_some(())
         });
+        wait_for("ps shows what is wrong with the bridges", || {
+            let causes = there.causes_of_bridges();
+            let is_shown =
+                |cause: &String| cause.starts_with("no connection to the broker nats://");
+            (causes.len() == 2 && causes.iter().all(is_shown)).then_some(())
+        });
         broker.start_again();
         wait_for("the service is back", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+        wait_for("nothing is wrong any more", || {
+            there.causes_of_bridges().is_empty().then_some(())
+        });
         is_over.store(true, Relaxed);
         for caller in callers {
             caller.join().expect("each call ended as it may");

@@ -107,7 +107,8 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
     // The command of FML32 takes the tables of its own variables alone.
     let commands = "mkfldhdr32 && exit 1\n\
                     FLDTBLDIR32=$PWD FIELDTBLS32=bank32.fd mkfldhdr32 && test -e bank32.fd.h";
-    fs::copy(workshop.path("app1/ubftab/bank.fd"), workshop.path("app1/ubftab/bank32.fd")).expect("");
+    fs::copy(workshop.path("app1/ubftab/bank.fd"), workshop.path("app1/ubftab/bank32.fd"))
+        .expect("");
     by_the_manual(&workshop, &prefix, "app1/ubftab", commands);
     let server =
         "gcc -o banksv banksv.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmisrv -lrt -ldl";

@@ -8,7 +8,7 @@
 int main(void) {
   char type[8], subtype[16];
   CHECK(tpgetsrvid() == -1 && tperrno == TPEPROTO);
-  CHECK(tpgetnodeid() == 1 && tperrno == 0);
+  CHECK(tpgetnodeid() == 1 && tperrno == TPEPROTO);
   setenv("NDRX_NODEID", "17", 1);
   CHECK(tpgetnodeid() == 17);
   setenv("NDRX_NODEID", "0", 1);

@@ -187,7 +187,10 @@ fn an_environment_that_names_a_common_configuration_is_whole() {
     let said = succeeded(command("NDRX_CCONFIG", "app.ini").args([&path("log"), "17"])).stderr;
     assert_eq!(said, "");
     let mut by_debug = command("NDRX_DEBUG_CONF", "debug.conf");
-    assert_eq!(succeeded(by_debug.args([&path("debug.log"), "5"]).env("NDRX_NODEID", "5")).stderr, "");
+    assert_eq!(
+        succeeded(by_debug.args([&path("debug.log"), "5"]).env("NDRX_NODEID", "5")).stderr,
+        ""
+    );
     let said = Process::run(command("NDRX_CCONFIG", "wrong.ini").args([&path("log"), "17"])).stderr;
     assert!(said.contains("wrong.ini:2: expected NAME=VALUE"), "{said}");
 }

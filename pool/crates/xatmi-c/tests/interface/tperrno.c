@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   CHECK(ubf != NULL);
 
   lines(ubf);
-  /* Where the log goes: success leaves it, an error is told. */
+  /* Where the log goes: success leaves it, an error sets it. */
   LEAVES(CHECK(tplogconfig(LOG_FACILITY_TP_THREAD, log_warn, NULL, NULL, NULL) == 0));
   LEAVES(CHECK(tplogsetreqfile_direct(path) == 0));
   LEAVES(CHECK(tploggetreqfile(NULL, 0) == 1));

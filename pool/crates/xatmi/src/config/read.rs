@@ -80,7 +80,9 @@ fn ubbconfig_line(text: &str) -> Option<usize> {
     const SECTIONS: [&str; 7] =
         ["*RESOURCES", "*MACHINES", "*GROUPS", "*SERVERS", "*SERVICES", "*NETWORK", "*ROUTING"];
     let is_section = |line: &str| {
-        SECTIONS.iter().any(|name| line.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)))
+        SECTIONS
+            .iter()
+            .any(|name| line.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)))
     };
     let first = text.trim_start().starts_with('<');
     text.lines().position(is_section).filter(|_| !first).map(|at| at + 1)

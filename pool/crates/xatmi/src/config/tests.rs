@@ -382,7 +382,7 @@ fn a_provisioned_configuration_starts_without_the_servers_of_its_maker() {
         assert!(found.is_some_and(|warning| warning.contains(who)), "{begin}{who}: {warnings:?}");
     }
     assert_eq!(warnings.len(), 4, "{warnings:?}");
-    // Its clients find nothing, and that is no mistake.
+    // Nothing is left to run, which is as it was meant.
     let only = read(&servers("<server name='tpevsrv'><srvid>20</srvid></server>")).expect("right");
     assert_eq!((only.entries.len(), only.warnings.len()), (0, 1));
 }
@@ -397,5 +397,8 @@ fn words_behind_two_dashes_are_the_programs() {
     assert_eq!(alone.system_options, ["-e", "f", "-r"]);
     assert_eq!(alone.program_options, ["-a", "5", "-b"]);
     let both = entry("<sysopt>-r -- -a</sysopt><appopt>-b</appopt>");
-    assert_eq!((both.system_options, both.program_options.concat()), (vec!["-r".to_owned()], "-a-b".to_owned()));
+    assert_eq!(
+        (both.system_options, both.program_options.concat()),
+        (vec!["-r".to_owned()], "-a-b".to_owned())
+    );
 }

@@ -264,10 +264,7 @@ pub enum Problem {
         "{folders} is not set, nor is {tables}: they hold the folders of field tables, with colons between, and \
          their names, with commas"
     )]
-    NoneSet {
-        folders: &'static str,
-        tables: &'static str,
-    },
+    NoneSet { folders: &'static str, tables: &'static str },
     /// A table is in none of the folders.
     #[error("no folder of {variable} ({folders}) has this field table")]
     NotFound {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{
     Actions, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Session,
 };
-use pollux_http::{HeadWriter, MetricsPage, Method, Parsed, Request, Status};
+use pollux_http::{HeadWriter, Method, MetricsPage, Parsed, Request, Status};
 use pollux_poller::Mechanism;
 
 use super::Pool;
@@ -145,7 +145,8 @@ impl Pool {
             failed: totals[Total::Failed],
             late: totals[Total::Late],
             dropped: totals[Total::Dropped],
-            cause: member.cause,
+            // Of one that is up, what it says itself.
+            cause: member.cause.or_else(|| process?.trouble.clone()),
         }
     }
 

@@ -85,6 +85,8 @@ pub(super) struct Process {
     pub(super) number: Option<usize>,
     /// What it offers.
     pub(super) adverts: Vec<Advert>,
+    /// What keeps it from its work, as it says.
+    pub(super) trouble: Option<String>,
 }
 
 /// A slot of a worker.
@@ -310,6 +312,7 @@ impl Process {
             slot_handle: None,
             number: None,
             adverts,
+            trouble: None,
         })
     }
 

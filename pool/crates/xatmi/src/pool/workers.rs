@@ -248,6 +248,11 @@ impl Pool {
                 let why = short(&why);
                 self.supervisor.event(Event::Refused { id, why }, now, &mut actions);
             }
+            ToManager::Trouble { why } => {
+                if let Some(process) = self.workers.get_mut(&id) {
+                    process.trouble = why.as_deref().map(short);
+                }
+            }
             ToManager::Pong { number } => {
                 self.supervisor.event(Event::Pong { id, number }, now, &mut actions);
             }

@@ -341,8 +341,8 @@ fn whole_number(text: &[u8]) -> i64 {
     })
 }
 
-/// The hexadecimal number behind `0x` at the start of a text; it stops at the limit. Other texts are no address, whatever
-/// letters they begin with.
+/// The hexadecimal number behind `0x` at the start of a text; it stops at the limit. Another text is 0, whatever letters
+/// it begins with.
 fn address(text: &[u8]) -> u64 {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or_default();
@@ -466,7 +466,9 @@ mod tests {
         let mut scratch = Scratch::new();
         let text = Value::Ptr(0xdead_beef).convert(FieldType::String, &mut scratch);
         assert_eq!(text, Ok(Value::String(b"0xdeadbeef")));
-        for (text, address) in [("0xc7", 0xc7), (" 0XC7 x", 0xc7), ("CARRAY", 0), ("7", 0), ("", 0), ("zero", 0)] {
+        for (text, address) in
+            [("0xc7", 0xc7), (" 0XC7 x", 0xc7), ("CARRAY", 0), ("7", 0), ("", 0), ("zero", 0)]
+        {
             let mut scratch = Scratch::new();
             let read = Value::from(text).convert(FieldType::Ptr, &mut scratch);
             assert_eq!(read, Ok(Value::Ptr(address)), "{text}");

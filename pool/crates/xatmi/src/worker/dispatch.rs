@@ -9,8 +9,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use super::registrations::{Registrations, Sources};
 use super::queues::Queues;
+use super::registrations::{Registrations, Sources};
 use super::reply::{Call, Transport, Verdict};
 use super::rings::Taken;
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};

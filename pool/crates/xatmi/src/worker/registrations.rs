@@ -336,6 +336,12 @@ impl Registry {
         self.registrations.borrow_mut().watch_descriptor(eventfd, Box::new(each))
     }
 
+    /// Tells what keeps the worker from its work while it runs, or that nothing does any more: `ps` shows it.
+    pub fn report_trouble(&self, why: Option<String>) {
+        // A manager that is gone shows nothing; the next one learns of the next change.
+        let _ = self.registrations.borrow().manager_link.send(&ToManager::Trouble { why });
+    }
+
     /// The names on offer.
     #[must_use]
     pub fn services(&self) -> Vec<String> {

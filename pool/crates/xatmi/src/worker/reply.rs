@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Where a reply goes to a caller that died, or does not wait any more: nowhere. It is dropped, its memfd is closed,
-//! and the slot of the worker counts it (`Total::Gone`); nobody has to be told. How each transport knows:
+//! and the slot of the worker counts it (`Total::Gone`); nobody is notified. How each transport knows:
 //!
 //! | when the caller died | by queues | in memory |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | while the reply waits for room | the manager has workers `sweep`: `Queues::close_abandoned` | no reply waits: it overwrites its request |
 //! | when the reply is there | the manager removes the queue | the manager frees the request |
 //!
-//! A *worker* that dies is the manager's affair: `pool/workers.rs`, `worker_died`.
+//! A *worker* that dies is the manager's affair: `worker_died` in `pool/crates/xatmi/src/pool/workers.rs`.
 
 use std::os::fd::BorrowedFd;
 
@@ -253,12 +253,7 @@ impl Replies {
 
     /// Sends what can be sent until `until_ns`, and holds payloads until they are read. Called before the worker ends;
     /// the manager answers the callers of the rest.
-    pub(super) fn finish(
-        &mut self,
-        transport: &mut dyn Transport,
-        slot: Slot<'_>,
-        until_ns: u64,
-    ) {
+    pub(super) fn finish(&mut self, transport: &mut dyn Transport, slot: Slot<'_>, until_ns: u64) {
         transport.finish(slot, until_ns);
         self.outbox.finish(until_ns);
     }
@@ -343,7 +338,7 @@ mod tests {
         replies.reply(&mut transport, slot, &CALL, verdict, carray(&[7; 1_000]));
         assert_eq!(slot.totals()[Total::Gone], 2);
         assert_eq!(slot.totals()[Total::Dropped], 0);
-        assert!(transport.errors.is_empty(), "nobody is there to be told");
+        assert!(transport.errors.is_empty(), "nobody is there to receive one");
         assert!(replies.outbox.is_empty(), "its payload is held for nobody");
     }
 

@@ -378,8 +378,7 @@ impl Transport for Rings {
                 request.write(ticket, message);
                 let posted = self.pass_on(ticket, row, call.deadline_ns);
                 // If it was not passed on, it may have a hop more by now.
-                self.held =
-                    if posted == Posted::OnTheWay { None } else { self.claim().held() };
+                self.held = if posted == Posted::OnTheWay { None } else { self.claim().held() };
                 posted
             }
         }

@@ -1,6 +1,7 @@
 //! Full queues, and the messages of a worker that wait for room in them.
 //!
-//! `queues` puts messages here and is told by the poller when a queue has room. Nothing here waits or opens a queue.
+//! `queues` puts messages here, and the poller notifies it when a queue can be written to. Nothing here waits or opens a
+//! queue.
 
 use std::collections::VecDeque;
 use std::io;

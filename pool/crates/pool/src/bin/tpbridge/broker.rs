@@ -48,6 +48,8 @@ const THREADS: usize = 1;
 pub(crate) struct Broker {
     runtime: Runtime,
     client: Client,
+    /// As the settings have them, without the login.
+    servers: String,
     domain: Domain,
     /// Counts how often the connection was lost.
     lost: watch::Receiver<u64>,
@@ -77,14 +79,19 @@ impl Broker {
             .map_err(|error| format!("the threads of the bridge can't start: {error}"))?;
         let log = Arc::new(Log::default());
         let ((lost_now, lost), (came_now, came)) = (watch::channel(0), watch::channel(0));
-        let line = Line { lost: lost_now, came: came_now, log: Arc::clone(&log) };
+        let wanted = Wanted::new().map_err(|error| format!("no descriptor is left: {error}"))?;
+        let wanted = Arc::new(wanted);
+        let line = Line {
+            lost: lost_now,
+            came: came_now,
+            log: Arc::clone(&log),
+            wanted: Arc::clone(&wanted),
+        };
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", settings.servers);
         let client = runtime.block_on(connect(settings, line)).map_err(|error| failed(&error))?;
         let inbox = client.new_inbox();
         let replies = runtime.block_on(client.subscribe(format!("{inbox}.*")));
         let replies = Mutex::new(replies.map_err(|error| failed(&error))?);
-        let wanted = Wanted::new().map_err(|error| format!("no descriptor is left: {error}"))?;
-        let wanted = Arc::new(wanted);
         let host = Host::new(client.clone(), environment.clone(), Arc::clone(&log));
         let exchange = Exchange::new(
             client.clone(),
@@ -100,6 +107,7 @@ impl Broker {
         Ok(Self {
             runtime,
             client,
+            servers: settings.servers.to_string(),
             domain,
             lost,
             wanted,
@@ -116,6 +124,14 @@ impl Broker {
     /// What others offer and the pool at home does not.
     pub(crate) fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted)
+    }
+
+    /// Why no call goes over at this moment; none when calls do.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let is_connected = self.client.connection_state() == State::Connected;
+        (!is_connected).then(|| {
+            format!("no connection to the broker {}: calls end in TPESVCERR", self.servers)
+        })
     }
 
     /// Writes a line to the worker's log.
@@ -226,6 +242,8 @@ struct Line {
     lost: watch::Sender<u64>,
     came: watch::Sender<u64>,
     log: Arc<Log>,
+    /// Woken by each change.
+    wanted: Arc<Wanted>,
 }
 
 impl Line {
@@ -236,6 +254,7 @@ impl Line {
             _ => {}
         }
         self.log.say(&format!("{servers}: {event}"));
+        self.wanted.wake();
     }
 }
 

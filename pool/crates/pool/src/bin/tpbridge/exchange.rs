@@ -63,9 +63,14 @@ impl Wanted {
         let mut known = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != services {
             *known = services;
-            // It counts to 2^64: a write can't fail for want of room.
-            let _ = rustix::io::write(&self.changed, &1_u64.to_ne_bytes());
+            self.wake();
         }
+    }
+
+    /// Has the worker look at the services and at the connection.
+    pub(crate) fn wake(&self) {
+        // It counts to 2^64: a write can't fail for want of room.
+        let _ = rustix::io::write(&self.changed, &1_u64.to_ne_bytes());
     }
 }
 

@@ -53,7 +53,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Endin
             let wanted = broker.wanted();
             let changed = wanted.changed().map_err(|error| error.to_string())?;
             let handle = registry.clone();
-            let adapt = move || offer(&handle, &broker, &wanted);
+            handle.report_trouble(broker.trouble());
+            let adapt = move || {
+                handle.report_trouble(broker.trouble());
+                offer(&handle, &broker, &wanted);
+            };
             registry.attend(changed, adapt).map_err(|error| error.to_string())
         },
         || {
