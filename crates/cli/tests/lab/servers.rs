@@ -109,7 +109,7 @@ fn a_proxy_of_the_user_is_an_arm_beside_those_of_the_lab_and_the_server_behind_i
     let by_port = format!("by-port={pollux} proxy --backend 127.0.0.1:{{backend_port}} {to}");
     let server = format!("server={pollux} serve --reply {{reply_bytes}} {to}");
     let mut arms = vec!["epoll-et", &mine, &by_port, &server];
-    arms.extend(["nginx", "haproxy"].into_iter().filter(|program| has(program)));
+    arms.extend(["nginx", "haproxy", "h2o"].into_iter().filter(|program| has(program)));
     let options = [&SMALL[..], &["--baseline", "mine", "--reply-bytes", "300"]].concat();
     let record = record(&run_of("proxy", &arms, &options));
     let arms = arms.iter().map(|arm| arm.split_once('=').map_or(*arm, |(name, _)| name));
@@ -143,10 +143,11 @@ fn clients_of_proxies_speak_tls_and_all_arms_speak_the_same() {
          --cert {{cert}} --key {{key}}"
     );
     let mut arms = vec!["epoll-et", &mine];
-    arms.extend(["nginx", "haproxy"].into_iter().filter(|program| has(program)));
+    arms.extend(["nginx", "haproxy", "h2o"].into_iter().filter(|program| has(program)));
     let options = [&SMALL[..], &["--tls", "--baseline", "mine"]].concat();
     let done = record(&run_of("proxy", &arms, &options));
-    for arm in ["epoll-et", "mine", "A/A"] {
+    let own = arms.iter().map(|arm| arm.split('=').next().expect("a name"));
+    for arm in own.chain(["A/A"]) {
         for run in measured(&done, arm) {
             assert_eq!(run["figures"]["answer_status"], 200.0, "{arm}: {run}");
             assert!(run["value"].as_f64().is_some_and(|value| value > 0.0), "{arm}: {run}");
@@ -162,6 +163,61 @@ fn clients_of_proxies_speak_tls_and_all_arms_speak_the_same() {
     );
 }
 
+/// In clear text and in TLS; to the server behind each proxy speaks HTTP/1.1.
+#[test]
+fn clients_of_proxies_speak_http2_on_several_streams() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let keys = "--cert {cert} --key {key}";
+    let mine = |more: &str| {
+        format!(
+            "mine={pollux} proxy --backend {{backend}} --listen {{address}} --quiet --threads 1 {more}"
+        )
+    };
+    let peers: Vec<&str> =
+        ["nginx", "haproxy", "h2o", "nghttpx"].into_iter().filter(|name| has(name)).collect();
+    let suite = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
+    for (mine, options) in [
+        (mine(""), &["--streams", "16", "--reply-bytes", "20000"][..]),
+        (mine(keys), &["--streams", "4", "--reply-bytes", "20000", "--tls"]),
+    ] {
+        let arms = [&["epoll-et", "haproxy-splice", &mine][..], &peers].concat();
+        let with = [&SMALL[..], &["--http", "2", "--baseline", "epoll-et"], options].concat();
+        let done = record(&run_of("proxy", &arms, &with));
+        for arm in ["epoll-et", "mine"].iter().chain(&peers) {
+            for run in measured(&done, arm) {
+                assert_eq!(run["figures"]["failed"], 0.0, "{arm}: {run}");
+                assert_eq!(run["figures"]["answer_bytes"], 20_000.0, "{arm}: {run}");
+                let generator = run["generator"].as_str().expect("a name");
+                assert_eq!(generator.ends_with(suite), options.contains(&"--tls"), "{generator}");
+            }
+        }
+        if has("haproxy") {
+            let left = done["left_out"].as_array().expect("a list");
+            let left = left.iter().find(|left| left["arm"] == "haproxy-splice").expect("left out");
+            let reason = left["reason"].as_str().expect("a reason");
+            assert!(reason.contains("it splices nothing"), "{reason}");
+        }
+        let axes = &done["results"][0]["axes"];
+        assert_eq!((&axes["http"], &axes["streams"]), (&"2".into(), &options[1].into()));
+    }
+    let refused = run_of("proxy", &["epoll-et"], &[&SMALL[..], &["--streams", "4"]].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("HTTP/1.1 has no streams; expected --http 2"), "{said}");
+}
+
+/// A server that speaks HTTP/1.1 alone can't be an arm there, and says so before anything is measured.
+#[test]
+fn a_proxy_that_does_not_speak_http2_is_left_out_with_the_reason() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let old =
+        format!("old={pollux} proxy --backend {{backend}} --listen {{address}} --quiet --no-http2");
+    let options = [&SMALL[..], &["--http", "2", "--baseline", "epoll-et"]].concat();
+    let said = run_of("proxy", &["epoll-et", &old], &options);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("nothing can run here: old: pollux: did not answer http://"), "{said}");
+    assert!(said.contains("not an HTTP answer"), "{said}");
+}
+
 #[test]
 fn servers_speak_tls_with_full_handshakes_and_serve_files() {
     let pollux = env!("CARGO_BIN_EXE_pollux");
@@ -173,7 +229,7 @@ fn servers_speak_tls_with_full_handshakes_and_serve_files() {
     let files = ["--only", "keep-alive", "--from-file", "--reply-bytes", "300000"];
     for (mine, options, bytes) in [(&with_keys, &handshakes[..], 128.0), (&plain, &files, 3e5)] {
         let mut arms = vec!["epoll-et", mine];
-        arms.extend(has("nginx").then_some("nginx"));
+        arms.extend(["nginx", "h2o"].into_iter().filter(|program| has(program)));
         let options = [&SMALL[..], &["--baseline", "mine"], options].concat();
         let done = record(&run_of("http", &arms, &options));
         for arm in arms.iter().map(|arm| arm.split('=').next().expect("a name")) {
@@ -200,7 +256,7 @@ fn servers_are_asked_by_http2_on_several_streams() {
         names.iter().copied().filter(|name| has(name)).collect()
     };
     let plain = installed(&["nginx", "haproxy", "h2o", "nghttpd"]);
-    let secure = installed(&["nginx", "haproxy"]);
+    let secure = installed(&["nginx", "haproxy", "h2o", "nghttpd"]);
     for (mine, others, options) in [
         (mine(""), plain, &["--streams", "16"][..]),
         (mine(keys), secure, &["--streams", "4", "--tls"]),

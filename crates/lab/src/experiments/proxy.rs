@@ -3,13 +3,14 @@
 //!
 //! Everything but the measured program is that of `http`: how processes are started and observed, the
 //! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
-//! processes. Every proxy keeps its connections to it, has one thread.
+//! processes. Every proxy keeps its connections to it, has one thread. Clients may speak HTTP/2 with it; to the
+//! server behind each speaks HTTP/1.1, so that every stream that is under way has a connection there.
 
 use pollux_doctor::{CONNECTION_BYTES, Concern};
 
 use super::http::{
-    self, CONNECTIONS, ENCRYPTED, HAPROXY, HAPROXY_SPLICE, KEEPALIVE, NGINX, OF_SERVERS,
-    PROXY_PLACEHOLDERS, REPLY_BYTES, REQUEST_BYTES, Role,
+    self, CONNECTIONS, ENCRYPTED, H2O, HAPROXY, HAPROXY_SPLICE, HTTP, KEEPALIVE, NGHTTPX, NGINX,
+    OF_SERVERS, PROXY_PLACEHOLDERS, REPLY_BYTES, REQUEST_BYTES, Role, STREAMS,
 };
 use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
 use crate::arm::ArmKind;
@@ -26,6 +27,8 @@ const SPLICED_FROM_BYTES: u64 = 16_384;
 
 const AXES: &[Axis] = &[
     CONNECTIONS,
+    HTTP,
+    STREAMS,
     KEEPALIVE,
     REPLY_BYTES,
     REQUEST_BYTES,
@@ -54,7 +57,7 @@ const FACTS: Facts = Facts {
             it? (HAProxy's poller history, to 2022)",
     question: "What does a request cost a reverse proxy, and on which loop is it cheapest?",
     axes: AXES,
-    peers: &[NGINX, HAPROXY, HAPROXY_SPLICE],
+    peers: &[NGINX, HAPROXY, HAPROXY_SPLICE, H2O, NGHTTPX],
     placeholders: &PROXY_PLACEHOLDERS,
     cost: Cost::us("CPU of the proxy per request", "µs/request"),
     ..OF_SERVERS
@@ -72,7 +75,10 @@ impl Experiment for Proxy {
         let tls = if axes.is_on(ENCRYPTED.name) { " in TLS" } else { "" };
         let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
         let bodies = http::in_words(axes);
-        format!("HTTP through a proxy on {connections} connections{tls}{kept}{bodies}{varied}{log}")
+        let (http, streams) = http::spoken(axes);
+        format!(
+            "{http} through a proxy on {connections} connections{streams}{tls}{kept}{bodies}{varied}{log}"
+        )
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
@@ -81,6 +87,11 @@ impl Experiment for Proxy {
         }
         if axes.is_on(ENCRYPTED.name) {
             return Some("it splices nothing in TLS; haproxy stands for it".to_owned());
+        }
+        if http::is_http2(axes) {
+            let why =
+                "it splices nothing of HTTP/2, whose bodies are in frames; haproxy stands for it";
+            return Some(why.to_owned());
         }
         let longest = axes.number(REPLY_BYTES.name).max(axes.number(REQUEST_BYTES.name));
         (longest < SPLICED_FROM_BYTES).then(|| {
@@ -91,12 +102,18 @@ impl Experiment for Proxy {
         })
     }
 
+    fn point_fault(&self, axes: &Axes) -> Option<String> {
+        http::streams_fault(axes)
+    }
+
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number(CONNECTIONS.name);
-        let both = Needs::of_server(2 * connections);
+        let behind = connections * axes.number(STREAMS.name);
+        let both = Needs::of_server(connections + behind);
         Needs {
             generator_fds: connections,
-            memory_bytes: 3 * connections * CONNECTION_BYTES,
+            // Those to the server behind have an end in it as well.
+            memory_bytes: (connections + 2 * behind) * CONNECTION_BYTES,
             start: both.start + SERVER_COST,
             concerns: if axes.is_on(KEEPALIVE.name) {
                 &[Concern::Servers]

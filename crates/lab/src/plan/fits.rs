@@ -541,9 +541,34 @@ mod tests {
         assert!(short.ends_with("nothing is spliced; haproxy stands for it"), "{short}");
         let tls = spliced(&[("reply_bytes", "1048576"), ("encrypted", "true")]);
         assert!(tls.is_some_and(|reason| reason.contains("in TLS")));
+        let framed = spliced(&[("reply_bytes", "1048576"), ("http", "2")]);
+        assert!(framed.is_some_and(|reason| reason.contains("nothing of HTTP/2")));
         let file = point("http", &[("request_bytes", "1"), ("file", "true")]);
         let (_, reason) = on(&MACHINE, known("http"), file).expect_err("no POST of a file");
         assert!(reason.ends_with("expected request_bytes = 0, or no --from-file"), "{reason}");
+    }
+
+    #[test]
+    fn each_stream_through_a_proxy_has_a_connection_behind_it() {
+        let needs = |axes: &[(&str, &str)]| known("proxy").needs(&point("proxy", axes).axes);
+        let plain = needs(&[("connections", "64")]);
+        assert_eq!((plain.fds, plain.generator_fds), (128, 64));
+        let framed = needs(&[("connections", "64"), ("http", "2"), ("streams", "16")]);
+        assert_eq!((framed.fds, framed.generator_fds), (64 + 1024, 64));
+        assert!(framed.memory_bytes > 8 * plain.memory_bytes, "{framed:?}");
+        let fault = |axes: &[(&str, &str)]| {
+            on(&MACHINE, known("proxy"), point("proxy", axes)).expect_err("no such point").1
+        };
+        assert!(fault(&[("streams", "16")]).contains("expected --http 2"));
+        let once = [("http", "2"), ("streams", "16"), ("keepalive", "false")];
+        assert!(fault(&once).contains("one request for each connection"));
+        let (_, reason) = on(
+            &MACHINE,
+            known("proxy"),
+            point("proxy", &[("connections", "200"), ("http", "2"), ("streams", "256")]),
+        )
+        .expect_err("too many for a process");
+        assert!(reason.contains("descriptors"), "{reason}");
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl Load {
     pub(super) const fn connections_at_once(&self) -> usize {
         self.connections + self.dead
     }
+
+    /// Connections of a proxy to the server behind it, where each request has one while it is under way.
+    pub(super) const fn connections_behind(&self) -> usize {
+        self.connections * self.streams
+    }
 }
 
 fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {

@@ -74,8 +74,8 @@ pub(crate) const HAPROXY: Peer =
 /// HAProxy as a proxy that passes bodies on by splice(2), which it does where it is asked to.
 pub(crate) const HAPROXY_SPLICE: Peer =
     Peer { name: "haproxy-splice", missing: || host::missing_program("haproxy", "haproxy") };
-/// The server H2O.
-const H2O: Peer = Peer { name: "h2o", missing: || host::missing_program("h2o", "h2o") };
+/// The server H2O, which is a proxy too.
+pub(crate) const H2O: Peer = Peer { name: "h2o", missing: || host::missing_program("h2o", "h2o") };
 /// The server lighttpd.
 const LIGHTTPD: Peer =
     Peer { name: "lighttpd", missing: || host::missing_program("lighttpd", "lighttpd") };
@@ -83,6 +83,10 @@ const LIGHTTPD: Peer =
 /// The server of nghttp2, which speaks HTTP/2 alone.
 const NGHTTPD: Peer =
     Peer { name: "nghttpd", missing: || host::missing_program("nghttpd", "nghttp2-server") };
+
+/// The proxy of nghttp2.
+pub(crate) const NGHTTPX: Peer =
+    Peer { name: "nghttpx", missing: || host::missing_program("nghttpx", "nghttp2-proxy") };
 
 /// In the order of lists.
 const PEERS: [Peer; 7] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD, NGHTTPD];
@@ -132,12 +136,19 @@ pub(crate) const REQUEST_BYTES: Axis = Axis {
 };
 
 /// Which HTTP is spoken.
-const HTTP: Axis = Axis {
+pub(crate) const HTTP: Axis = Axis {
     name: "http",
     about: "which HTTP the load generator speaks: 1.1, or 2 (in clear text from the first byte on, in TLS by ALPN)",
     original: None,
     kind: AxisKind::Version(&["1.1", "2"]),
     default: "1.1",
+};
+pub(crate) const STREAMS: Axis = Axis {
+    name: "streams",
+    about: "requests that a connection of HTTP/2 has under way at the same time",
+    original: Some("h2load -m"),
+    kind: AxisKind::Count(1, STREAMS_MAX),
+    default: "1",
 };
 pub(crate) const ENCRYPTED: Axis = Axis {
     name: "encrypted",
@@ -174,13 +185,7 @@ const AXES: &[Axis] = &[
         default: "1",
     },
     HTTP,
-    Axis {
-        name: "streams",
-        about: "requests that a connection of HTTP/2 has under way at the same time",
-        original: Some("h2load -m"),
-        kind: AxisKind::Count(1, STREAMS_MAX),
-        default: "1",
-    },
+    STREAMS,
     KEEPALIVE,
     Axis {
         name: "dead",
@@ -258,12 +263,8 @@ impl Experiment for Http {
 
     fn load(&self, axes: &Axes) -> String {
         let value = |axis| axes.get(axis).map(Value::to_string).unwrap_or_default();
-        let is_http2 = is_http2(axes);
-        let http = if is_http2 { "HTTP/2" } else { "HTTP" };
-        let mut words = format!("{http} on {} connections", value("connections"));
-        if is_http2 {
-            words += &format!(" with {} streams each", value("streams"));
-        }
+        let (http, streams) = spoken(axes);
+        let mut words = format!("{http} on {} connections{streams}", value("connections"));
         if !axes.is_on("keepalive") {
             words += ", each for one request";
         }
@@ -308,9 +309,7 @@ impl Experiment for Http {
         if is_form && Generator::of(axes) == Generator::Ab {
             return Some("it speaks HTTP/1.1 and ab does not".to_owned());
         }
-        let is_plain = is_baseline_server
-            || is_form
-            || [H2O, LIGHTTPD, NGHTTPD].iter().any(|server| arm.is(*server));
+        let is_plain = is_baseline_server || is_form || arm.is(LIGHTTPD);
         if axes.is_on(ENCRYPTED.name) && is_plain {
             return Some("the lab has no configuration of it with TLS".to_owned());
         }
@@ -341,26 +340,27 @@ impl Experiment for Http {
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {
         let is_pipelined = axes.number("pipeline") > 1;
-        let has_streams = axes.number("streams") > 1;
-        if !is_http2(axes) {
-            if has_streams {
-                return Some("HTTP/1.1 has no streams; expected --http 2".to_owned());
+        if is_http2(axes) {
+            if is_pipelined {
+                return Some(
+                    "a pipeline is of HTTP/1.1; HTTP/2 has streams: expected --streams".to_owned(),
+                );
             }
-        } else if is_pipelined {
-            return Some(
-                "a pipeline is of HTTP/1.1; HTTP/2 has streams: expected --streams".to_owned(),
-            );
-        } else if Generator::of(axes) != Generator::Pollux {
-            return Some("wrk and ab speak HTTP/1 alone; expected pollux".to_owned());
-        } else if axes.number("dead") > 0 {
-            return Some("dead connections speak HTTP/1.1".to_owned());
-        } else if is_split(axes) {
-            return Some("a reply in two writes is one of HTTP/1.1".to_owned());
-        } else if has_streams && !axes.is_on("keepalive") {
-            return Some("without keep-alive there is one request for each connection".to_owned());
+            if Generator::of(axes) != Generator::Pollux {
+                return Some("wrk and ab speak HTTP/1 alone; expected pollux".to_owned());
+            }
+            if axes.number("dead") > 0 {
+                return Some("dead connections speak HTTP/1.1".to_owned());
+            }
+            if is_split(axes) {
+                return Some("a reply in two writes is one of HTTP/1.1".to_owned());
+            }
+        }
+        if let Some(why) = streams_fault(axes) {
+            return Some(why);
         }
         if is_pipelined && !axes.is_on("keepalive") {
-            return Some("without keep-alive there is one request for each connection".to_owned());
+            return Some(ONE_REQUEST.to_owned());
         }
         if axes.is_on(ENCRYPTED.name) {
             if axes.number("dead") > 0 {
@@ -469,8 +469,30 @@ pub(crate) fn in_words(axes: &Axes) -> String {
 }
 
 /// Whether HTTP/2 is spoken.
-fn is_http2(axes: &Axes) -> bool {
+pub(crate) fn is_http2(axes: &Axes) -> bool {
     axes.get(HTTP.name) == Some(&Value::Number(2))
+}
+
+/// What is spoken, and by how many streams of a connection, in words.
+pub(crate) fn spoken(axes: &Axes) -> (&'static str, String) {
+    if !is_http2(axes) {
+        return ("HTTP", String::new());
+    }
+    let streams = axes.get(STREAMS.name).map(Value::to_string).unwrap_or_default();
+    ("HTTP/2", format!(" with {streams} streams each"))
+}
+
+const ONE_REQUEST: &str = "without keep-alive there is one request for each connection";
+
+/// What is wrong with the streams of a point, if anything.
+pub(crate) fn streams_fault(axes: &Axes) -> Option<String> {
+    if axes.number(STREAMS.name) == 1 {
+        return None;
+    }
+    if !is_http2(axes) {
+        return Some("HTTP/1.1 has no streams; expected --http 2".to_owned());
+    }
+    (!axes.is_on(KEEPALIVE.name)).then(|| ONE_REQUEST.to_owned())
 }
 
 /// Whether head and body of a reply are two writes.

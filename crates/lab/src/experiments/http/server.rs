@@ -276,6 +276,14 @@ impl Server {
         processes.any(|process| process.ends_within(Duration::ZERO, &|| false).unwrap_or(false))
     }
 
+    /// `generator`, with what it and the server speak of TLS, if they do.
+    pub(super) fn with_suite(&self, generator: String) -> String {
+        match &self.answered.tls {
+            Some(suite) => format!("{generator}, {suite}"),
+            None => generator,
+        }
+    }
+
     /// What it has printed, where that is read.
     pub(super) fn printed_bytes(&self) -> u64 {
         self.processes.iter().map(Program::printed_bytes).sum()

@@ -21,7 +21,9 @@ use super::forms;
 use super::load::{Certificate, Load};
 use super::server::{CommandLine, write_site};
 use super::times::TimesSocket;
-use super::{BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGHTTPD, NGINX, PEERS};
+use super::{
+    BASELINE_SERVERS, H2O, HAPROXY, HAPROXY_SPLICE, LIGHTTPD, NGHTTPD, NGHTTPX, NGINX, PEERS,
+};
 use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::form::Form;
@@ -36,6 +38,10 @@ const WORD_BYTES_MAX: usize = 2048;
 const CONNECTIONS_SPARE: usize = 256;
 /// Longer than any run, in seconds.
 const FOR_EVER_S: u32 = 3600;
+/// More requests than a connection has in any run.
+const REQUESTS_FOR_EVER: u32 = 1_000_000_000;
+/// The most that `--upstream-idle-max` takes.
+const UPSTREAM_IDLE_MAX: usize = 65_536;
 /// What connections in TLS have to agree on, as [`pollux_load::Answered`] says it: another version or
 /// cipher suite would be another work.
 pub(super) const SUITE: &str = "TLSv1_3 TLS13_AES_256_GCM_SHA384";
@@ -142,9 +148,6 @@ fn start(
             command.args(["--reply", &load.reply_bytes.to_string()]);
         }
         secure(&mut command, load);
-        if load.http == Protocol::Http2 {
-            command.args(["--http2-streams", &streams_max(load).to_string()]);
-        }
         if load.processes > 1 {
             command.args(["--listeners", "shared"]);
         }
@@ -245,7 +248,8 @@ fn proxy(
     command.arg("proxy").args(["--backend", &behind.to_string()]);
     common(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), load);
     command.args(["--upstream-idle-timeout", "1h"]).args(&load.options);
-    command.args(["--upstream-idle-max", &load.connections.to_string()]);
+    let kept = load.connections_behind().min(UPSTREAM_IDLE_MAX);
+    command.args(["--upstream-idle-max", &kept.to_string()]);
     secure(&mut command, load);
     if load.is_logged {
         command.arg("--access-log").arg(scratch.join(format!("proxy-{}.log", std::process::id())));
@@ -253,9 +257,14 @@ fn proxy(
     command
 }
 
+/// What is said to a server of pollux of its clients' protocols.
 fn secure(command: &mut Command, load: &Load) {
     if let Some(certificate) = &load.certificate {
         command.arg("--cert").arg(&certificate.cert).arg("--key").arg(&certificate.key);
+    }
+    if load.http == Protocol::Http2 {
+        command.args(["--http2-streams", &streams_max(load).to_string()]);
+        command.args(["--http2-requests", &REQUESTS_FOR_EVER.to_string()]);
     }
 }
 
@@ -277,7 +286,8 @@ fn start_peer(
     scratch: &Path,
     behind: Option<SocketAddr>,
 ) -> Result<Start, MeasureError> {
-    let peer = PEERS.into_iter().chain([HAPROXY_SPLICE]).find(|peer| peer.name == name);
+    let mut peers = PEERS.into_iter().chain([HAPROXY_SPLICE, NGHTTPX]);
+    let peer = peers.find(|peer| peer.name == name);
     let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
     let program = if name == HAPROXY_SPLICE.name { HAPROXY.name } else { name };
     let program: PathBuf = host::find_program(program).ok_or_else(|| MeasureError::Program {
@@ -365,7 +375,9 @@ fn command(
     } else if peer == LIGHTTPD.name {
         lighttpd(ends.listen, load, &files)
     } else if peer == H2O.name {
-        h2o(ends.listen, load, &files)
+        h2o(ends, load, &files)
+    } else if peer == NGHTTPX.name {
+        nghttpx(ends, load, &files)
     } else if peer == NGHTTPD.name {
         nghttpd(&mut command, ends.listen, load, &files);
         return Ok(Some(command));
@@ -380,6 +392,8 @@ fn command(
         command.arg("-db").arg("-f").arg(&config)
     } else if peer == LIGHTTPD.name {
         command.arg("-D").arg("-f").arg(&config)
+    } else if peer == NGHTTPX.name {
+        command.arg(format!("--conf={}", config.display()))
     } else {
         command.arg("-c").arg(&config)
     };
@@ -407,10 +421,14 @@ fn connections(load: &Load) -> usize {
     load.connections_at_once() + CONNECTIONS_SPARE
 }
 
+fn connections_behind(load: &Load) -> usize {
+    load.connections_behind() + CONNECTIONS_SPARE
+}
+
 fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
     // It closes kept connections as soon as less than a sixteenth of its slots is free.
-    let each = if behind.is_some() { 2 } else { 1 };
-    let connections = (connections(load) + connections(load) / 8) * each;
+    let both = connections(load) + behind.map_or(0, |_| connections_behind(load));
+    let connections = both + both / 8;
     let folder = files.folder.display();
     let answer = match (behind, load.reply_bytes <= WORD_BYTES_MAX) {
         // Bodies pass as they come, as through the others, and not by way of a file.
@@ -452,7 +470,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
     let upstream = behind.map_or_else(String::new, |behind| {
         format!(
             "  upstream lab {{ server {behind}; keepalive {connections}; keepalive_timeout \
-             {FOR_EVER_S}; keepalive_requests 1000000000; }}\n"
+             {FOR_EVER_S}; keepalive_requests {REQUESTS_FOR_EVER}; }}\n"
         )
     });
     // The worker of a privileged master would change to a user that may not enter the folder.
@@ -461,7 +479,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
         "{user}daemon off;\nworker_processes 1;\npid {folder}/nginx.pid;\n\
          events {{ worker_connections {connections}; }}\n\
          http {{\n{upstream}  access_log {log};\n  keepalive_timeout {FOR_EVER_S};\n  \
-         keepalive_requests 1000000000;\n  \
+         keepalive_requests {REQUESTS_FOR_EVER};\n  \
          client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
          fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
          scgi_temp_path {folder}/nginx-scgi;\n  \
@@ -475,7 +493,9 @@ fn haproxy(
     files: &Files,
     splices: bool,
 ) -> String {
-    let (connections, body) = (connections(load), files.body.display());
+    let body = files.body.display();
+    // It reckons with one to a server for each of a client.
+    let connections = connections(load).max(behind.map_or(0, |_| connections_behind(load)));
     // By default it keeps idle connections to servers only while few of its descriptors are in use.
     let pool = match behind {
         Some(_) => "  tune.pool-high-fd-ratio 100\n  tune.pool-low-fd-ratio 100\n",
@@ -532,14 +552,33 @@ fn lighttpd(address: SocketAddr, load: &Load, files: &Files) -> String {
     )
 }
 
-fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
-    let (connections, site) = (connections(load), files.site.display());
+fn h2o(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+    let connections = connections(load);
+    let folder = files.folder.display();
     let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
+    let answer = match behind {
+        // In milliseconds.
+        Some(behind) => format!(
+            "proxy.reverse.url: http://{behind}/\n        proxy.timeout.keepalive: {FOR_EVER_S}000\n"
+        ),
+        None => format!("file.dir: {}\n", files.site.display()),
+    };
+    // With its key in a process of its own handshakes would be another work.
+    let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
+        format!(
+            "  ssl:\n    certificate-file: {}\n    key-file: {}\n    neverbleed: OFF\n    \
+             ocsp-update-interval: 0\n",
+            certificate.cert.display(),
+            certificate.key.display()
+        )
+    });
+    let log =
+        if load.is_logged { format!("access-log: {folder}/access.log\n") } else { String::new() };
     format!(
-        "{user}listen:\n  host: {}\n  port: {}\nnum-threads: 1\nmax-connections: {connections}\n\
+        "{user}listen:\n  host: {}\n  port: {}\n{secure}num-threads: 1\nmax-connections: {connections}\n\
          http1-request-timeout: {FOR_EVER_S}\nhttp2-idle-timeout: {FOR_EVER_S}\n\
-         http2-max-concurrent-requests-per-connection: {}\n\
-         hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {site}\n",
+         http2-max-concurrent-requests-per-connection: {}\n{log}\
+         hosts:\n  default:\n    paths:\n      \"/\":\n        {answer}",
         address.ip(),
         address.port(),
         streams_max(load),
@@ -547,9 +586,45 @@ fn h2o(address: SocketAddr, load: &Load, files: &Files) -> String {
 }
 
 fn nghttpd(command: &mut Command, address: SocketAddr, load: &Load, files: &Files) {
-    command.args(["--no-tls", "--workers=1", "--address", &address.ip().to_string()]);
+    command.args(["--workers=1", "--address", &address.ip().to_string()]);
     command.args(["--max-concurrent-streams", &streams_max(load).to_string()]);
+    if load.certificate.is_none() {
+        command.arg("--no-tls");
+    }
     command.arg("--htdocs").arg(&files.site).arg(address.port().to_string());
+    if let Some(Certificate { cert, key, .. }) = &load.certificate {
+        command.arg(key).arg(cert);
+    }
+}
+
+/// In clear text it takes both HTTP/1.1 and HTTP/2 on a port. A backend is asked by HTTP/1.1 where nothing else is said.
+fn nghttpx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+    let of = |address: SocketAddr| format!("{},{}", address.ip(), address.port());
+    let backend = behind.map_or_else(String::new, |behind| format!("backend={}\n", of(behind)));
+    let (plain, keys) = match &load.certificate {
+        None => (";no-tls", String::new()),
+        Some(Certificate { cert, key, .. }) => (
+            "",
+            format!(
+                "private-key-file={}\ncertificate-file={}\ntls-min-proto-version=TLSv1.3\n\
+                 tls13-ciphers={OPENSSL_SUITE}\n",
+                key.display(),
+                cert.display()
+            ),
+        ),
+    };
+    let log = if load.is_logged {
+        format!("accesslog-file={}/access.log\n", files.folder.display())
+    } else {
+        String::new()
+    };
+    format!(
+        "frontend={}{plain}\n{backend}workers=1\nbacklog=4096\n{keys}\
+         frontend-http2-max-concurrent-streams={}\n\
+         frontend-keep-alive-timeout={FOR_EVER_S}\nbackend-keep-alive-timeout={FOR_EVER_S}\n{log}",
+        of(address),
+        streams_max(load),
+    )
 }
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ impl Subject for Served<'_> {
         let version = env!("CARGO_PKG_VERSION");
         SubjectInfo {
             mechanism: self.server.mechanism.clone(),
-            generator: Some(format!("pollux {version} ({})", self.driver)),
+            generator: Some(self.server.with_suite(format!("pollux {version} ({})", self.driver))),
             notes: Vec::new(),
             wave: self.wave,
             shortest_turn_us: self.shortest_turn.as_micros() as u64,
@@ -376,7 +376,8 @@ pub(crate) fn measure(
     done.mechanism.clone_from(&server.mechanism);
     done.findings.extend(server.findings.clone());
     done.figures.extend(server.figures());
-    done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
+    let generator = described.unwrap_or_else(|| generator::with_version(load.generator));
+    done.generator = Some(server.with_suite(generator));
     Ok(done)
 }
 
