@@ -43,6 +43,12 @@ impl<'b> Fields<'b> {
         self.all(name).next()
     }
 
+    /// Bytes of all lines.
+    #[must_use]
+    pub const fn len_bytes(self) -> usize {
+        self.lines.len()
+    }
+
     /// The values of all fields of that name, without regard to case.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)

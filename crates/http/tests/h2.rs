@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use pollux_http::h2::{
     Ask, AskHead, Connection, ErrorCode, Event, Fault, KnownBlock, Output, PREFACE, Role, Scratch,
-    Sending, Settings,
+    Sending, Settings, path_block,
 };
 use pollux_http::{Field, Limits, Method};
 
@@ -481,7 +481,8 @@ fn a_grpc_client_that_measures_each_round_trip_of_a_millisecond_is_served() {
 #[test]
 fn a_grpc_backend_that_measures_each_round_trip_is_asked() {
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
-    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut room = vec![0; 4096];
+    let mut scratch = Scratch::default();
     let ask = Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &[] };
     assert_eq!(client.ask(&mut Output::new(&mut room), &ask, false, ()), Some(1));
     let mut input = settings(&[]);
@@ -612,7 +613,8 @@ fn a_repeated_answer_takes_at_most_twenty_bytes_of_head() {
         Last-Modified: Thu, 26 Nov 2026 11:00:00 GMT\r\nETag: \"0123456789abcdef\"\r\n\
         Vary: Accept-Encoding\r\nCache-Control: max-age=60\r\n\r\n";
     let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
-    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut room = vec![0; 4096];
+    let mut scratch = Scratch::default();
     let mut lens = Vec::new();
     let mut input = [PREFACE, &settings(&[])].concat();
     for round in 0..5 {
@@ -862,7 +864,8 @@ fn a_window_smaller_than_the_first_counts_once_the_client_knows_it() {
 /// The events of a client that has asked and gets `answer`.
 fn asked(method: Method<'_>, answer: &[u8]) -> String {
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
-    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut room = vec![0; 4096];
+    let mut scratch = Scratch::default();
     let ask = Ask { method, scheme: "http", authority: "a:1", path: "/", fields: &[] };
     let mut out = Output::new(&mut room);
     client.ask(&mut out, &ask, false, ()).expect("the first");
@@ -897,10 +900,79 @@ fn a_tunnel_to_a_backend_carries_bytes() {
 }
 
 #[test]
-fn interim_answers_without_end_are_ended() {
+fn interim_answers_without_end_cost_their_stream_alone() {
     let interim = headers(1, b"\x08\x03103", false);
-    assert!(asked(Method::Get, &interim.repeat(900)).ends_with("103|"));
-    assert!(asked(Method::Get, &interim.repeat(1100)).ends_with("calm"));
+    assert!(asked(Method::Get, &interim.repeat(1024)).ends_with("103|"));
+    assert!(asked(Method::Get, &interim.repeat(1100)).ends_with("103|malformed|"));
+}
+
+#[test]
+fn a_body_before_its_head_is_refused_for_that() {
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let mut room = vec![0; 4096];
+    let mut scratch = Scratch::default();
+    let ask = Ask { method: Method::Get, scheme: "http", authority: "a", path: "/", fields: &[] };
+    let mut out = Output::new(&mut room);
+    client.ask(&mut out, &ask, true, ()).expect("the first");
+    let input = [settings(&[]), data(1, b"x", true)].concat();
+    let mut at = 0;
+    let mut why = None;
+    while at < input.len() {
+        let step = client.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+        let step = step.expect("its stream alone is over");
+        at += step.used;
+        if let Some(Event::Malformed { rejection, .. }) = step.event {
+            why = Some(rejection.reason);
+        }
+    }
+    assert_eq!(why, Some("a body before the head of its answer"));
+}
+
+/// A server that is slow answers streams that its client has given up, long ago or because it said that it would not take
+/// them: nothing else ends for it.
+#[test]
+fn late_answers_to_streams_that_a_client_has_given_up_break_nothing() {
+    let mut client = Connection::<u32>::new(Role::Client, Settings::DEFAULT);
+    let mut room = vec![0; 1 << 16];
+    let mut scratch = Scratch::default();
+    let mut out = Output::new(&mut room);
+    let ask = Ask { method: Method::Get, scheme: "http", authority: "a", path: "/", fields: &[] };
+    let mut late = settings(&[]);
+    for number in 0..1000 {
+        let stream = client.ask(&mut out, &ask, true, number).expect("there is room");
+        assert_eq!(client.reset(&mut out, stream, ErrorCode::CANCEL), Some(number));
+        late.extend(headers(stream, b"\x88", false));
+        late.extend(data(stream, b"late", true));
+    }
+    let kept: Vec<u32> =
+        (0..6).map(|number| client.ask(&mut out, &ask, true, number).expect("room")).collect();
+    // The server takes two of them; what it sends of the others all the same is not looked at.
+    let last = kept[1];
+    late.extend(frame(7, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat()));
+    late.extend(headers(kept[5], b"\x88", true));
+    late.extend(headers(last, b"\x88", true));
+    let mut at = 0;
+    let mut answered = Vec::new();
+    loop {
+        let mut room = vec![0; 4096];
+        let mut out = Output::new(&mut room);
+        let step = client.read(&late[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+        let step = step.expect("nothing is broken");
+        at += step.used;
+        match step.event {
+            Some(Event::GoneAway { last: said, .. }) => {
+                assert_eq!(said, last);
+                let above: Vec<u32> = client.take_above(last).map(|(_, number)| number).collect();
+                assert_eq!(above, [5, 4, 3, 2], "the latest first");
+            }
+            Some(Event::Response { stream, .. }) => answered.push(stream),
+            Some(_) => {}
+            None => break,
+        }
+        // Nothing is said of streams that the server has never begun.
+        assert!(!out.bytes().windows(4).any(|part| part == [0, 0, 4, 3]), "{:?}", out.bytes());
+    }
+    assert_eq!((answered, client.len()), (vec![last], 2));
 }
 
 /// The fields that a server sees in the request and in the trailers.
@@ -1028,6 +1100,67 @@ fn an_end_that_is_said_twice_takes_nothing_back_and_a_stream_that_is_gone_is_not
     assert_eq!(server.log, "->GOAWAY 1 no|");
 }
 
+/// A list of requests that differ in their paths: what they share is encoded once for each connection, the paths once for all.
+#[test]
+fn heads_that_differ_in_their_paths_alone_are_known_together() {
+    let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
+    let mut scratch = Scratch::default();
+    let mut known = KnownBlock::default();
+    let mut room = vec![0; 1 << 16];
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let mut to_server = Vec::new();
+    let mut out = Output::new(&mut room);
+    client.start(&mut out);
+    to_server.extend_from_slice(out.bytes());
+    let long = format!("/{}", "%C3%A4".repeat(1000));
+    for round in 0..60 {
+        let path = match round % 5 {
+            0 => "/".to_owned(),
+            1 => long.clone(),
+            other => format!("/items/{round}?page={other}"),
+        };
+        let head = format!("GET {path} HTTP/1.1\r\nHost: h:1\r\nX-Own: V\r\n\r\n");
+        let block = path_block(path.as_bytes());
+        let mut out = Output::new(&mut room);
+        let before = client.block_bytes().asked;
+        let known = Some(&mut known);
+        let ask = AskHead { head: head.as_bytes(), scheme: "http", known, path: Some(&block) };
+        client.ask_head(&mut out, ask, true, ()).expect("there is room");
+        let took = client.block_bytes().asked - before;
+        // Method, scheme, authority and the field of its own take a byte each.
+        assert!(round == 0 || took == 4 + block.len() as u64, "{round}: {took}");
+        to_server.extend_from_slice(out.bytes());
+        let mut room = vec![0; 1 << 16];
+        let mut out = Output::new(&mut room);
+        let mut at = 0;
+        let mut seen = None;
+        while at < to_server.len() {
+            let step = server.read(&to_server[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            let step = step.expect("sound");
+            at += step.used;
+            if let Some(Event::Request { stream, head, .. }) = step.event {
+                seen = Some((stream, String::from_utf8(head.to_vec()).expect("text")));
+            }
+        }
+        to_server.clear();
+        let (stream, head) = seen.expect("a request");
+        assert_eq!(head, format!("GET {path} HTTP/2.0\r\nhost: h:1\r\nx-own: V\r\n\r\n"));
+        let mut out = Output::new(&mut room);
+        server.send_head(&mut out, stream, b"HTTP/1.1 204 x\r\n\r\n", true);
+        server.take_done(stream).expect("done");
+        let answer = out.bytes().to_vec();
+        let mut at = 0;
+        // Its SETTINGS come first.
+        let input = if round == 0 { [settings(&[]), answer].concat() } else { answer };
+        let mut out = Output::new(&mut room);
+        while at < input.len() {
+            let step = client.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
+            at += step.expect("sound").used;
+        }
+        client.take_done(stream).expect("done");
+    }
+}
+
 /// Requests by the lines of their heads, and their answers, again and again: each is what it was, whatever the tables of
 /// both ends become, and what does not change takes a byte for each field.
 #[test]
@@ -1063,7 +1196,7 @@ fn heads_that_come_again_are_what_they_were() {
         for ((head, expected), known) in HEADS.iter().zip(&mut known) {
             let mut out = Output::new(&mut room);
             let before = client.block_bytes().asked;
-            let ask = AskHead { head, scheme: "http", known: Some(known) };
+            let ask = AskHead { head, scheme: "http", known: Some(known), path: None };
             let stream = client.ask_head(&mut out, ask, true, ()).expect("there is room");
             let took = client.block_bytes().asked - before;
             if (5..20).contains(&round) || round >= 35 {
@@ -1261,7 +1394,8 @@ fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
 #[test]
 fn the_stream_whose_reset_is_one_too_many_is_still_there_for_its_user() {
     let mut server = Connection::<u32>::new(Role::Server, Settings::DEFAULT);
-    let (mut room, mut scratch) = (vec![0; 4096], Scratch::default());
+    let mut room = vec![0; 4096];
+    let mut scratch = Scratch::default();
     let mut input = [PREFACE, &settings(&[])].concat();
     for stream in (1..2000).step_by(2) {
         input.extend(headers(stream, GET, true));

@@ -54,8 +54,25 @@ pub(crate) struct Again {
     pub(crate) request: UnderWay,
     /// How often it was refused.
     pub(crate) refused: u8,
-    /// Not before.
+    /// The active connection that has refused it.
+    pub(crate) refused_by: u32,
+    /// Not before, on any other connection.
     pub(crate) at_ns: u64,
+    /// And not before on that one.
+    pub(crate) anywhere_ns: u64,
+}
+
+impl Again {
+    /// Whether an active connection may take it now.
+    #[inline]
+    pub(crate) fn may_go_to(&self, slot: u32, now_ns: u64) -> bool {
+        self.at_ns <= now_ns && (slot != self.refused_by || self.anywhere_ns <= now_ns)
+    }
+
+    /// When more connections may take it than at this time, if ever.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        [self.at_ns, self.anywhere_ns].into_iter().find(|at_ns| *at_ns > now_ns)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -318,7 +318,7 @@ impl Client {
         };
         loop {
             if let Some(whole) = http2.answer() {
-                let Whole { status, body_bytes } = whole?;
+                let Whole { status, body_bytes, .. } = whole?;
                 let (keep_alive, tls) = (http2.keeps(), line.tls.as_ref().and_then(Layer::suite));
                 return Ok(Answered { status, body_bytes, keep_alive, is_chunked: false, tls });
             }

@@ -233,6 +233,7 @@ fn same_load(a: &Outcome, b: &Outcome) -> Result<(), CompareError> {
             ("pipelining", setting.pipeline.to_string()),
             ("the HTTP that was spoken", setting.spoken.clone()),
             ("streams", setting.streams.to_string()),
+            ("windows", setting.windows_in_words()),
             ("requests of a connection", format!("{:?}", setting.requests_per_connection)),
             ("pace", setting.pace.clone()),
             ("threads", setting.threads.to_string()),
@@ -595,6 +596,20 @@ mod tests {
             "{message}"
         );
         assert!(compare(&[(a.clone(), b)], true).is_ok());
+        let (mut a2, mut b2) = (a.clone(), run(1e6, 8.0, 0.02, 2));
+        (a2.setting.windows, b2.setting.windows) =
+            (Some((1 << 30, 1 << 30)), Some((65_536, 1 << 20)));
+        let message = compare(&[(a2.clone(), b2)], false).expect_err("others").to_string();
+        assert!(
+            message.contains(
+                "windows was \"1GiB of a stream, 1GiB of a connection\" and is \"64KiB of a stream, 1MiB of a \
+                 connection\""
+            ),
+            "{message}"
+        );
+        let mut c2 = run(1e6, 8.0, 0.02, 2);
+        c2.setting.windows = a2.setting.windows;
+        assert!(compare(&[(a2, c2)], false).is_ok());
         let pair = (a.clone(), a.clone());
         assert_eq!(compare(&[pair.clone(), pair], false), Err(CompareError::Pairs(2)));
         assert_eq!(compare(&[(a.clone(), a.clone())], true), Err(CompareError::Same));

@@ -86,16 +86,18 @@ fn what_limits(outcome: &Outcome) -> String {
         return "the generator had no time left, so this says nothing about the server".to_owned();
     }
     let known = outcome.sent_to_answer.filter(|took| took.answers > 0 && took.first_answers > 0);
+    let more = more_slots(outcome);
     let Some(took) = known else {
-        return "this load is beyond the server, or beyond the connections: requests that found none free \
-                waited; give more of them (-c), or ask for less"
-            .to_owned();
+        return format!(
+            "this load is beyond the server, or beyond the connections: requests that found none free \
+             waited; give more {more}, or ask for less"
+        );
     };
     let [now, first] = [took.mean_ns, took.first_mean_ns].map(time);
     if took.mean_ns >= took.first_mean_ns * QUEUES_FROM {
         return format!(
             "this load is beyond the server: from its sending a request took {now}, the first ones {first}, so \
-             requests queue in the server, and with more connections (-c) the queue is longer; ask for less"
+             requests queue in the server, and with more {more} the queue is longer; ask for less"
         );
     }
     if outcome.errors.unsent == 0 {
@@ -107,7 +109,7 @@ fn what_limits(outcome: &Outcome) -> String {
     let slots = slots(outcome);
     format!(
         "from its sending a request took {now}, at the start too, and {slots:.0} at a time make {}/s of that; \
-         give more connections (-c), or ask for less: where more of them answer no more, the server is at its \
+         give more {more}, or ask for less: where more of them answer no more, the server is at its \
          limit",
         pollux_report::number::si(slots / took.mean_ns * 1e9)
     )
@@ -149,10 +151,10 @@ fn dropped(outcome: &Outcome) -> String {
 /// Whether what is missing was not lost to the server's speed: it answered nothing for a second or more, or
 /// took no connections or broke them where it had answered before.
 pub(crate) fn was_away(outcome: &Outcome) -> bool {
-    let Errors { connect, connect_no_descriptor, connect_no_port, reset, short, .. } =
+    let Errors { connect, connect_no_descriptor, connect_no_port, reset, short, goaway, .. } =
         outcome.errors;
     let refused = connect - connect_no_descriptor - connect_no_port;
-    let failed = refused + reset + short;
+    let failed = refused + reset + short + goaway;
     !outcome.standstills.is_empty() || failed * 2 >= outcome.errors.total().max(1)
 }
 
@@ -248,6 +250,15 @@ fn slots(outcome: &Outcome) -> f64 {
         false => 1,
     };
     f64::from(*connections) * f64::from(*pipeline) * f64::from(streams)
+}
+
+/// What there may be more of, so that more requests are under way.
+fn more_slots(outcome: &Outcome) -> &'static str {
+    match &outcome.http2 {
+        // The server has set the number of streams.
+        Some(http2) if http2.streams_allowed.is_none() => "connections (-c) or streams (--streams)",
+        _ => "connections (-c)",
+    }
 }
 
 /// Redirects are not followed: what was measured is the answer that sends elsewhere.
@@ -403,8 +414,16 @@ fn never_answered_because(outcome: &Outcome) -> &'static str {
     let ended = of(|errors| errors.short + errors.reset);
     let silent = of(|errors| errors.timeout + errors.unsent) + outcome.unanswered.count();
     if malformed > ended.max(silent) {
-        return "what the server sends is not HTTP/1.1, or breaks its rules: check the port, and look at \
-                an answer (curl -v)";
+        return match outcome.http2 {
+            Some(_) => {
+                "what the server sends is not HTTP/2, or breaks its rules: check the port, and look at an \
+                 answer (curl -v --http2-prior-knowledge)"
+            }
+            None => {
+                "what the server sends is not HTTP/1.1, or breaks its rules: check the port, and look at \
+                 an answer (curl -v)"
+            }
+        };
     }
     if ended > silent {
         return "the server ends its connections before an answer is whole: look at its log, and at an \
@@ -670,6 +689,36 @@ mod tests {
         outcome.latency.clear();
         let outage = findings(&outcome).into_iter().find(|one| one.kind == Outage);
         assert!(!outage.expect("a finding").advice.contains("longest latency"));
+    }
+
+    /// With --http auto a server may choose HTTP/1.1, whatever number of streams was asked for.
+    #[test]
+    fn streams_are_advised_where_there_are_some_and_the_server_does_not_limit_them() {
+        let mut outcome = sample(100, 5_000, 1_000_000);
+        outcome.setting.asked_per_s = Some(2_000.0);
+        (outcome.totals.due, outcome.errors.unsent) = (20_000, 15_000);
+        (outcome.setting.http, outcome.setting.streams) = ("auto".to_owned(), 16);
+        outcome.sent_to_answer = Some(crate::SentToAnswer {
+            answers: 5_000,
+            mean_ns: 1e6,
+            first_answers: 16,
+            first_mean_ns: 1e6,
+        });
+        let advice = |outcome: &Outcome| {
+            let found = findings(outcome).into_iter().find(|one| one.kind == RateMissed);
+            found.expect("a finding").advice
+        };
+        let said = advice(&outcome);
+        assert!(said.contains("100 at a time") && !said.contains("--streams"), "{said}");
+        outcome.http2 = Some(crate::Http2::default());
+        let said = advice(&outcome);
+        assert!(
+            said.contains("1600 at a time") && said.contains("or streams (--streams)"),
+            "{said}"
+        );
+        outcome.http2 = Some(crate::Http2 { streams_allowed: Some(4), ..crate::Http2::default() });
+        let said = advice(&outcome);
+        assert!(said.contains("400 at a time") && !said.contains("--streams"), "{said}");
     }
 
     #[test]

@@ -269,6 +269,10 @@ impl Gatherer {
             server: None,
             findings: Vec::new(),
         };
+        let under_way = outcome.streams_under_way();
+        if let Some(http2) = &mut outcome.http2 {
+            http2.streams_under_way = under_way;
+        }
         outcome.server = self.server.map(|server| server.used(&outcome.seconds));
         for times in [&mut outcome.latency, &mut outcome.first_byte, &mut outcome.connect] {
             times.write_also(&plan.quantiles);

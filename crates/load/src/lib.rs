@@ -30,7 +30,7 @@
 //! | `shared` | what the sessions of a thread share, with the queue of idle connections; sources |
 //! | `requests`, `answer` | bytes out, prepared once and shared by all threads; answers in, by the parser of `pollux-http` |
 //! | `kept_answer` | statuses, and the start of the first answer that was not right |
-//! | `tally`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
+//! | `tally`, `frames`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
 //! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
 //! | `findings` | what a reader has to know before believing the figures |
 //! | `objective` | what figures have to keep to (`--slo`) |
@@ -72,6 +72,7 @@ mod crowd;
 mod distribution;
 mod error;
 mod findings;
+mod frames;
 mod gather;
 mod kept_answer;
 pub mod merge;

@@ -73,6 +73,10 @@ pub fn merged(outcomes: &[Outcome]) -> Result<Outcome, MergeError> {
         cpu_us_per_answer: (answered > 0).then(|| server.cpu_s * 1e6 / answered as f64),
         ..server
     });
+    let under_way = all.streams_under_way();
+    if let Some(http2) = &mut all.http2 {
+        http2.streams_under_way = under_way;
+    }
     all.findings = findings(&all);
     Ok(all)
 }
@@ -86,6 +90,7 @@ fn same_load(number: usize, first: &Outcome, other: &Outcome) -> Result<(), Merg
             ("pipelining", setting.pipeline.to_string()),
             ("the HTTP that was spoken", setting.spoken.clone()),
             ("streams", setting.streams.to_string()),
+            ("windows", setting.windows_in_words()),
             ("time to think", format!("{} s", setting.think_s)),
             ("requests of a connection", format!("{:?}", setting.requests_per_connection)),
             ("warm-up", format!("{} s", setting.warm_up_s)),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_report::number::count;
+use pollux_settings::size_text;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -118,6 +119,13 @@ impl Outcome {
     pub fn answered_per_s(&self) -> f64 {
         let seconds = self.measured.as_secs_f64();
         if seconds > 0.0 { self.within().answered as f64 / seconds } else { 0.0 }
+    }
+
+    /// As [`Http2::streams_under_way`].
+    pub(crate) fn streams_under_way(&self) -> Option<f64> {
+        let took = self.sent_to_answer.filter(|took| took.answers > 0)?;
+        let under_way = self.answered_per_s() * took.mean_ns / 1e9;
+        (self.setting.connections > 0).then(|| under_way / f64::from(self.setting.connections))
     }
 
     /// Answers of the whole run, those to requests of the warm-up too.
@@ -239,6 +247,15 @@ pub struct Setting {
     pub quantiles: Vec<f64>,
 }
 
+impl Setting {
+    /// The windows that were announced, where HTTP/2 was spoken.
+    pub(crate) fn windows_in_words(&self) -> String {
+        let Some((stream, connection)) = self.windows else { return "none".to_owned() };
+        let [stream, connection] = [stream, connection].map(|bytes| size_text(u64::from(bytes)));
+        format!("{stream} of a stream, {connection} of a connection")
+    }
+}
+
 /// What results of before were: without other protocols.
 fn http1() -> String {
     "1.1".to_owned()
@@ -249,7 +266,7 @@ fn one() -> u32 {
 }
 
 /// What HTTP/2 did in the measured time.
-#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Http2 {
     /// Connections opened that spoke it.
     pub connections: u64,
@@ -268,6 +285,22 @@ pub struct Http2 {
     pub header_bytes_in: u64,
     /// And sent.
     pub header_bytes_out: u64,
+    /// The heads that came as HTTP/1.1 would have them, in lines of text; 0 in results of before it was counted.
+    #[serde(default)]
+    pub header_text_bytes_in: u64,
+    /// And those that were sent.
+    #[serde(default)]
+    pub header_text_bytes_out: u64,
+    /// Frames that came, by the name of their kind.
+    #[serde(default)]
+    pub frames_in: BTreeMap<String, u64>,
+    /// And those that were sent.
+    #[serde(default)]
+    pub frames_out: BTreeMap<String, u64>,
+    /// Streams under way on a connection on average: the rate times the mean time from sending to the answer (Little's law),
+    /// over all connections; `None` without answers.
+    #[serde(default)]
+    pub streams_under_way: Option<f64>,
     /// Times that a request's body waited for a window of the server.
     pub window_stalls: u64,
 }
@@ -278,9 +311,14 @@ impl Http2 {
         self.connections_limited += other.connections_limited;
         self.streams_allowed = least(self.streams_allowed, other.streams_allowed);
         self.resent += other.resent;
-        for (mine, others) in
-            [(&mut self.goaways, &other.goaways), (&mut self.resets, &other.resets)]
-        {
+        self.header_text_bytes_in += other.header_text_bytes_in;
+        self.header_text_bytes_out += other.header_text_bytes_out;
+        for (mine, others) in [
+            (&mut self.goaways, &other.goaways),
+            (&mut self.resets, &other.resets),
+            (&mut self.frames_in, &other.frames_in),
+            (&mut self.frames_out, &other.frames_out),
+        ] {
             for (code, count) in others {
                 *mine.entry(code.clone()).or_default() += count;
             }

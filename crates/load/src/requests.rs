@@ -3,6 +3,8 @@
 //!
 //! Nothing here depends on connections or time, and nothing is allocated after the start.
 
+mod framed;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -10,6 +12,8 @@ use pollux_http::{Field, Framing, HeadCache, Limits, Method, RequestHead, Reques
 
 use crate::protocol::{self, HEAD_BYTES_MAX};
 use crate::{LoadError, Plan, Target};
+use framed::Framed;
+pub(crate) use framed::KNOWN_MAX;
 
 /// Requests in a list at most.
 const LIST_REQUESTS_MAX: usize = 1_000_000;
@@ -37,6 +41,8 @@ pub struct RequestList {
     weights: Vec<u32>,
     /// Made when the list is whole.
     chooser: OnceLock<Chooser>,
+    /// Likewise, where HTTP/2 asks for more of them than a connection knows.
+    framed: OnceLock<Framed>,
     has_cookie: bool,
     has_bodies: bool,
     /// The longest head.
@@ -64,6 +70,7 @@ impl RequestList {
             closes,
             weights: Vec::new(),
             chooser: OnceLock::new(),
+            framed: OnceLock::new(),
             has_cookie: false,
             has_bodies: false,
             head_bytes_max: 0,
@@ -92,6 +99,7 @@ impl RequestList {
             self.weights.push(target.weight);
         }
         self.chooser.take();
+        self.framed.take();
         self.has_cookie |= target.has_field("cookie");
         self.has_bodies |= !target.body.is_empty();
         let head_bytes = self.bytes.len() - begin - target.body.len();
@@ -153,6 +161,19 @@ impl RequestList {
     #[inline]
     pub(crate) fn kind(&self, number: u32) -> RequestKind {
         self.entries[number as usize].kind
+    }
+
+    /// As HTTP/2 asks for them, where they are more than a connection knows.
+    #[inline]
+    fn framed(&self) -> Option<&Framed> {
+        let heads = || (0..self.entries.len() as u32).map(|number| self.head(number));
+        (self.len() > KNOWN_MAX).then(|| self.framed.get_or_init(|| Framed::of(heads())))
+    }
+
+    /// The head of one of them.
+    fn head(&self, number: u32) -> &[u8] {
+        let bytes = self.bytes(number);
+        &bytes[..head_len(bytes, self.has_bodies)]
     }
 
     /// One of them by weight.
@@ -358,6 +379,10 @@ impl Requests {
             );
             return Err(LoadError::Plan { what: "--header", why });
         }
+        if plan.may_be_http2() {
+            // Before the run.
+            let _framed = list.framed();
+        }
         // Those of one thread are not sent in step with those of another.
         let next = (u64::from(thread) * list.len() as u64 / u64::from(plan.threads.max(1))) as u32;
         let is_long = order == Order::Random && list.memory_bytes() > LONG_BYTES;
@@ -407,23 +432,26 @@ impl Requests {
     /// How long the head of these bytes of a request is.
     #[inline]
     pub(crate) fn head_len(&self, bytes: &[u8]) -> usize {
-        match self.list.has_bodies {
-            false => bytes.len(),
-            true => {
-                let end = bytes.windows(END_OF_HEAD.len()).position(|part| part == END_OF_HEAD);
-                end.map_or(bytes.len(), |at| at + END_OF_HEAD.len())
-            }
+        head_len(bytes, self.list.has_bodies)
+    }
+
+    /// How many blocks a connection of HTTP/2 knows.
+    pub(crate) fn known_max(&self) -> usize {
+        self.list.framed().map_or(self.list.len(), Framed::shapes)
+    }
+
+    /// Which of these is that of a request, and its packed path where that is not in it; none where it is not among them.
+    #[inline]
+    pub(crate) fn known(&self, number: u32) -> Option<(usize, Option<&[u8]>)> {
+        match self.list.framed() {
+            None => Some((number as usize, None)),
+            Some(framed) => framed.entry(number).map(|(shape, path)| (shape, Some(path))),
         }
     }
 
     /// The longest head.
     pub(crate) fn head_bytes_max(&self) -> usize {
         self.list.head_bytes_max
-    }
-
-    /// How many different requests there are.
-    pub(crate) fn count(&self) -> usize {
-        self.list.len()
     }
 
     /// The head of an answer that came before to a request, or to another one of a long list.
@@ -437,6 +465,16 @@ impl Requests {
     pub(crate) fn targets(&self) -> usize {
         self.targets
     }
+}
+
+/// How long the head of a request is.
+#[inline]
+fn head_len(request: &[u8], may_have_body: bool) -> usize {
+    if !may_have_body {
+        return request.len();
+    }
+    let end = request.windows(END_OF_HEAD.len()).position(|part| part == END_OF_HEAD);
+    end.map_or(request.len(), |at| at + END_OF_HEAD.len())
 }
 
 /// The request for one target, as bytes.

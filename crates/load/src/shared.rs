@@ -52,6 +52,7 @@ pub(crate) struct Terms {
     pub(crate) is_encrypted: bool,
     /// Requests under way on one connection of HTTP/2.
     pub(crate) streams: u32,
+    pub(crate) keeps_cookies: bool,
     /// What this end announces to a server of HTTP/2.
     pub(crate) settings: h2::Settings,
 }
@@ -69,6 +70,7 @@ impl Terms {
             http: plan.http,
             is_encrypted: plan.targets[0].tls_name.is_some(),
             streams: plan.streams,
+            keeps_cookies: plan.keeps_cookies,
             settings: h2::Settings {
                 // Of its own: a client takes no streams of its peer, and remembers as many that it has reset.
                 streams_max: plan.streams,
@@ -104,13 +106,18 @@ pub(crate) struct Reopen {
 const STREAMS_FIRST: u32 = 100;
 
 /// The sockets of an active connection that speaks HTTP/2: a server may end one whose answers are still to come.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Sockets {
     /// Streams under way on those whose place another has taken.
     pub(crate) leaving: u32,
     /// The one that asks.
     pub(crate) socket: Option<ConnectionId>,
+    /// Values of Set-Cookie that came on those whose place another has taken, each with what it answers, until that one asks.
+    pub(crate) late_cookies: Vec<(UnderWay, Vec<u8>)>,
 }
+
+/// Of the requests that are to be sent again so many are looked at for one that a connection may take.
+const AGAIN_LOOKED_AT: usize = 64;
 
 /// When an answer came, and what it is.
 #[derive(Clone, Copy, Debug)]
@@ -341,6 +348,38 @@ impl Shared {
         self.tally(again.request.start_ns).failed(fault, Some(again.request.target));
     }
 
+    /// The first of those that are to be sent again which an active connection may take now.
+    #[inline]
+    pub(crate) fn take_again(&mut self, slot: u32, now_ns: u64) -> Option<Again> {
+        if self.again.is_empty() {
+            return None;
+        }
+        let mut looked_at = self.again.iter().take(AGAIN_LOOKED_AT);
+        let at = looked_at.position(|again| again.may_go_to(slot, now_ns))?;
+        self.again.remove(at)
+    }
+
+    /// When more connections may take one of them than now, if ever.
+    pub(crate) fn again_next_ns(&self, now_ns: u64) -> u64 {
+        let next = self.again.iter().filter_map(|again| again.next_ns(now_ns));
+        next.min().unwrap_or(u64::MAX)
+    }
+
+    /// Chooses connections with room for those of them that may be sent now.
+    pub(crate) fn wake_for_again(&mut self, now_ns: u64, woken: &mut Vec<ConnectionId>) {
+        let Self { again, idle_queue, .. } = self;
+        for again in again.iter().filter(|again| again.at_ns <= now_ns) {
+            if idle_queue.idle() == 0 {
+                return;
+            }
+            let other = idle_queue.pop_where(|slot| slot != again.refused_by);
+            woken.extend(other.or_else(|| {
+                let is_anywhere = again.anywhere_ns <= now_ns;
+                if is_anywhere { idle_queue.pop() } else { None }
+            }));
+        }
+    }
+
     /// Gives up those that have waited for a connection for longer than an answer may take.
     pub(crate) fn give_up_late(&mut self, now_ns: u64) {
         let timeout_ns = self.terms.request_timeout.as_nanos() as u64;
@@ -458,9 +497,7 @@ impl Shared {
     #[cold]
     pub(crate) fn connect_failed(&mut self, cause: &Cause<'_>, is_reserved: &mut bool) {
         let fault = self.blame.fault(cause);
-        if self.first_failure.is_none() {
-            self.first_failure = Some(self.blame.words(cause));
-        }
+        self.note_failure(cause);
         // It was for those that are to be sent again.
         if let Some(again) = self.again.pop_front() {
             return self.give_up_again(&again, fault);
@@ -480,6 +517,14 @@ impl Shared {
         }
     }
 
+    /// Keeps in words why the first failure was one, where nothing has failed before.
+    #[cold]
+    pub(crate) fn note_failure(&mut self, cause: &Cause<'_>) {
+        if self.first_failure.is_none() {
+            self.first_failure = Some(self.blame.words(cause));
+        }
+    }
+
     /// The server says that it speaks TLS; whether the URL does not, which is then the first failure. The
     /// request has failed.
     #[cold]
@@ -494,9 +539,7 @@ impl Shared {
     #[cold]
     pub(crate) fn speaks_other(&mut self, cause: &Cause<'_>) {
         self.is_misunderstood = true;
-        if self.first_failure.is_none() {
-            self.first_failure = Some(self.blame.words(cause));
-        }
+        self.note_failure(cause);
     }
 
     /// Books an answer to a request that began at `start_ns`.
@@ -591,6 +634,17 @@ impl IdleQueue {
             }
         }
         None
+    }
+
+    /// The same among those of which this is true.
+    fn pop_where(&mut self, is_one: impl Fn(u32) -> bool) -> Option<ConnectionId> {
+        let is_idle = |slot: u32| self.slots[slot as usize].idle.is_some();
+        let at = self.queue.iter().position(|slot| is_idle(*slot) && is_one(*slot))?;
+        let slot = self.queue.remove(at)?;
+        let entry = &mut self.slots[slot as usize];
+        entry.is_queued = false;
+        self.idle -= 1;
+        entry.idle.take()
     }
 
     /// How many are idle.
@@ -714,6 +768,26 @@ mod tests {
         queue.is_idle(1, ids[3]);
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(ids[3]), Some(ids[2]), None));
         assert_eq!(queue.idle(), 0);
+    }
+
+    #[test]
+    fn a_refused_request_goes_to_another_connection_and_late_to_the_same() {
+        let ids = ids(3);
+        let mut queue = IdleQueue::new(3);
+        (0..3).for_each(|slot| queue.is_idle(slot, ids[slot as usize]));
+        queue.is_busy(1);
+        assert_eq!(queue.pop_where(|slot| slot != 0), Some(ids[2]));
+        assert_eq!((queue.idle(), queue.pop_where(|slot| slot != 0)), (1, None));
+        assert_eq!((queue.pop_where(|_| true), queue.idle()), (Some(ids[0]), 0));
+        // What was taken out of the middle can be queued again.
+        queue.is_idle(2, ids[2]);
+        assert_eq!(queue.pop(), Some(ids[2]));
+        let request = UnderWay::default();
+        let again = Again { request, refused: 1, refused_by: 7, at_ns: 10, anywhere_ns: 20 };
+        let may = |slot: u32| [9, 10, 19, 20].map(|now_ns| again.may_go_to(slot, now_ns));
+        assert_eq!(may(3), [false, true, true, true]);
+        assert_eq!(may(7), [false, false, false, true]);
+        assert_eq!([9, 10, 20].map(|now_ns| again.next_ns(now_ns)), [Some(10), Some(20), None]);
     }
 
     fn plan(url: &str, dead: u32) -> Plan {

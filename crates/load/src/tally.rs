@@ -14,6 +14,7 @@ use pollux_tls::{AlertDescription, Error, Remedies};
 use rustix::io::Errno;
 
 use crate::answer::Answer;
+use crate::frames::Frames;
 use crate::kept_answer::Statuses;
 use crate::outcome::least;
 use crate::{Distribution, Errors, Expect, Http2, InTime, Plan, Protocol, Totals};
@@ -195,6 +196,11 @@ pub(crate) struct Http2Tally {
     /// Field blocks without the heads of their frames.
     pub(crate) header_bytes_in: u64,
     pub(crate) header_bytes_out: u64,
+    /// The same heads as lines of text.
+    pub(crate) header_text_bytes_in: u64,
+    pub(crate) header_text_bytes_out: u64,
+    pub(crate) frames_in: Frames,
+    pub(crate) frames_out: Frames,
     /// Times that a body had to wait for a window of the server.
     pub(crate) window_stalls: u64,
 }
@@ -209,6 +215,10 @@ impl Http2Tally {
         }
         self.header_bytes_in += other.header_bytes_in;
         self.header_bytes_out += other.header_bytes_out;
+        self.header_text_bytes_in += other.header_text_bytes_in;
+        self.header_text_bytes_out += other.header_text_bytes_out;
+        self.frames_in.add(&other.frames_in);
+        self.frames_out.add(&other.frames_out);
         self.window_stalls += other.window_stalls;
     }
 
@@ -227,6 +237,11 @@ impl Http2Tally {
             resets: by_code(&self.resets),
             header_bytes_in: self.header_bytes_in,
             header_bytes_out: self.header_bytes_out,
+            header_text_bytes_in: self.header_text_bytes_in,
+            header_text_bytes_out: self.header_text_bytes_out,
+            frames_in: self.frames_in.named(),
+            frames_out: self.frames_out.named(),
+            streams_under_way: None,
             window_stalls: self.window_stalls,
         }
     }
@@ -451,9 +466,9 @@ impl Spoke {
         self.streams_allowed = least(self.streams_allowed, other.streams_allowed);
     }
 
-    /// Notes that a server allows so few streams.
-    pub(crate) fn note_limit(&mut self, allowed: u32) {
-        self.limited += 1;
+    /// Notes that a server allows so few streams, as it `is_first` done on a connection.
+    pub(crate) fn note_limit(&mut self, allowed: u32, is_first: bool) {
+        self.limited += u64::from(is_first);
         self.streams_allowed = least(self.streams_allowed, Some(allowed));
     }
 
@@ -515,6 +530,8 @@ pub(crate) enum Cause<'a> {
     SpeaksHttp1,
     /// It does not offer HTTP/2 in TLS.
     NoHttp2,
+    /// It gives up each connection before it answers anything.
+    GivesUp(ErrorCode),
 }
 
 /// Whether what came on a connection of HTTP/2 is an answer of HTTP/1.
@@ -574,6 +591,7 @@ impl Blame {
             Cause::Timeout => Fault::Timeout,
             Cause::Handshake(_) | Cause::Ended | Cause::SpeaksTls | Cause::NoHttp2 => Fault::Tls,
             Cause::SpeaksHttp1 => Fault::Malformed,
+            Cause::GivesUp(_) => Fault::GoAway,
             Cause::Broken if self.tls_name.is_some() => Fault::Tls,
             Cause::Broken | Cause::Full => Fault::Connect,
         }
@@ -609,6 +627,11 @@ impl Blame {
                 "the server at {} answers HTTP/2 by HTTP/1; use --http 1.1, or a server that speaks HTTP/2 in clear \
                  text (prior knowledge)",
                 self.peer
+            ),
+            (Cause::GivesUp(code), _) => format!(
+                "the server at {} gives up each connection before it answers anything (GOAWAY {}); look at its log",
+                self.peer,
+                code.name()
             ),
             (Cause::NoHttp2, name) => self.no_http2(name.as_deref().unwrap_or_default()),
             (Cause::Handshake(error), name) => {

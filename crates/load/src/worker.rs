@@ -225,9 +225,7 @@ impl Worker {
             until_ns = until_ns.min(self.control.measure_from_ns().unwrap_or(u64::MAX));
         }
         until_ns = until_ns.min(self.opener.next_ns().unwrap_or(u64::MAX));
-        let again = self.shared().again.front();
-        until_ns = until_ns
-            .min(again.filter(|again| again.at_ns > now_ns).map_or(u64::MAX, |again| again.at_ns));
+        until_ns = until_ns.min(self.shared().again_next_ns(now_ns));
         if is_open_loop
             && self.shared().idle_queue.idle() > 0
             && let Supply::Open(due) = &self.shared().supply
@@ -261,11 +259,7 @@ impl Worker {
         self.woken.append(&mut shared.freed);
         let now_ns = monotonic_ns();
         shared.give_up_late(now_ns);
-        let due = shared.again.iter().filter(|again| again.at_ns <= now_ns).count();
-        for _ in 0..due {
-            let Some(id) = shared.idle_queue.pop() else { break };
-            self.woken.push(id);
-        }
+        shared.wake_for_again(now_ns, &mut self.woken);
         for id in self.woken.drain(..) {
             self.event_loop.wake(id);
         }
@@ -292,7 +286,12 @@ impl Worker {
         let unproven_max = self.plan.unproven_max.map_or(u32::MAX, u32::from);
         let shared = self.shared();
         let is_below = shared.connecting < CONNECTING_MAX && shared.unproven < unproven_max;
-        is_below && (shared.budget.allows_opening() || !shared.again.is_empty())
+        // At the end only for those that are to be sent again, and no more than they are.
+        let is_wanted = match shared.stage {
+            Stage::Ending => (shared.connecting as usize) < shared.again.len(),
+            _ => shared.budget.allows_opening() || !shared.again.is_empty(),
+        };
+        is_below && is_wanted
     }
 
     pub(crate) fn open_active(&mut self, mut active: Box<Active>) {
@@ -534,9 +533,11 @@ impl Worker {
                 self.open_again(now_ns);
                 self.give_again();
             }
-            let left = Duration::from_nanos(
-                self.at_least_silence(ended_ns, give_up_ns).saturating_sub(now_ns),
-            );
+            let until_ns = self
+                .at_least_silence(ended_ns, give_up_ns)
+                .min(self.shared().again_next_ns(now_ns))
+                .min(self.opener.next_ns().unwrap_or(u64::MAX));
+            let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
             self.turn_and_look(left.min(WAIT_MAX))?;
         }
         let now_ns = monotonic_ns();

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use pollux_testing::{Output, Process, Signal};
+use pollux_testing::{Output, Process, Signal, addresses};
 use serde_json::Value;
 
 use crate::{Server, load, load_well, started};
@@ -45,6 +45,11 @@ fn counts_are_the_servers_own() {
         // A byte for each field, whatever the date is.
         let each = |name: &str| http2(&json)[name].as_f64().expect("a count") / 20_000.0;
         assert!(each("header_bytes_out") < 6.0 && each("header_bytes_in") < 12.0, "{json}");
+        assert!(each("header_text_bytes_out") > 40.0 && each("header_text_bytes_in") > 60.0);
+        let frames = |way: &str, kind: &str| http2(&json)[way][kind].as_u64().expect("a count");
+        assert_eq!(frames("frames_in", "headers"), 20_000);
+        assert!(frames("frames_out", "headers") >= 20_000, "those that were refused again");
+        assert!(http2(&json)["streams_under_way"].as_f64() > Some(0.0), "{json}");
     }
 }
 
@@ -66,8 +71,11 @@ fn no_request_fails_while_servers_come_and_go() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let mut server = serve_at(&listener);
-    let flags = ["-n", "200000", "-c", "8", "--streams", "8", "--http", "2", "--json", "-", "-q"];
-    let mut run = started(&[&flags[..], &[&url]].concat());
+    let folder = tempfile::tempdir().expect("a folder");
+    // Not to a pipe, which nobody reads before the end.
+    let result = folder.path().join("result.json").display().to_string();
+    let flags = ["-n", "200000", "-c", "8", "--streams", "8", "--http", "2", "-q", "--json"];
+    let mut run = started(&[&flags[..], &[&result, &url]].concat());
     let mut stopped = 0;
     while run.status().is_none() {
         let next = serve_at(&listener);
@@ -76,13 +84,58 @@ fn no_request_fails_while_servers_come_and_go() {
         stopped += 1;
         server = next;
     }
-    let Output { status, stdout, stderr } = run.ended();
-    let json: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout} {stderr}"));
+    let Output { status, stderr, .. } = run.ended();
     assert!(status.success(), "{stderr}");
+    let json = std::fs::read_to_string(&result).expect("written");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
     let totals = &json["totals"];
     assert_eq!((&totals["sent"], &totals["right"]), (&200_000.into(), &200_000.into()), "{json}");
     assert!(stopped > 2, "{stopped}");
     assert!(http2(&json)["goaways"]["no_error"].as_u64() >= Some(8), "{json}");
+}
+
+/// A server reads its settings anew while it is asked, and of a proxy the next worker takes over each time.
+#[test]
+fn no_request_fails_while_settings_are_read_anew() {
+    let behind = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("settings.toml");
+    let backend = behind.url.trim_start_matches("http://").trim_end_matches('/');
+    let proxied = format!("[[server]]\naddress = \"{backend}\"\n");
+    for (command, own) in [("serve", "reply = 128\n"), ("proxy", &proxied)] {
+        let limits = "log_level = \"info\"\nhttp2_requests = 1000000";
+        let settings = format!("listen = \"127.0.0.1:0\"\n{limits}\n{own}");
+        std::fs::write(&path, settings).expect("written");
+        let mut served = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        let mut served = Process::start(served.args([command, "--config"]).arg(&path));
+        let address = addresses(&served.wait_for_stderr_line("http://"))[0];
+        // Not to a pipe, which nobody reads before the end.
+        let result = folder.path().join("result.json").display().to_string();
+        let flags = ["-n", "150000", "-c", "8", "--streams", "8", "--http", "2", "-q", "--json"];
+        let mut run = started(&[&flags[..], &[&result, &format!("http://{address}/")]].concat());
+        let mut reloads = 0;
+        while run.status().is_none() {
+            served.signal(Signal::HUP);
+            served.wait_for_stderr_line("reloaded");
+            reloads += 1;
+        }
+        let Output { status, stderr, .. } = run.ended();
+        assert!(status.success(), "{command}: {stderr}");
+        let json = std::fs::read_to_string(&result).expect("written");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        let totals = &json["totals"];
+        assert_eq!(
+            (&totals["sent"], &totals["right"]),
+            (&150_000.into(), &150_000.into()),
+            "{json}"
+        );
+        assert!(reloads > 1, "{command}: {reloads}");
+        // The connections of a worker that has been replaced are opened anew.
+        let connects = totals["connects"].as_u64().expect("a count");
+        assert_eq!(connects > 8, command == "proxy", "{command}: {connects}");
+        served.signal(Signal::TERM);
+        assert!(served.wait().success());
+    }
 }
 
 #[test]
@@ -174,4 +227,10 @@ fn results_of_different_protocols_are_not_compared() {
     let said = load(&["compare", &one, &two]);
     assert_ne!(said.code, Some(0), "{said:?}");
     assert!(said.stderr.contains("the HTTP that was spoken was \"1.1\" and is \"2\""), "{said:?}");
+    let three = at("3.json");
+    let windows = ["--http", "2", "--window", "64KiB", "--json", &three, &server.url];
+    load_well(&[&["-n", "200", "-c", "2", "-q"][..], &windows].concat());
+    let said = load(&["compare", &two, &three]);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    assert!(said.stderr.contains("windows was \"1GiB of a stream"), "{said:?}");
 }

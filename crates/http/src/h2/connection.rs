@@ -20,7 +20,7 @@
 //! What a peer could use to have streams reset from here (updates by nothing, frames behind an end, priorities of a
 //! wrong length) is a fault of the connection, which RFC 9113 5.4.1 allows: so nothing is won by it. Only a malformed
 //! message, which one user may send through a proxy beside others, and a window that overflows reset a stream alone, and
-//! are charged.
+//! are charged. A client is milder with what its server sends of streams that it has given up, however long ago.
 
 mod commands;
 
@@ -75,6 +75,9 @@ const PRIORITIES_KEPT_MAX: usize = 16;
 const KNOWN_BLOCK_BYTES_MAX: usize = 128;
 const KNOWN_HEAD_BYTES_MAX: usize = 512;
 
+/// Interim answers to a request, as many as a proxy takes of a backend: a sign of life each ten seconds makes 360 in an hour.
+const INTERIMS_MAX: u16 = 1024;
+
 const STREAM_MAX: u32 = (1 << 31) - 1;
 
 pub use commands::{Ask, AskHead, KnownBlock};
@@ -118,6 +121,8 @@ pub struct Connection<T> {
     receive_window: ReceiveWindow,
     block: Option<Box<OpenBlock>>,
     resets: VecDeque<u32>,
+    /// The last stream that was reset from here and is not remembered any more.
+    reset_forgotten: u32,
     /// What a client has said of streams that it has not begun, the latest last.
     priorities: VecDeque<(u32, Priority)>,
     abuse: Abuse,
@@ -217,6 +222,7 @@ impl<T: Default> Connection<T> {
             receive_window,
             block: None,
             resets: VecDeque::new(),
+            reset_forgotten: 0,
             priorities: VecDeque::new(),
             abuse: Abuse::new(role),
             known_request: None,
@@ -540,7 +546,10 @@ impl<T: Default> Connection<T> {
             Some(length) => stream.received > length,
             None => false,
         };
-        if is_wrong || (self.role == Role::Client && !stream.is_answered) {
+        if self.role == Role::Client && !stream.is_answered {
+            return self.malformed(id, &HEADLESS, 0..0, around).map(Some);
+        }
+        if is_wrong {
             return self.malformed(id, &LENGTH, 0..0, around).map(Some);
         }
         stream.is_peer_done = ends;
@@ -780,9 +789,11 @@ impl<T: Default> Connection<T> {
             return self.malformed(id, &NO_ANSWER, 0..0, around).map(Some);
         }
         if is_interim {
-            self.abuse.control(1, around.now_ms)?;
-        }
-        if !is_interim {
+            stream.interims += 1;
+            if stream.interims > INTERIMS_MAX {
+                return self.malformed(id, &INTERIMS, 0..0, around).map(Some);
+            }
+        } else {
             stream.is_answered = true;
             stream.length = match facts.body {
                 // What follows is the other protocol's.
@@ -932,7 +943,15 @@ impl<T> Connection<T> {
 
     /// Whether the peer may not know yet that this stream was reset, or not looked at.
     fn is_unknown_there(&self, id: u32) -> bool {
-        id > self.last_accepted || self.resets.contains(&id)
+        id > self.last_accepted
+            || self.resets.contains(&id)
+            || (self.role == Role::Client && self.is_given_up(id))
+    }
+
+    /// Whether a client has given up this stream long ago, or because its server has said that it takes none so late: what
+    /// a slow server still sends of it breaks nothing.
+    fn is_given_up(&self, id: u32) -> bool {
+        id <= self.reset_forgotten || self.peer_last.is_some_and(|last| id > last)
     }
 
     /// Resets a stream that is there, or was never kept.
@@ -940,9 +959,16 @@ impl<T> Connection<T> {
         frame::write_reset(out, id, code);
         let kept = RESETS_KEPT_MIN.max(2 * self.settings.streams_max as usize);
         if self.resets.len() >= kept {
-            self.resets.pop_front();
+            self.forget_resets(1);
         }
         self.resets.push_back(id);
+    }
+
+    /// Forgets the first of the streams that were reset.
+    fn forget_resets(&mut self, count: usize) {
+        for id in self.resets.drain(..count) {
+            self.reset_forgotten = self.reset_forgotten.max(id);
+        }
     }
 
     /// The window of a new stream. Before it knows our settings a peer may use the one of the standard (RFC 9113 6.9.2).
@@ -983,6 +1009,16 @@ const NO_ANSWER: Rejection = Rejection::new(
     crate::Status::BAD_GATEWAY,
     "an answer that HTTP/2 does not have",
     "RFC 9113 8.1",
+);
+const HEADLESS: Rejection = Rejection::new(
+    crate::Status::BAD_GATEWAY,
+    "a body before the head of its answer",
+    "RFC 9113 8.1",
+);
+const INTERIMS: Rejection = Rejection::new(
+    crate::Status::BAD_GATEWAY,
+    "more interim answers than 1024, and no other",
+    "RFC 9110 15.2",
 );
 const WINDOW: Rejection = Rejection::new(
     crate::Status::BAD_REQUEST,

@@ -66,6 +66,7 @@ pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};
 pub use fields::{NeverIndexed, Scratch};
 pub use frame::{PREFACE, is_data};
+pub use hpack::path_block;
 pub use output::Output;
 pub use schedule::Sending;
 pub use settings::{Role, Settings};

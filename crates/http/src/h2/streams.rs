@@ -27,6 +27,8 @@ pub(crate) struct Stream<T> {
     /// What the body has to be long; none where that was not said.
     pub(crate) length: Option<u64>,
     pub(crate) received: u64,
+    /// Interim answers that a client has got.
+    pub(crate) interims: u16,
     /// Bytes of the head of its request.
     pub(crate) head_bytes: usize,
     pub(crate) data: T,
@@ -45,6 +47,7 @@ impl<T> Stream<T> {
             priority: Priority::UNSAID,
             length: None,
             received: 0,
+            interims: 0,
             head_bytes: 0,
             data,
         }

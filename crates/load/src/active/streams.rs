@@ -10,7 +10,7 @@
 //! | what a server does | what becomes of it |
 //! |---|---|
 //! | answers a stream | an answer, as of HTTP/1.1 |
-//! | `refused_stream` | the request is sent again, at most eight times, with its first start: then it has failed |
+//! | `refused_stream` | the request is sent again, on another connection where one has a free stream, at most eight times, with its first start: then it has failed |
 //! | another RST_STREAM | that request has failed; the others continue |
 //! | GOAWAY | streams up to the last continue; the others are sent again, and another socket takes the place of this one at once |
 //! | ends the connection between streams | another socket takes its place; nothing has failed |
@@ -24,20 +24,18 @@ use std::collections::VecDeque;
 use pollux_engine::{Actions, Moment};
 use pollux_http::h2::{
     AskHead, BlockBytes, CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, KnownBlock, Output,
-    Role, Scratch,
+    PREFACE, Role, Scratch,
 };
 use pollux_http::{Rejection, Response, Status};
 
 use super::{Active, Again, State, UnderWay};
 use crate::answer::Answer;
+use crate::frames::Frames;
 use crate::kept_answer::Kept;
 use crate::protocol::{HEAD_BYTES_MAX, ask_room_bytes};
 use crate::requests::ANSWER_LIMITS;
 use crate::shared::{Came, Reopen, Shared, Stage};
 use crate::tally::{Cause, Fault, Verdict, shows_http1};
-
-/// Blocks of requests that a connection knows; more of them are packed each time.
-const KNOWN_MAX: usize = 16;
 
 /// How often a request that was refused is sent again.
 const REFUSED_MAX: u8 = 8;
@@ -55,14 +53,14 @@ const SPARE_BYTES: usize = 2 * CONTROL_ROOM_BYTES;
 #[derive(Debug)]
 pub(super) struct Streams {
     connection: Connection<Asked>,
-    /// By the number of the request.
+    /// As `Requests::known` numbers them.
     known: Box<[KnownBlock]>,
     /// Streams with more of a body to send, in turn.
     senders: VecDeque<u32>,
     /// With what the server has given up the connection.
     gone: Option<ErrorCode>,
-    /// Whether the server allows fewer streams than there should be, which is counted.
-    is_limited: bool,
+    /// The fewest streams that the server has allowed, where that is fewer than there should be.
+    limit: Option<u32>,
     /// Since when the server allows none at all.
     starved_ns: Option<u64>,
     /// When a request was sent last.
@@ -71,7 +69,22 @@ pub(super) struct Streams {
     received_ns: u64,
     /// What was counted of these.
     blocks: BlockBytes,
+    /// What is not counted yet.
+    fresh: Fresh,
 }
+
+/// What came and was sent since it was counted last.
+#[derive(Default, Debug)]
+struct Fresh {
+    frames_in: Frames,
+    frames_out: Frames,
+    /// Heads as lines of text.
+    text_bytes_in: u64,
+    text_bytes_out: u64,
+}
+
+/// The line of a status and the empty line behind the fields, as HTTP/1.1 has them.
+const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200 OK\r\n\r\n".len();
 
 /// A request on a stream.
 #[derive(Default, Debug)]
@@ -99,18 +112,32 @@ impl Streams {
     pub(super) fn is_empty(&self) -> bool {
         self.connection.is_empty()
     }
+
+    /// Has the connection write frames, which are sent and counted.
+    #[inline]
+    fn say<R>(
+        &mut self,
+        actions: &mut Actions<'_>,
+        write: impl FnOnce(&mut Connection<Asked>, &mut Output<'_>) -> R,
+    ) -> R {
+        let mut out = Output::new(actions.spare());
+        let said = write(&mut self.connection, &mut out);
+        self.fresh.frames_out.count(out.bytes());
+        let len = out.len();
+        actions.advance(len);
+        said
+    }
 }
 
 impl Active {
     /// The connection is there: says the first words, and asks.
     pub(super) fn begin_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        let known = match shared.requests.count() {
-            count @ ..=KNOWN_MAX => count,
-            _ => 0,
-        };
+        let known = shared.requests.known_max();
         let mut connection = Connection::new(Role::Client, shared.terms.settings);
         let mut out = Output::new(actions.spare());
         connection.start(&mut out);
+        let mut fresh = Fresh::default();
+        fresh.frames_out.count(&out.bytes()[PREFACE.len()..]);
         let len = out.len();
         actions.advance(len);
         self.streams = Some(Box::new(Streams {
@@ -118,11 +145,12 @@ impl Active {
             known: vec![KnownBlock::default(); known].into(),
             senders: VecDeque::new(),
             gone: None,
-            is_limited: false,
+            limit: None,
             starved_ns: None,
             sent_ns: 0,
             received_ns: 0,
             blocks: BlockBytes::default(),
+            fresh,
         }));
         let tally = shared.tally(self.opened_ns);
         tally.http2.connections += 1;
@@ -140,22 +168,32 @@ impl Active {
         if self.streams.as_ref().is_some_and(|streams| streams.connection.is_used_up()) {
             self.replace(shared);
         }
-        if self.can_ask(shared) {
-            let now_ns = shared.read_clock();
-            while self.can_ask(shared) && self.ask(shared, actions, now_ns) {}
+        loop {
+            if self.can_ask(shared) {
+                let now_ns = shared.read_clock();
+                while self.can_ask(shared) && self.ask(shared, actions, now_ns) {}
+            }
+            // Behind the heads: what is due is not to wait for long bodies of others.
+            let has_freed = self.send_bodies(shared, actions);
+            if !has_freed || self.rests(shared, actions) {
+                break;
+            }
         }
-        // Behind the heads: what is due is not to wait for long bodies of others.
-        self.send_bodies(shared, actions);
         self.count_output(shared, actions.len() - sent_before);
+        self.give_back(shared, actions);
         if !self.is_replaced {
-            match self.can_ask(shared) {
-                true => shared.idle_queue.is_idle(self.slot, actions.id()),
-                false => shared.idle_queue.is_busy(self.slot),
+            if self.state == State::Open && self.can_ask(shared) {
+                shared.idle_queue.is_idle(self.slot, actions.id());
+            } else {
+                shared.idle_queue.is_busy(self.slot);
             }
         }
         if self.is_over() {
             self.count_life(shared);
             return close(actions);
+        }
+        if self.state != State::Open {
+            return;
         }
         let Some(streams) = &mut self.streams else { return };
         let is_starved = self.left > 0 && streams.connection.peer_streams_max() == 0;
@@ -212,10 +250,7 @@ impl Active {
             actions.call_again();
             return false;
         }
-        let is_due = |again: &Again| again.at_ns <= now_ns;
-        let again =
-            if shared.again.front().is_some_and(is_due) { shared.again.pop_front() } else { None };
-        let (request, refused) = match again {
+        let (request, refused) = match shared.take_again(self.slot, now_ns) {
             Some(again) => {
                 shared.tally(now_ns).http2.resent += 1;
                 (UnderWay { sent_ns: now_ns, ..again.request }, again.refused)
@@ -232,6 +267,7 @@ impl Active {
         };
         self.left -= 1;
         shared.sends(now_ns);
+        self.learn_late(shared);
         let bytes = shared.requests.bytes(request.target);
         let head_len = shared.requests.head_len(bytes);
         let (mut head, ends) = (&bytes[..head_len], head_len == bytes.len());
@@ -246,14 +282,18 @@ impl Active {
             head = if is_own { composed } else { head };
         }
         let Some(streams) = &mut self.streams else { return false };
-        let Streams { connection, known, senders, sent_ns, .. } = &mut **streams;
+        let Streams { connection, known, senders, sent_ns, fresh, .. } = &mut **streams;
         *sent_ns = now_ns;
-        let known = if is_own { None } else { known.get_mut(request.target as usize) };
+        fresh.text_bytes_out += head.len() as u64;
+        let place = if is_own { None } else { shared.requests.known(request.target) };
+        let (known, path) = place.map_or((None, None), |(at, path)| (known.get_mut(at), path));
         let scheme = if shared.terms.is_encrypted { "https" } else { "http" };
         let rest_at = head_len as u32;
         let asked = Asked { request, refused, rest_at, ..Asked::default() };
         let mut out = Output::new(actions.spare());
-        let id = connection.ask_head(&mut out, AskHead { head, scheme, known }, ends, asked);
+        let ask = AskHead { head, scheme, known, path };
+        let id = connection.ask_head(&mut out, ask, ends, asked);
+        fresh.frames_out.count(out.bytes());
         let len = out.len();
         actions.advance(len);
         senders.extend(id.filter(|_| !ends));
@@ -263,53 +303,70 @@ impl Active {
         true
     }
 
-    /// Sends more of the bodies, a frame of each in turn.
-    fn send_bodies(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        let Some(streams) = &mut self.streams else { return };
-        let Streams { connection, senders, .. } = &mut **streams;
-        let (mut in_vain, mut stalls) = (0, 0);
-        while in_vain < senders.len() {
+    /// Takes the cookies that answers have set on the socket whose place this one has taken.
+    #[inline]
+    fn learn_late(&mut self, shared: &mut Shared) {
+        if self.cookies.is_some() && !shared.slots[self.slot as usize].late_cookies.is_empty() {
+            self.learn_all(shared);
+        }
+    }
+
+    #[cold]
+    fn learn_all(&mut self, shared: &mut Shared) {
+        let late = std::mem::take(&mut shared.slots[self.slot as usize].late_cookies);
+        for (request, value) in late {
+            if let Some(cookies) = &mut self.cookies {
+                cookies.note_value(&value);
+            }
+            self.learn(shared, &request);
+        }
+    }
+
+    /// Sends more of the bodies, a frame of each in turn. Whether a slot has become free: that of an answer which was whole
+    /// before its request had left.
+    fn send_bodies(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
+        let Some(streams) = &mut self.streams else { return false };
+        let (mut in_vain, mut stalls, mut has_freed) = (0, 0, false);
+        while in_vain < streams.senders.len() {
             let room = actions.room().saturating_sub(SPARE_BYTES);
             if room < PIECE_BYTES_MIN {
                 actions.call_again();
                 break;
             }
-            let Some(stream) = senders.pop_front() else { break };
-            let window = connection.data_room(stream);
-            let Some(asked) = connection.data_mut(stream) else { continue };
+            let Some(stream) = streams.senders.pop_front() else { break };
+            let window = streams.connection.data_room(stream);
+            let Some(asked) = streams.connection.data_mut(stream) else { continue };
             let rest = &shared.requests.bytes(asked.request.target)[asked.rest_at as usize..];
             let piece = &rest[..rest.len().min(window).min(room)];
             if piece.is_empty() && asked.is_answered {
                 // Its answer is whole, and the rest is not taken: it is not wanted (RFC 9113 8.1).
-                let mut out = Output::new(actions.spare());
-                let _answered = connection.reset(&mut out, stream, ErrorCode::CANCEL);
-                let len = out.len();
-                actions.advance(len);
+                let cancel = ErrorCode::CANCEL;
+                let _answered =
+                    streams.say(actions, |connection, out| connection.reset(out, stream, cancel));
+                has_freed = true;
                 continue;
             }
             if piece.is_empty() {
                 stalls += u64::from(!std::mem::replace(&mut asked.is_stalled, true));
-                senders.push_back(stream);
+                streams.senders.push_back(stream);
                 in_vain += 1;
                 continue;
             }
             asked.rest_at += piece.len() as u32;
             asked.is_stalled = false;
             let ends = piece.len() == rest.len();
-            let mut out = Output::new(actions.spare());
-            connection.send_data(&mut out, stream, piece, ends);
-            let len = out.len();
-            actions.advance(len);
+            streams.say(actions, |connection, out| connection.send_data(out, stream, piece, ends));
             in_vain = 0;
             if ends {
                 // One that was answered before has its slot only until now.
-                let _done = connection.take_done(stream);
+                has_freed |= streams.connection.take_done(stream).is_some();
             } else {
-                senders.push_back(stream);
+                streams.senders.push_back(stream);
             }
         }
         let turn_ns = shared.turn_ns;
         shared.tally(turn_ns).http2.window_stalls += stalls;
+        has_freed
     }
 
     /// Counts what was sent in this call.
@@ -317,11 +374,17 @@ impl Active {
         let Some(streams) = &mut self.streams else { return };
         let now = streams.connection.block_bytes();
         let before = std::mem::replace(&mut streams.blocks, now);
+        let fresh = std::mem::take(&mut streams.fresh);
         let turn_ns = shared.turn_ns;
         let tally = shared.tally(turn_ns);
         tally.totals.bytes_out += bytes as u64;
-        tally.http2.header_bytes_in += now.received - before.received;
-        tally.http2.header_bytes_out += now.asked - before.asked;
+        let http2 = &mut tally.http2;
+        http2.header_bytes_in += now.received - before.received;
+        http2.header_bytes_out += now.asked - before.asked;
+        http2.header_text_bytes_in += fresh.text_bytes_in;
+        http2.header_text_bytes_out += fresh.text_bytes_out;
+        http2.frames_in.add(&fresh.frames_in);
+        http2.frames_out.add(&fresh.frames_out);
     }
 
     pub(super) fn on_frames(
@@ -364,6 +427,7 @@ impl Active {
             if let Err(fault) = &read {
                 streams.connection.fail(&mut out, fault);
             }
+            streams.fresh.frames_out.count(out.bytes());
             let len = out.len();
             actions.advance(len);
             let step = match read {
@@ -375,6 +439,7 @@ impl Active {
                     return input.len();
                 }
             };
+            streams.fresh.frames_in.count(&input[used..used + step.used]);
             used += step.used;
             let Some(event) = step.event else { break };
             if matches!(event, Event::NoRoom) {
@@ -398,6 +463,8 @@ impl Active {
         let Some(streams) = &mut self.streams else { return };
         match event {
             Event::Response { stream, response, ends } => {
+                let text_bytes = response.fields.len_bytes() + STATUS_LINE_BYTES;
+                streams.fresh.text_bytes_in += text_bytes as u64;
                 let Some(asked) = streams.connection.data_mut(stream) else { return };
                 asked.wire_bytes += used;
                 if response.facts.is_interim() {
@@ -414,6 +481,11 @@ impl Active {
                     if cookies.is_fresh() {
                         self.learn(shared, &request);
                     }
+                } else if shared.terms.keeps_cookies {
+                    // They are with the socket that has taken the place of this one.
+                    let late = &mut shared.slots[self.slot as usize].late_cookies;
+                    let values = response.fields.all("set-cookie");
+                    late.extend(values.map(|value| (request, value.to_vec())));
                 }
                 if ends {
                     self.stream_answered(shared, stream, came_ns);
@@ -429,12 +501,11 @@ impl Active {
                 if ends {
                     return self.stream_answered(shared, stream, came_ns);
                 }
-                let mut out = Output::new(actions.spare());
-                streams.connection.release(&mut out, stream, data.len());
-                let len = out.len();
-                actions.advance(len);
+                let len = data.len();
+                streams.say(actions, |connection, out| connection.release(out, stream, len));
             }
-            Event::Trailers { stream, .. } => {
+            Event::Trailers { stream, fields } => {
+                streams.fresh.text_bytes_in += fields.len_bytes() as u64;
                 if let Some(asked) = streams.connection.data_mut(stream) {
                     asked.wire_bytes += used;
                 }
@@ -443,13 +514,12 @@ impl Active {
             Event::Reset { code, data, .. } => {
                 shared.tally(turn_ns).http2.resets[code.index()] += 1;
                 let is_unseen = code == ErrorCode::REFUSED_STREAM && data.status == 0;
-                match is_unseen && data.refused < REFUSED_MAX {
-                    true => {
-                        let at_ns = turn_ns + (REFUSED_PAUSE_NS << data.refused);
-                        ask_again(shared, &data, data.refused + 1, at_ns);
-                    }
-                    false if is_unseen => failed(shared, &data, Fault::StreamRefused),
-                    false => failed(shared, &data, Fault::StreamReset),
+                if is_unseen && data.refused < REFUSED_MAX {
+                    self.was_refused(shared, &data);
+                } else if is_unseen {
+                    failed(shared, &data, Fault::StreamRefused);
+                } else {
+                    failed(shared, &data, Fault::StreamReset);
                 }
             }
             Event::Malformed { rejection, head, data: Some(asked), .. } => {
@@ -458,7 +528,7 @@ impl Active {
                 }
                 failed(shared, &asked, Fault::Malformed);
             }
-            Event::GoneAway { last, code } => self.goes_away(shared, actions, last, code),
+            Event::GoneAway { last, code } => self.goes_away(shared, last, code),
             Event::WindowOpened => self.note_limit(shared),
             Event::Malformed { .. } | Event::PingAnswered { .. } | Event::NoRoom => {}
             Event::Request { .. } | Event::Refused { .. } | Event::TooMany { .. } => {
@@ -503,45 +573,63 @@ impl Active {
             self.count_life(shared);
             return close(actions);
         }
-        let is_empty = self.streams.as_ref().is_some_and(|streams| streams.is_empty());
-        if is_empty && self.thinks_until_ns > shared.turn_ns {
-            self.state = State::Thinking;
-            return actions.set_deadline(Moment::from_nanos(self.thinks_until_ns));
+        if !self.rests(shared, actions) {
+            self.send(shared, actions);
         }
-        self.send(shared, actions);
+    }
+
+    /// Whether its client thinks now: nothing is under way, and it is not time to ask again.
+    fn rests(&mut self, shared: &Shared, actions: &mut Actions<'_>) -> bool {
+        let is_empty = self.streams.as_ref().is_some_and(|streams| streams.is_empty());
+        let rests = is_empty && self.thinks_until_ns > shared.turn_ns;
+        if rests {
+            self.state = State::Thinking;
+            actions.set_deadline(Moment::from_nanos(self.thinks_until_ns));
+        }
+        rests
+    }
+
+    /// A request was refused: another connection may take it after a pause, and this one after another, unless it is the
+    /// only one.
+    #[cold]
+    fn was_refused(&self, shared: &mut Shared, asked: &Asked) {
+        if asked.is_answered {
+            return;
+        }
+        let pause_ns = REFUSED_PAUSE_NS << asked.refused;
+        let at_ns = shared.turn_ns + pause_ns;
+        let anywhere_ns = if shared.slots.len() > 1 { at_ns + pause_ns } else { at_ns };
+        shared.again.push_back(Again {
+            request: asked.request,
+            refused: asked.refused + 1,
+            refused_by: self.slot,
+            at_ns,
+            anywhere_ns,
+        });
     }
 
     /// The server takes no stream above `last`: what stands there is sent again, elsewhere.
     #[cold]
-    fn goes_away(
-        &mut self,
-        shared: &mut Shared,
-        actions: &mut Actions<'_>,
-        last: u32,
-        code: ErrorCode,
-    ) {
+    fn goes_away(&mut self, shared: &mut Shared, last: u32, code: ErrorCode) {
         let turn_ns = shared.turn_ns;
         shared.tally(turn_ns).http2.goaways[code.index()] += 1;
         let Some(streams) = &mut self.streams else { return };
         // The last one says why.
         streams.gone = Some(code);
-        let above = streams.connection.streams().map(|(stream, _)| stream);
-        let above: Vec<u32> = above.filter(|stream| *stream > last).collect();
-        for stream in above {
-            let mut out = Output::new(actions.spare());
-            if out.room() < CONTROL_ROOM_BYTES {
-                // Never of so few bytes: there is room for a thousand of them.
-                break;
+        // The latest first, so that the first of them stands in front.
+        for (_, asked) in streams.connection.take_above(last) {
+            if asked.is_answered {
+                continue;
             }
-            let asked = streams.connection.reset(&mut out, stream, ErrorCode::CANCEL);
-            let len = out.len();
-            actions.advance(len);
-            let Some(asked) = asked else { continue };
             // A server that gives up each connection before it answers anything refuses them all.
             let refused = asked.refused + u8::from(!self.has_answer);
-            match refused <= REFUSED_MAX {
-                true => ask_again(shared, &asked, refused, 0),
-                false => failed(shared, &asked, Fault::GoAway),
+            if refused > REFUSED_MAX {
+                shared.note_failure(&Cause::GivesUp(code));
+                failed(shared, &asked, Fault::GoAway);
+            } else {
+                let (request, refused_by) = (asked.request, self.slot);
+                let again = Again { request, refused, refused_by, at_ns: 0, anywhere_ns: 0 };
+                shared.again.push_front(again);
             }
         }
         self.replace(shared);
@@ -573,14 +661,15 @@ impl Active {
         shared.reopen.push(Reopen { active, at_ns });
     }
 
-    /// Counts, once, that the server allows fewer streams than were asked for.
+    /// Counts, once of each connection, that the server allows fewer streams than were asked for, and notes the fewest.
     #[cold]
     fn note_limit(&mut self, shared: &mut Shared) {
         let Some(streams) = &mut self.streams else { return };
         let allowed = streams.connection.peer_streams_max();
         shared.streams_allowed = allowed;
-        if allowed < shared.terms.streams && !std::mem::replace(&mut streams.is_limited, true) {
-            shared.interval.spoke.note_limit(allowed);
+        if allowed < shared.terms.streams && streams.limit.is_none_or(|before| allowed < before) {
+            let is_first = streams.limit.replace(allowed).is_none();
+            shared.interval.spoke.note_limit(allowed, is_first);
         }
     }
 
@@ -601,10 +690,9 @@ impl Active {
                 self.fail_streams(shared, Fault::Timeout);
                 return actions.abort();
             }
-            let mut out = Output::new(actions.spare());
-            let asked = streams.connection.reset(&mut out, stream, ErrorCode::CANCEL);
-            let len = out.len();
-            actions.advance(len);
+            let cancel = ErrorCode::CANCEL;
+            let asked =
+                streams.say(actions, |connection, out| connection.reset(out, stream, cancel));
             if let Some(asked) = asked {
                 failed(shared, &asked, Fault::Timeout);
             }
@@ -617,7 +705,8 @@ impl Active {
         self.follow_streams(shared, actions);
     }
 
-    /// Gives up a connection whose server allows no stream, with the requests that it is there for.
+    /// Gives up a connection whose server allows no stream, with the request that it is there for. Those that it has refused
+    /// may go elsewhere, and have their own time.
     fn is_starved_too_long(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let since = self.streams.as_ref().and_then(|streams| streams.starved_ns);
         let Some(since) = since.map(Moment::from_nanos) else { return false };
@@ -625,14 +714,7 @@ impl Active {
             return false;
         }
         let now_ns = shared.turn_ns;
-        // Those that were refused before this was known, or else the next one.
-        let refused = shared.again.len().min(shared.terms.streams as usize);
-        for again in shared.again.drain(..refused).collect::<Vec<_>>() {
-            failed(shared, &Asked { request: again.request, ..Asked::default() }, Fault::Timeout);
-        }
-        if refused == 0
-            && let Some(start) = shared.start(now_ns, &mut self.is_reserved)
-        {
+        if let Some(start) = shared.start(now_ns, &mut self.is_reserved) {
             shared.last_outcome_ns = now_ns;
             shared.waited(start.at_ns, now_ns);
             shared.tally(start.at_ns).failed(Fault::Timeout, None);
@@ -696,16 +778,6 @@ const _: () = assert!(ask_room_bytes(HEAD_BYTES_MAX) + SPARE_BYTES < Actions::RO
 /// Ends a connection; what its peer does not read can't leave.
 fn close(actions: &mut Actions<'_>) {
     if actions.is_output_waiting() { actions.abort() } else { actions.close() }
-}
-
-/// Keeps a request that its server has not looked at; it is under way as before.
-fn ask_again(shared: &mut Shared, asked: &Asked, refused: u8, at_ns: u64) {
-    let again = Again { request: asked.request, refused, at_ns };
-    match at_ns {
-        _ if asked.is_answered => {}
-        0 => shared.again.push_front(again),
-        _ => shared.again.push_back(again),
-    }
 }
 
 /// Books a request that has failed.

@@ -40,6 +40,16 @@ pub(super) struct Http2 {
 pub(super) struct Whole {
     pub(super) status: u16,
     pub(super) body_bytes: u64,
+    /// It has come to its end, or something else was said of it.
+    is_over: bool,
+}
+
+impl Whole {
+    /// What has come, to its end.
+    fn end(&mut self) -> Self {
+        self.is_over = true;
+        *self
+    }
 }
 
 impl Http2 {
@@ -84,7 +94,7 @@ impl Http2 {
     ) -> Result<(), RequestError> {
         let ends = head_len == request.len();
         let asked = self.say(|connection, out| {
-            let ask = AskHead { head: &request[..head_len], scheme, known: None };
+            let ask = AskHead { head: &request[..head_len], scheme, known: None, path: None };
             connection.ask_head(out, ask, ends, Whole::default())
         });
         let none = || RequestError::Malformed("the server allows no further stream".to_owned());
@@ -138,26 +148,39 @@ impl Http2 {
                 Event::Response { stream, response, ends } => {
                     if let Some(answer) = connection.data_mut(stream) {
                         answer.status = response.facts.status.code();
-                        whole.extend(ends.then_some(Ok(*answer)));
+                        whole.extend(ends.then(|| Ok(answer.end())));
                     }
                 }
                 Event::Data { stream, data, ends } => {
                     if let Some(answer) = connection.data_mut(stream) {
                         answer.body_bytes += data.len() as u64;
-                        whole.extend(ends.then_some(Ok(*answer)));
+                        whole.extend(ends.then(|| Ok(answer.end())));
                     }
                     connection.release(&mut out, stream, data.len());
                 }
                 Event::Trailers { stream, .. } => {
-                    whole.extend(connection.data_mut(stream).map(|answer| Ok(*answer)));
+                    whole.extend(connection.data_mut(stream).map(|answer| Ok(answer.end())));
                 }
+                // Behind a whole answer it says that the rest of the request is not wanted (RFC 9113 8.1).
+                Event::Reset { data: answer, .. } | Event::Malformed { data: Some(answer), .. }
+                    if answer.is_over => {}
                 Event::Reset { code, .. } => {
                     whole.push_back(Err(format!("its stream was reset: {code}")));
                 }
                 Event::Malformed { rejection, .. } => {
                     whole.push_back(Err(rejection.to_string()));
                 }
-                Event::GoneAway { .. } => *is_gone = true,
+                Event::GoneAway { last, code } => {
+                    *is_gone = true;
+                    let untaken: Vec<Whole> =
+                        connection.take_above(last).map(|(_, answer)| answer).collect();
+                    let untaken = untaken.iter().filter(|answer| !answer.is_over);
+                    whole.extend(untaken.map(|_| {
+                        Err(format!(
+                            "its stream was not taken: the server gives up the connection ({code})"
+                        ))
+                    }));
+                }
                 _ => {}
             }
             self.out.extend_from_slice(out.bytes());

@@ -63,6 +63,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("waited", waited(outcome)),
         ("traffic", traffic(outcome)),
         ("HTTP/2", http2(outcome)),
+        ("frames", frames(outcome)),
         (
             "connections",
             format!("{} opened during the measurement", number::count(totals.connects)),
@@ -465,6 +466,8 @@ pub(super) fn setting(outcome: &Outcome) -> String {
     ];
     if setting.spoken != "1.1" {
         parts.push(spoken(outcome));
+    } else if setting.streams > 1 {
+        parts.push("HTTP/1.1, as the server chose, which has no streams".to_owned());
     }
     if setting.pipeline > 1 {
         parts.push(format!(
@@ -489,15 +492,16 @@ pub(super) fn setting(outcome: &Outcome) -> String {
 fn spoken(outcome: &Outcome) -> String {
     let setting = &outcome.setting;
     let spoken = if setting.spoken.is_empty() { &setting.http } else { &setting.spoken };
+    let chosen = if setting.http == "auto" { ", as the server chose" } else { "" };
     let of_all = number::plural(u64::from(setting.streams), "stream");
     let allowed = outcome.http2.as_ref().and_then(|http2| http2.streams_allowed);
     match allowed {
         Some(allowed) => format!(
-            "HTTP/{spoken}, {} on a connection, as the server allows ({} asked for)",
+            "HTTP/{spoken}{chosen}, {} on a connection, as the server allows ({} asked for)",
             number::plural(u64::from(allowed), "stream"),
             setting.streams
         ),
-        None => format!("HTTP/{spoken}, {of_all} on a connection"),
+        None => format!("HTTP/{spoken}{chosen}, {of_all} on a connection"),
     }
 }
 
@@ -514,11 +518,26 @@ fn http2(outcome: &Outcome) -> String {
         each(http2.header_bytes_out, outcome.totals.sent),
         each(http2.header_bytes_in, outcome.within().answered),
     ];
-    let mut parts = vec![format!(
-        "heads of {} out and {} in for each request",
-        or_na(out, |bytes| bytes),
-        or_na(back, |bytes| bytes)
-    )];
+    let mut parts = Vec::new();
+    if let Some(under_way) = http2.streams_under_way {
+        parts.push(format!("{under_way:.1} streams of a connection under way on average"));
+    }
+    let (mut heads, saved) = (
+        format!(
+            "heads of {} out and {} in for each request",
+            or_na(out, |bytes| bytes),
+            or_na(back, |bytes| bytes)
+        ),
+        [
+            saved(http2.header_bytes_out, http2.header_text_bytes_out),
+            saved(http2.header_bytes_in, http2.header_text_bytes_in),
+        ],
+    );
+    if let [Some(out), Some(back)] = saved {
+        heads +=
+            &format!(", {} and {} less than as text", number::percent(out), number::percent(back));
+    }
+    parts.push(heads);
     parts.extend(by_code("GOAWAY", &http2.goaways));
     parts.extend(by_code("RST_STREAM", &http2.resets));
     let counted = [
@@ -529,6 +548,23 @@ fn http2(outcome: &Outcome) -> String {
         parts.push(format!("{} {words}", number::plural(count, what)));
     }
     parts.join("; ")
+}
+
+/// Which part of the heads as text their blocks save; `None` where they were not counted.
+fn saved(block_bytes: u64, text_bytes: u64) -> Option<f64> {
+    (text_bytes > 0).then(|| 1.0 - block_bytes as f64 / text_bytes as f64)
+}
+
+/// Frames by kind; empty where they were not counted.
+fn frames(outcome: &Outcome) -> String {
+    let Some(http2) = &outcome.http2 else { return String::new() };
+    let of = |frames: &BTreeMap<String, u64>, way: &str| {
+        let each = frames.iter().map(|(kind, count)| format!("{} {kind}", number::count(*count)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        (!each.is_empty()).then(|| format!("{way} {each}"))
+    };
+    let both = [of(&http2.frames_in, "in"), of(&http2.frames_out, "out")];
+    both.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn pace(outcome: &Outcome) -> String {
@@ -613,6 +649,51 @@ mod tests {
         outcome.totals.connects = 8;
         outcome.setting.requests_per_connection = None;
         has(&outcome, "99 % of them within 2.00 ms, no errors");
+    }
+
+    #[test]
+    fn what_http2_did_is_said_in_one_line_and_its_frames_in_another() {
+        let mut outcome = sample::sample(8, 1_000, 2_000_000);
+        let has = |outcome: &Outcome, name: &str, words: &str| {
+            let facts = summary(outcome);
+            let text = facts.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone());
+            assert_eq!(text.as_deref(), Some(words));
+        };
+        (outcome.setting.http, outcome.setting.streams) = ("auto".to_owned(), 16);
+        let of_1_1 = "HTTP/1.1, as the server chose, which has no streams";
+        assert!(setting(&outcome).contains(of_1_1), "{}", setting(&outcome));
+        outcome.setting.spoken = "2".to_owned();
+        let of_2 = "HTTP/2, as the server chose, 16 streams on a connection";
+        assert!(setting(&outcome).contains(of_2), "{}", setting(&outcome));
+        let frames = |kinds: &[(&str, u64)]| {
+            kinds.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect()
+        };
+        outcome.http2 = Some(crate::Http2 {
+            connections: 8,
+            header_bytes_in: 4_000,
+            header_bytes_out: 5_000,
+            header_text_bytes_in: 100_000,
+            header_text_bytes_out: 50_000,
+            frames_in: frames(&[("data", 1_000), ("headers", 1_000)]),
+            frames_out: frames(&[("headers", 1_000), ("settings", 16)]),
+            streams_under_way: Some(12.34),
+            ..crate::Http2::default()
+        });
+        has(
+            &outcome,
+            "HTTP/2",
+            "12.3 streams of a connection under way on average; heads of 5.00 B out and 4.00 B in for each request, \
+             90.0 % and 96.0 % less than as text",
+        );
+        has(&outcome, "frames", "in 1,000 data, 1,000 headers; out 1,000 headers, 16 settings");
+        // Results of before have neither.
+        outcome.http2 = Some(crate::Http2 {
+            header_bytes_in: 4_000,
+            header_bytes_out: 5_000,
+            ..crate::Http2::default()
+        });
+        has(&outcome, "HTTP/2", "heads of 5.00 B out and 4.00 B in for each request");
+        assert!(summary(&outcome).iter().all(|(name, _)| *name != "frames"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod connections;
 mod dying;
 mod encrypted;
 mod loops;
+mod messages;
 mod streams;
 
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -20,7 +20,7 @@ use crate::{Peer, Server, delay, is_sound, on_every_driver, plan, some, try_run}
 
 /// What a client has done.
 #[derive(Debug)]
-enum Seen {
+pub(crate) enum Seen {
     Request { stream: u32, head: String, ends: bool },
     Data { stream: u32, bytes: usize, ends: bool },
     Reset { stream: u32, code: ErrorCode },
@@ -28,8 +28,8 @@ enum Seen {
 }
 
 /// A server's end of a connection, which does what a test says.
-struct H2 {
-    peer: Peer,
+pub(crate) struct H2 {
+    pub(crate) peer: Peer,
     connection: Connection<()>,
     scratch: Scratch,
     input: Vec<u8>,
@@ -37,13 +37,13 @@ struct H2 {
     /// Heads of requests whose bodies are to come.
     heads: BTreeMap<u32, String>,
     /// Requests that were shown.
-    requests: u32,
+    pub(crate) requests: u32,
 }
 
 const LIMITS: Limits = Limits { body_bytes: 1 << 30, ..Limits::DEFAULT };
 
 impl H2 {
-    fn new(peer: Peer, settings: Settings) -> Self {
+    pub(crate) fn new(peer: Peer, settings: Settings) -> Self {
         let connection = Connection::new(Role::Server, settings);
         let (scratch, input, room) = (Scratch::default(), Vec::new(), vec![0; 1 << 17]);
         let mut h2 =
@@ -53,7 +53,7 @@ impl H2 {
     }
 
     /// Sends what `write` writes; false when the client is gone.
-    fn say(&mut self, write: impl FnOnce(&mut Connection<()>, &mut Output<'_>)) -> bool {
+    pub(crate) fn say(&mut self, write: impl FnOnce(&mut Connection<()>, &mut Output<'_>)) -> bool {
         let mut out = Output::new(&mut self.room);
         write(&mut self.connection, &mut out);
         assert!(!out.is_short());
@@ -61,7 +61,7 @@ impl H2 {
     }
 
     /// The next thing that the client does; none at its end.
-    fn next(&mut self) -> Option<Seen> {
+    pub(crate) fn next(&mut self) -> Option<Seen> {
         loop {
             let mut out = Output::new(&mut self.room);
             let Self { connection, scratch, input, .. } = self;
@@ -105,7 +105,7 @@ impl H2 {
     }
 
     /// The next request that is whole: its stream and head.
-    fn request(&mut self) -> Option<(u32, String)> {
+    pub(crate) fn request(&mut self) -> Option<(u32, String)> {
         loop {
             match self.next()? {
                 Seen::Request { stream, head, ends: true } => return Some((stream, head)),
@@ -118,7 +118,7 @@ impl H2 {
         }
     }
 
-    fn answer(&mut self, stream: u32) -> bool {
+    pub(crate) fn answer(&mut self, stream: u32) -> bool {
         self.answer_with(stream, "200", b"hello")
     }
 
@@ -142,12 +142,12 @@ impl H2 {
     }
 
     /// GOAWAY with this last stream.
-    fn goaway(&mut self, last: u32, code: u8) -> bool {
+    pub(crate) fn goaway(&mut self, last: u32, code: u8) -> bool {
         let payload = [&last.to_be_bytes()[..], &[0, 0, 0, code]].concat();
         self.peer.send(&[&[0, 0, 8, 7, 0, 0, 0, 0, 0], &payload[..]].concat())
     }
 
-    fn answer_all(&mut self) {
+    pub(crate) fn answer_all(&mut self) {
         while let Some((stream, _)) = self.request() {
             if !self.answer(stream) {
                 return;
@@ -156,16 +156,22 @@ impl H2 {
     }
 }
 
-fn streams(driver: Driver, url: &str, connections: u32, streams: u32, requests: u64) -> Plan {
+pub(crate) fn streams(
+    driver: Driver,
+    url: &str,
+    connections: u32,
+    streams: u32,
+    requests: u64,
+) -> Plan {
     Plan { http: Protocol::Http2, streams, ..plan(driver, url, connections, requests) }
 }
 
-fn first_driver() -> Driver {
+pub(crate) fn first_driver() -> Driver {
     "poll".parse().expect("a driver")
 }
 
 /// Nothing failed, and each request was answered once.
-fn all_right(outcome: &Outcome, requests: u64) {
+pub(crate) fn all_right(outcome: &Outcome, requests: u64) {
     is_sound(outcome);
     let Outcome { totals, errors, setting, http2, .. } = outcome;
     let at = format!("{} {totals:?} {errors:?} {http2:?}", setting.driver);
@@ -287,7 +293,10 @@ fn a_goaway_costs_no_request_and_is_not_waited_for() {
         drop(waited.expect("no panic"));
         h2.answer(3);
         h2.answer(1);
-        assert!(h2.request().is_none(), "the client ends it");
+        while let Some(seen) = h2.next() {
+            // To the server those above its last were never begun (RFC 9113 6.8).
+            assert!(matches!(seen, Seen::Window), "{seen:?}");
+        }
     });
     on_every_driver(
         |driver| {
@@ -383,6 +392,66 @@ fn refused_streams_are_sent_again_and_fail_when_that_is_in_vain() {
     let http2 = outcome.http2.as_ref().expect("it was spoken");
     assert_eq!((http2.resent, http2.resets["refused_stream"]), (20 * 8, 20 * 9));
     assert_eq!(outcome.totals.sent, 20);
+}
+
+/// One of two connections refuses whatever it is asked: its requests are for the other one, also where that has come to rest
+/// later.
+#[test]
+fn what_one_connection_refuses_another_one_is_asked() {
+    let state = Arc::new((Mutex::new(false), Condvar::new()));
+    let seen = Arc::clone(&state);
+    let server = Server::start(move |peer| {
+        let refuses = peer.number.is_multiple_of(2);
+        let mut h2 = H2::new(peer, Settings::DEFAULT);
+        let (has_refused, changed) = &*seen;
+        while let Some((stream, _)) = h2.request() {
+            if refuses {
+                h2.reset(stream, ErrorCode::REFUSED_STREAM);
+                *has_refused.lock().expect("no panic") = true;
+                changed.notify_all();
+            } else {
+                let is_before = |has_refused: &mut bool| !*has_refused;
+                let waited = changed.wait_while(has_refused.lock().expect("no panic"), is_before);
+                drop(waited.expect("no panic"));
+                h2.answer(stream);
+            }
+        }
+    });
+    on_every_driver(
+        |driver| {
+            *state.0.lock().expect("no panic") = false;
+            streams(driver, &server.url("/"), 2, 1, 2)
+        },
+        |outcome| {
+            all_right(outcome, 2);
+            let http2 = outcome.http2.as_ref().expect("it was spoken");
+            assert_eq!((http2.resent, http2.resets["refused_stream"]), (1, 1));
+        },
+    );
+}
+
+/// A limit that is lowered while requests are under way.
+#[test]
+fn the_fewest_streams_that_a_server_has_allowed_are_shown() {
+    let settings = Settings { streams_max: 6, ..Settings::DEFAULT };
+    let server = Server::start(move |peer| {
+        let mut h2 = H2::new(peer, settings);
+        while let Some((stream, _)) = h2.request() {
+            if h2.requests == 10 {
+                // SETTINGS_MAX_CONCURRENT_STREAMS.
+                h2.peer.send(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2]);
+            }
+            h2.answer(stream);
+        }
+    });
+    on_every_driver(
+        |driver| streams(driver, &server.url("/"), 1, 10, 60),
+        |outcome| {
+            all_right(outcome, 60);
+            let http2 = outcome.http2.as_ref().expect("it was spoken");
+            assert_eq!((http2.streams_allowed, http2.connections_limited), (Some(2), 1));
+        },
+    );
 }
 
 #[test]
@@ -731,10 +800,13 @@ fn a_request_before_any_load_is_asked_by_http2_too() {
     let server = Server::start(move |peer| {
         let mut h2 = H2::new(peer, settings);
         while let Some((stream, head)) = h2.request() {
-            match head.starts_with("POST /reset") {
-                true => h2.reset(stream, ErrorCode::INTERNAL_ERROR),
-                false => h2.answer_with(stream, "404", b"no such"),
-            };
+            if head.starts_with("POST /reset") {
+                h2.reset(stream, ErrorCode::INTERNAL_ERROR);
+            } else if head.starts_with("POST /away") {
+                h2.goaway(0, 11);
+            } else {
+                h2.answer_with(stream, "404", b"no such");
+            }
         }
     });
     let patience = Duration::from_secs(20);
@@ -756,6 +828,27 @@ fn a_request_before_any_load_is_asked_by_http2_too() {
         matches!(&reset, Err(RequestError::Answer(why)) if why.to_string().contains("internal_error")),
         "{reset:?}"
     );
+    let away = ask_by(http, &target("/away"), &Trust::default(), patience);
+    assert!(
+        matches!(&away, Err(RequestError::Answer(why)) if why.to_string().contains("enhance_your_calm")),
+        "{away:?}"
+    );
+    let early = Server::start(|peer| {
+        let mut h2 = H2::new(peer, Settings { stream_window: 1_000, ..Settings::DEFAULT });
+        while let Some(seen) = h2.next() {
+            if let Seen::Request { stream, .. } = seen {
+                h2.answer_with(stream, "413", b"too long");
+                h2.reset(stream, ErrorCode::NO_ERROR);
+            }
+        }
+    });
+    let long = Target { body: vec![b'x'; 100_000], ..target("/") };
+    let long = Target { address: early.address.into(), ..long };
+    let mut client = Client::open(http, &long, &Trust::default(), patience).expect("a connection");
+    for _ in 0..3 {
+        client.send(1).expect("sent");
+        assert_eq!(client.answer(patience).expect("an answer").status, 413);
+    }
     let other = Server::start(|mut peer| peer.answer_all(crate::OK));
     let target = Target::parse(&other.url("/"), None).expect("a URL");
     let refused = ask_by(http, &target, &Trust::default(), patience);
@@ -826,4 +919,6 @@ fn a_server_that_gives_up_each_connection_at_once_fails_and_is_not_asked_for_eve
     assert_eq!((outcome.totals.answered, outcome.errors.total()), (0, 4), "{:?}", outcome.errors);
     let goaways = &outcome.http2.as_ref().expect("it was spoken").goaways;
     assert!(goaways["enhance_your_calm"] >= 9, "{goaways:?}");
+    let why = outcome.first_failure.expect("why");
+    assert!(why.contains("before it answers anything (GOAWAY enhance_your_calm)"), "{why}");
 }

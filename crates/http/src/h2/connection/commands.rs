@@ -37,6 +37,8 @@ pub struct AskHead<'a> {
     pub scheme: &'a str,
     /// What is known of the same head from before, on the same connection.
     pub known: Option<&'a mut KnownBlock>,
+    /// The target of this head as [`path_block`] has made it; what is known is then of all heads that differ in it alone.
+    pub path: Option<&'a [u8]>,
 }
 
 /// The field block of one head, once it is the same each time that it is sent: copying it costs less than encoding. It
@@ -45,6 +47,8 @@ pub struct AskHead<'a> {
 pub struct KnownBlock {
     /// Empty where none is known.
     block: Vec<u8>,
+    /// Where its `:path` is left out, which each request brings.
+    path_at: Option<usize>,
     changes: u64,
 }
 
@@ -88,19 +92,27 @@ impl<T> Connection<T> {
         id: u32,
         ends: bool,
     ) -> usize {
-        let AskHead { head, scheme, known } = ask;
+        let AskHead { head, scheme, known, path } = ask;
+        let path_block = path.filter(|_| kind != RequestKind::Connect);
         let before = self.encoder.changes();
+        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let path_bytes = path_block.unwrap_or_default();
         if let Some(known) = &known
             && !known.block.is_empty()
+            && known.path_at.is_some() == path_block.is_some()
+            && known.block.len() + path_bytes.len() <= frame_bytes
             && known.changes == before
             && !self.encoder.has_new_size()
         {
             let flags = frame::END_HEADERS | if ends { frame::END_STREAM } else { 0 };
-            frame::write(out, frame::HEADERS, flags, id, &known.block);
-            return known.block.len();
+            let len = known.block.len() + path_bytes.len();
+            let (first, rest) = known.block.split_at(known.path_at.unwrap_or(0));
+            out.put(&frame::head(len, frame::HEADERS, flags, id));
+            [first, path_bytes, rest].into_iter().for_each(|part| out.put(part));
+            return len;
         }
         let start = out.len();
-        let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
+        let mut path_at = None;
         let encoder = &mut self.encoder;
         let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
         let mut words = line.split(|&byte| byte == b' ');
@@ -111,7 +123,12 @@ impl<T> Connection<T> {
             encoder.field(out, b":method", method);
             if kind != RequestKind::Connect {
                 encoder.field(out, b":scheme", scheme.as_bytes());
-                encoder.field(out, b":path", path);
+                if let Some(block) = path_block {
+                    path_at = Some(out.len() - start - HEAD_BYTES);
+                    out.put(block);
+                } else {
+                    encoder.field(out, b":path", path);
+                }
             }
             encoder.field(out, b":authority", host(head));
             lines(head, |name, value| {
@@ -123,13 +140,17 @@ impl<T> Connection<T> {
             });
         });
         if let Some(known) = known
-            && len <= KNOWN_HEAD_BYTES_MAX
+            && len - path_bytes.len() <= KNOWN_HEAD_BYTES_MAX
+            && len <= frame_bytes
             && before == self.encoder.changes()
             && !out.is_short()
         {
+            let block = &out.bytes()[start + HEAD_BYTES..];
+            let (first, rest) = block.split_at(path_at.unwrap_or(0));
             known.block.clear();
-            known.block.extend_from_slice(&out.bytes()[start + HEAD_BYTES..]);
-            known.changes = before;
+            known.block.extend_from_slice(first);
+            known.block.extend_from_slice(&rest[path_bytes.len()..]);
+            (known.path_at, known.changes) = (path_at, before);
         }
         len
     }
@@ -457,6 +478,17 @@ impl<T> Connection<T> {
         self.streams.iter().map(|stream| (stream.id, &stream.data))
     }
 
+    /// Takes the streams above `last`, the latest first: those that a server has said that it does not look at (GOAWAY).
+    /// Nothing is sent of them: to the server they were never begun.
+    pub fn take_above(&mut self, last: u32) -> impl Iterator<Item = (u32, T)> {
+        let above = self.streams.iter().rev().map(|stream| stream.id);
+        let above: Vec<u32> = above.take_while(|id| *id > last).collect();
+        above.into_iter().filter_map(move |id| {
+            let at = self.place(id)?;
+            Some((id, self.remove(at).data))
+        })
+    }
+
     /// Takes all streams, when the connection is over.
     pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
         (self.turns, self.large_heads_bytes) = (Turns::default(), 0);
@@ -468,8 +500,7 @@ impl<T> Connection<T> {
     pub fn release_memory(&mut self) {
         self.streams.release_memory();
         self.turns.release_memory();
-        let forgotten = self.resets.len().saturating_sub(RESETS_KEPT_MIN);
-        self.resets.drain(..forgotten);
+        self.forget_resets(self.resets.len().saturating_sub(RESETS_KEPT_MIN));
         self.resets.shrink_to_fit();
         self.priorities.shrink_to_fit();
         (self.known_request, self.known_answer, self.known_response) = (None, None, None);

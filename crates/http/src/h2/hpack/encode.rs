@@ -150,6 +150,25 @@ impl Encoder {
     }
 }
 
+/// `:path` as it stands in a block of every connection: it is put into no table.
+#[must_use]
+pub fn path_block(path: &[u8]) -> Vec<u8> {
+    // The name, and how long the value is.
+    const HEAD_BYTES: usize = 8;
+    const NAME: &[u8] = b":path";
+    let mut room = vec![0; path.len() + HEAD_BYTES];
+    let mut out = Output::new(&mut room);
+    if let Some(index) = static_field(NAME, path) {
+        integer::write(&mut out, 0x80, 7, index);
+    } else {
+        integer::write(&mut out, 0x00, 4, static_name(NAME).expect("it is in the static table"));
+        string(&mut out, path);
+    }
+    let len = out.len();
+    room.truncate(len);
+    room
+}
+
 /// Writes a string in the shorter of both forms.
 fn string(out: &mut Output<'_>, text: &[u8]) {
     let len = huffman::encoded_len(text);

@@ -14,6 +14,8 @@ pub(crate) mod huffman;
 pub(crate) mod integer;
 pub(crate) mod tables;
 
+pub use encode::path_block;
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
