@@ -64,7 +64,10 @@ impl Status {
             204 => "No Content",
             206 => "Partial Content",
             301 => "Moved Permanently",
+            302 => "Found",
+            303 => "See Other",
             304 => "Not Modified",
+            307 => "Temporary Redirect",
             308 => "Permanent Redirect",
             400 => "Bad Request",
             403 => "Forbidden",
@@ -142,6 +145,10 @@ impl Rejection {
         "the target is https, but the connection is not secured",
         "RFC 9110 7.4",
     );
+
+    /// What a body gets that has more bytes than it may have.
+    pub const BODY_LARGE: Self =
+        Self::new(Status::CONTENT_TOO_LARGE, "the body exceeds max_body", "RFC 9110 15.5.14");
 
     /// A refusal with any status.
     #[must_use]
