@@ -47,4 +47,8 @@ ids! {
     /// A front end, in [`FrontendTable`](crate::backends::groups::FrontendTable); by default the first one.
     #[derive(Default)]
     FrontId: u16;
+    /// A site, in the order of the settings.
+    SiteId: u16;
+    /// A route, in the order of the settings, of all sites.
+    RouteId: u16;
 }

@@ -11,11 +11,12 @@
 //! |---|---|
 //! | `run` | loops, endpoints, signals; the master of a proxy and its workers; reloads; what a server gives up |
 //! | `front` | what a connection is; one connection of a client: requests, answers at once or later, deadlines |
-//! | `handlers` | answers at once: replies, files |
+//! | `handlers` | answers at once: replies, files, redirects |
 //! | `exchange` | answers of backends, which come later; TCP mode |
 //! | `backends` | which backends there are, and which gets the next request; idle connections of all loops |
 //! | `head` | heads, written anew |
 //! | `config` | the settings, checked |
+//! | `route` | which route of a site a request takes |
 //! | `record` | the one place where a request is counted and logged, at its end |
 //! | `log`, `counters` | what is written and counted |
 //! | `fault`, `refusal` | what can go wrong with a backend, and whose fault it is; why a request is refused |
@@ -41,6 +42,7 @@ mod ids;
 mod log;
 mod record;
 mod refusal;
+mod route;
 mod run;
 pub mod system;
 pub mod tls;
@@ -60,4 +62,4 @@ pub use front::state::LoopState;
 pub use handlers::Pages;
 pub use identity::{Identity, SocketOwner};
 pub use log::Logs;
-pub use run::{OwnProcess, Server, master, privileges, stats};
+pub use run::{OwnProcess, Server, explain, master, privileges, stats};

@@ -27,6 +27,8 @@ pub(crate) enum Refusal {
     LongLocation,
     /// No descriptor or memory is left to open a file.
     NoDescriptor,
+    /// No site has the host that it is for.
+    UnknownHost,
 }
 
 /// What follows from a cause.
@@ -53,7 +55,7 @@ const fn row(
 impl Refusal {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Unsound,
         Self::LateHead,
         Self::LateBody,
@@ -62,6 +64,7 @@ impl Refusal {
         Self::UnsoundPath,
         Self::LongLocation,
         Self::NoDescriptor,
+        Self::UnknownHost,
     ];
 
     /// The table.
@@ -69,6 +72,7 @@ impl Refusal {
         const BAD: &str = Fault::BadRequest(Status::BAD_REQUEST).name();
         const LATE: &str = Fault::ClientTimeout.name();
         const SLOW: &str = "the body stood still, or came too slowly (RFC 9110 15.5.9)";
+        const HOST: &str = "no site here has this host (RFC 9110 15.5.20)";
         const LATE_HEAD: Option<ServerCounter> = Some(ServerCounter::TimeoutsHeader);
         const LATE_BODY: Option<ServerCounter> = Some(ServerCounter::TimeoutsBody);
         const NO_FILE: Option<ServerCounter> = Some(ServerCounter::FilesRefused);
@@ -81,6 +85,7 @@ impl Refusal {
             Self::UnsoundPath => row(None, "", None, BAD),
             Self::LongLocation => row(Some(Status::URI_TOO_LONG), "", None, BAD),
             Self::NoDescriptor => row(Some(Status::UNAVAILABLE), "", NO_FILE, "server_file_failed"),
+            Self::UnknownHost => row(Some(Status::MISDIRECTED), HOST, None, BAD),
         }
     }
 

@@ -214,6 +214,18 @@ impl Keys<'_> {
         self.asked.iter().copied().find(|name| self.has(name))
     }
 
+    /// The first of these keys, all asked for by now, that was said.
+    #[must_use]
+    pub fn first_given_of(&self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.has(name))
+    }
+
+    /// Whether the table is described, and nothing is said.
+    #[must_use]
+    pub fn is_describing(&self) -> bool {
+        self.reading.is_describing
+    }
+
     /// Notes that what was said of key `name` is wrong beside the rest: the message says why and
     /// what is expected. It stands where the key does; where that was not said, with the section. Of a
     /// key that is wrong by itself nothing more is reported.

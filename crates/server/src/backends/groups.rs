@@ -94,8 +94,8 @@ pub(crate) struct FrontendTable {
     secured: Vec<Option<Arc<ServerConfig>>>,
     /// Of each, for answers.
     rules: Vec<Rules>,
-    /// Where each leads to.
-    groups: Vec<GroupId>,
+    /// Where each leads to; none where sites say that.
+    groups: Vec<Option<GroupId>>,
     by_address: Vec<(ListenAddress, FrontId)>,
 }
 
@@ -111,7 +111,7 @@ impl FrontendTable {
             addresses.iter().map(|(address, at)| (address.clone(), ids[*at])).collect();
         let all = config.frontends.clone();
         let rules = all.iter().map(|front| Rules::new(&front.rules.response)).collect();
-        let groups = all.iter().map(|front| GroupId::of_place(front.group)).collect();
+        let groups = all.iter().map(|front| front.group.map(GroupId::of_place)).collect();
         Self { secured: vec![None; all.len()], rules, groups, all, by_address }
     }
 
@@ -130,9 +130,9 @@ impl FrontendTable {
         &self.all[id.place()]
     }
 
-    /// The group of backends that it leads to.
+    /// The group of backends that it leads to; none where it has sites.
     #[inline]
-    pub(crate) fn group(&self, id: FrontId) -> GroupId {
+    pub(crate) fn group(&self, id: FrontId) -> Option<GroupId> {
         self.groups[id.place()]
     }
 

@@ -12,17 +12,17 @@ use crate::config::RULES_MAX;
 use crate::fields::FieldRule;
 
 /// Largest fixed reply.
-const REPLY_BYTES_MAX: u64 = 1 << 30;
+pub(super) const REPLY_BYTES_MAX: u64 = 1 << 30;
 /// Most bytes that rules and CORS add to a head, which fit into each call.
 pub(crate) const FIELDS_BYTES_MAX: usize = 8 * 1024;
 /// Most origins: each request with one is compared with all.
 const ORIGINS_MAX: usize = 64;
 /// Largest bound of a listing: the loop waits while it is made.
-const LISTING_MAX: u64 = 1_000_000;
+pub(super) const LISTING_MAX: u64 = 1_000_000;
 /// Most pages for errors; there are fewer codes that the server answers with.
 const ERROR_PAGES_MAX: usize = 64;
 /// What most keys of an answer are for.
-const FILES: &str = "applies only to files";
+pub(super) const FILES: &str = "applies only to files";
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]

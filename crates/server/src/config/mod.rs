@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod proxy;
 pub(crate) mod sections;
 pub mod settings;
+pub(crate) mod sites;
 pub(crate) mod written;
 
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ pub use proxy::{ProxyConfig, ProxyLimits};
 pub use sections::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,
 };
+pub use sites::{RouteConfig, SiteConfig, Sites};
 use written::note_shared_paths;
 
 /// Most threads; one per CPU of the largest machines.

@@ -9,12 +9,13 @@ use pollux_settings::{Keys, Kind, Table, one_of, table, whole};
 
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 use crate::config::sections;
+use crate::config::sites;
 use crate::config::written::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
     elsewhere, foreign_keys, identity, note_overlap, note_unix_only, timeout,
 };
-use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode};
+use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode, Sites};
 use crate::identity::Identity;
 
 /// The name of the group that has no section of its own.
@@ -55,8 +56,10 @@ const HTTP_LIMITS: [&str; 18] = [
 pub struct ProxyConfig {
     /// Where clients come; at least one.
     pub frontends: Vec<Frontend>,
-    /// Where requests go; at least one.
+    /// Where requests go; at least one where there are no sites.
     pub groups: Vec<GroupConfig>,
+    /// What answers at front ends that lead to no backend.
+    pub sites: Sites,
     /// Whether and how clients may speak HTTP/2.
     pub http2: Http2,
     /// Who may connect to its unix sockets.
@@ -77,7 +80,7 @@ pub struct ProxyConfig {
 impl Table for ProxyConfig {
     fn read(keys: &mut Keys<'_>) -> Self {
         keys.heading("Addresses");
-        let (frontends, mut groups) = ways(keys);
+        let Ways { frontends, mut groups, sites } = ways(keys);
         let about = "Most connections to each server at once, for those that have no max_connections of \
                      their own; requests beyond wait";
         let most = keys.key("server_max_connections", about).otherwise("no limit");
@@ -140,6 +143,7 @@ impl Table for ProxyConfig {
         Self {
             frontends,
             groups,
+            sites,
             http2,
             sockets,
             identity,
@@ -158,22 +162,33 @@ fn no_effect(keys: &mut Keys<'_>, name: &str, why: &str) {
     }
 }
 
+/// Where clients come, and what answers them.
+struct Ways {
+    frontends: Vec<Frontend>,
+    groups: Vec<GroupConfig>,
+    sites: Sites,
+}
+
 /// Front ends and the backends that they lead to: one of each by flags or at the top of the file, or
 /// as many as there are sections.
-fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
+fn ways(keys: &mut Keys<'_>) -> Ways {
+    let has_sites = keys.names("site");
     let listen = keys.key("listen", sections::LISTEN).default("127.0.0.1:8080");
     let listen = listen.list(&address(), 1..=ADDRESSES_MAX);
     let front = Frontend { listen, ..Frontend::read(keys) };
+    let said_of_front = keys.first_given();
     let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; each address of a host is a server; \
                  repeatable";
     let addresses =
         keys.key("backend", about).only_flag().list(&sections::server_address(), 0..=BACKENDS_MAX);
+    let has_flags = !addresses.is_empty();
     let of_file = keys.tables("server", sections::SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
     let has_servers = !of_file.is_empty();
     let servers = addresses.into_iter().map(BackendConfig::at).chain(of_file).collect();
     keys.heading("Backends");
     let group = GroupConfig::of(keys, GROUP_DEFAULT.to_owned(), |_| servers);
     let said = keys.first_given();
+    let said_of_group = keys.first_given_of(&GROUP_KEYS);
     let before = keys.mistakes();
     let about = "Servers that answer the same requests, where there are several such groups";
     let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);
@@ -183,8 +198,27 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
         are_right.then(|| groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>());
     let about = "Where clients come, and the backends that their requests go to";
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, |keys| {
-        Frontend::of_section(keys, names.as_deref())
+        Frontend::of_section(keys, names.as_deref(), has_sites)
     });
+    if has_sites || keys.is_describing() {
+        let frontends = match frontends.is_empty() {
+            true => vec![Frontend { group: None, ..front.clone() }],
+            false => frontends.clone(),
+        };
+        let schemes: Vec<&str> = frontends
+            .iter()
+            .filter(|front| front.group.is_none())
+            .map(|front| if front.tls.is_some() { "https" } else { "http" })
+            .collect();
+        let sites = sites::sites(keys, names.as_deref(), &schemes);
+        if has_sites {
+            let ways = Ways { frontends, groups, sites };
+            let said =
+                Said { of_front: said_of_front, of_group: said_of_group, has_servers, has_flags };
+            ways.consistent_sites(keys, said);
+            return ways;
+        }
+    }
     let twice = |at: &usize| groups[..*at].iter().any(|other| other.name == groups[*at].name);
     match said {
         _ if !keys.is_right() => {}
@@ -192,7 +226,7 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
             if group.servers.is_empty() {
                 keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
             }
-            return (vec![front], vec![group]);
+            return Ways { frontends: vec![front], groups: vec![group], sites: Sites::default() };
         }
         Some(name) => {
             keys.note(
@@ -213,7 +247,73 @@ fn ways(keys: &mut Keys<'_>) -> (Vec<Frontend>, Vec<GroupConfig>) {
             }
         }
     }
-    (frontends, groups)
+    Ways { frontends, groups, sites: Sites::default() }
+}
+
+/// Keys of a group that has no section of its own.
+const GROUP_KEYS: [&str; 15] = [
+    "balance",
+    "health_check",
+    "health_path",
+    "health_host",
+    "health_interval",
+    "health_timeout",
+    "down_time",
+    "slow_start",
+    "rise",
+    "fall",
+    "send_proxy",
+    "tls",
+    "sni",
+    "ca",
+    "verify",
+];
+
+/// What is said at the top of a file, or by flags, beside sites.
+#[derive(Clone, Copy)]
+struct Said {
+    of_front: Option<&'static str>,
+    of_group: Option<&'static str>,
+    has_servers: bool,
+    has_flags: bool,
+}
+
+impl Ways {
+    /// Notes what has no place beside sites.
+    fn consistent_sites(&self, keys: &mut Keys<'_>, said: Said) {
+        if !keys.is_right() {
+            return;
+        }
+        let has_sections = keys.names("frontend");
+        let names = || self.groups.iter().map(|group| &group.name);
+        let twice =
+            names().enumerate().find(|(at, name)| names().take(*at).any(|one| one == *name));
+        match said {
+            Said { of_front: Some(name), .. } if has_sections => {
+                keys.note(name, "has no effect beside [[frontend]]; expected it in them");
+            }
+            Said { of_group: Some(name), .. } => {
+                keys.note(name, "has no effect beside [[site]]; expected it in [[backend]]");
+            }
+            Said { has_flags: true, .. } => {
+                keys.note("backend", "has no effect beside [[site]]; expected [[backend]] in the file, and its name in a route");
+            }
+            Said { has_servers: true, .. } => {
+                keys.refuse("[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[site]]");
+            }
+            _ if self.frontends.iter().all(|front| front.group.is_some()) => {
+                keys.refuse("no front end has the sites: each [[frontend]] has a backend; expected one without");
+            }
+            _ if !has_sections && self.frontends.iter().any(|front| front.mode == Mode::Tcp) => {
+                keys.note("mode", "\"tcp\" has no sites; expected \"http\"");
+            }
+            _ => {
+                if let Some((_, name)) = twice {
+                    keys.refuse(format!("two [[backend]] sections are called \"{name}\""));
+                }
+            }
+        }
+    }
 }
 
 impl ProxyConfig {
@@ -234,6 +334,7 @@ impl ProxyConfig {
                 ..Frontend::default()
             }],
             groups: vec![group],
+            sites: Sites::default(),
             http2: Http2::default(),
             sockets: UnixSockets::default(),
             identity: None,
@@ -355,7 +456,7 @@ fn wrong(frontends: &[Frontend], groups: &[GroupConfig]) -> Option<String> {
         }
     }
     // A group that is not there has been reported.
-    frontends.iter().find_map(|front| wrong_way(front, groups.get(front.group)?))
+    frontends.iter().find_map(|front| wrong_way(front, groups.get(front.group?)?))
 }
 
 /// What is wrong with a front end that leads to this group.
@@ -517,7 +618,7 @@ mod tests {
     fn front_ends_lead_to_the_backends_that_they_name() {
         let config = read(SEVERAL).expect("right");
         let groups: Vec<_> = config.frontends.iter().map(|each| each.group).collect();
-        assert_eq!((groups, config.listen().len()), (vec![1, 0], 3));
+        assert_eq!((groups, config.listen().len()), (vec![Some(1), Some(0)], 3));
         assert_eq!(config.groups[1].balance, Balance::Least);
         assert_eq!(config.groups[1].health.check, Check::Tcp);
         assert_eq!(config.servers().map(|each| each.weight).collect::<Vec<_>>(), [1, 5, 1]);

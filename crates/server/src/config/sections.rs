@@ -346,8 +346,11 @@ table! { keys, key, default;
     pub struct Frontend {
         /// Where it listens; at least one.
         pub listen: Vec<Address> = Vec::new(),
-        /// The place of its backends in [`ProxyConfig::groups`](crate::config::ProxyConfig::groups).
-        pub group: usize = 0,
+        /// The place of its backends in [`ProxyConfig::groups`](crate::config::ProxyConfig::groups); none where sites say
+        /// what answers.
+        pub group: Option<usize> = Some(0),
+        /// Whether requests are led to https.
+        pub(crate) leads_to_https: bool = false,
         /// What is passed on
         pub mode: Mode = key.default("http").one(&Mode::kind()),
         /// Its certificate, where clients speak TLS.
@@ -378,12 +381,34 @@ impl Frontend {
         self
     }
 
-    /// That of a section, where these are the names of the groups; none where they are not known.
-    pub(super) fn of_section(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Self {
+    /// That of a section, where these are the names of the groups, none where they are not known, and there are sites or not.
+    pub(super) fn of_section(
+        keys: &mut Keys<'_>,
+        groups: Option<&[String]>,
+        has_sites: bool,
+    ) -> Self {
         let listen = keys.key("listen", LISTEN).list(&address(), 1..=ADDRESSES_MAX);
         let backend = keys.key("backend", "Name of the [[backend]] that requests go to");
-        let backend = backend.otherwise("the only one").optional(&name());
-        let front = Self { listen, ..Self::read(keys) };
+        let backend = backend.otherwise("the sites, or the only one").optional(&name());
+        let about = "Lead requests to https, at the same host and path (301; 308 for other methods than GET and HEAD), but \
+                     for those of /.well-known/acme-challenge/";
+        let redirect = keys.key("redirect", about).optional(&one_of("way", [("https", "", ())]));
+        let front = Self { listen, leads_to_https: redirect.is_some(), ..Self::read(keys) };
+        if front.leads_to_https && front.tls.is_some() {
+            keys.note(
+                "redirect",
+                "leads to itself: clients speak TLS here; expected it where there is no cert",
+            );
+        }
+        if has_sites && backend.is_none() {
+            if front.mode == Mode::Tcp {
+                keys.note("mode", "\"tcp\" has no sites; expected a backend as well");
+            }
+            return Self { group: None, ..front };
+        }
+        if front.leads_to_https {
+            keys.note("redirect", "applies only to sites; expected [[site]], and no backend here");
+        }
         let Some(groups) = groups.filter(|_| !keys.is_wrong("backend")) else { return front };
         let Some(wanted) = backend else {
             if groups.len() != 1 {
@@ -398,7 +423,7 @@ impl Frontend {
             keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));
             0
         });
-        Self { group, ..front }
+        Self { group: Some(group), ..front }
     }
 }
 

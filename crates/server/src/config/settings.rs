@@ -1,5 +1,5 @@
 //! The settings of a server as one grammar: a file of `pollux serve` may have the keys of either command, and so may
-//! one of `pollux proxy`. What they lead to is said by the file itself: backends, or an answer of pollux's own.
+//! one of `pollux proxy`. What they lead to is said by the file itself: backends, sites, or an answer of pollux's own.
 //!
 //! Each command is the short form whose flags are those of its own part. Keys that both have are one key, with one
 //! meaning and one default. Above `config` and `proxy`, which do not know it.
@@ -14,18 +14,26 @@ use crate::config::ServeConfig;
 pub enum ServerSettings {
     /// It answers by itself: files, a fixed reply, an echo.
     Answers(Box<ServeConfig>),
-    /// It passes requests, or bytes, on to backends.
+    /// It passes requests, or bytes, on to backends, or has sites.
     Passes(Box<ProxyConfig>),
 }
 
 /// Keys and sections that say that requests go to backends.
-const OF_BACKENDS: [&str; 3] = ["server", "backend", "frontend"];
+const OF_BACKENDS: [&str; 4] = ["server", "backend", "frontend", "site"];
 /// Keys that say that pollux answers itself.
 const OF_ANSWERS: [&str; 3] = ["dir", "reply", "echo"];
 
 const ANSWERS_ALONE: &str =
     "applies only where pollux answers itself; here requests go to backends";
 const BACKENDS_ALONE: &str = "applies only where requests go to backends; expected [[server]], or [[frontend]] and [[backend]]";
+
+const BESIDE_SITES: &str =
+    "has no place beside [[site]]; expected what answers as a key of a [[site.route]]";
+
+/// Why a key of an answer has no place where requests are passed on.
+fn answers_alone(keys: &Keys<'_>) -> &'static str {
+    if keys.names("site") { BESIDE_SITES } else { ANSWERS_ALONE }
+}
 
 /// The settings under the flags of `pollux serve`.
 #[derive(Clone, Debug)]
@@ -39,7 +47,8 @@ impl Table for ServeSettings {
     fn read(keys: &mut Keys<'_>) -> Self {
         let is_passed = OF_BACKENDS.iter().any(|name| keys.names(name));
         let chosen = if is_passed { Chosen::Other } else { Chosen::Own };
-        Self(keys.either(chosen, (ANSWERS_ALONE, answers), (BACKENDS_ALONE, passes)))
+        let why = answers_alone(keys);
+        Self(keys.either(chosen, (why, answers), (BACKENDS_ALONE, passes)))
     }
 }
 
@@ -48,7 +57,8 @@ impl Table for ProxySettings {
         let names = |names: &[&str]| names.iter().any(|name| keys.names(name));
         let is_answered = names(&OF_ANSWERS) && !names(&OF_BACKENDS);
         let chosen = if is_answered { Chosen::Other } else { Chosen::Own };
-        Self(keys.either(chosen, (BACKENDS_ALONE, passes), (ANSWERS_ALONE, answers)))
+        let why = answers_alone(keys);
+        Self(keys.either(chosen, (BACKENDS_ALONE, passes), (why, answers)))
     }
 }
 

@@ -52,7 +52,8 @@ use crate::fields;
 use crate::head::Version;
 use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
 use crate::head::proxied::{
-    AnswerContext, RequestContext, write_answer, write_interim, write_request, write_upgrade,
+    AnswerContext, RequestContext, Rewritten, write_answer, write_interim, write_request,
+    write_upgrade,
 };
 use crate::head::tail::{HeadTail, HopFields};
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
@@ -69,9 +70,6 @@ const INTERIMS_MAX: u32 = 1024;
 const INTERIM_BYTES_MAX: usize = 40 * 1024;
 /// Longest interim answer that is passed on.
 const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
-/// A body that did not say its length, and has more bytes than it may have.
-const BODY_LARGE: Rejection =
-    Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds max_body", "RFC 9110 15.5.14");
 
 /// What an exchange has to know of who asks, beside the request.
 #[derive(Debug)]
@@ -95,6 +93,8 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct NewHead<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) head: &'a [u8],
+    /// What the backend is asked for, where a route has read the path.
+    pub(crate) target: Option<&'a [u8]>,
     pub(crate) facts: RequestFacts,
     /// What is left of Max-Forwards, where it counts.
     pub(crate) max_forwards: Option<u64>,
@@ -107,7 +107,7 @@ impl Upstreams {
     /// A sound head came: the request has an exchange, in which its head stands as the backend gets it, and a connection
     /// that is found, opened or waited for.
     pub(crate) fn begin(&mut self, asked: &Asked<'_>, new: &NewHead<'_>) -> ExchangeId {
-        let NewHead { request, head, facts, max_forwards, limits, log } = *new;
+        let NewHead { request, head, target, facts, max_forwards, limits, log } = *new;
         let (at, backend) = self.enter(asked, facts);
         let front = self.frontends.get(asked.front);
         let is_secure = asked.is_secure;
@@ -121,6 +121,8 @@ impl Upstreams {
             forwarded: front.forwarded,
             rules: &front.rules.request,
             max_forwards,
+            target,
+            prefix: facts.route.map_or("", |route| &self.rewrites[route.place()].strip),
         };
         let exchange = self.exchanges.get_mut(at);
         exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
@@ -164,7 +166,7 @@ impl Upstreams {
         let may_splice = !is_framed && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
-        (exchange.front, exchange.group) = (asked.front, group);
+        (exchange.front, exchange.group, exchange.route) = (asked.front, group, facts.route);
         if let Some(header) = asked.header {
             exchange.header = header;
         }
@@ -292,7 +294,7 @@ impl Upstreams {
         let request = &mut self.exchanges.get_mut(at).request;
         request.take_all(data);
         if request.body_bytes() > limits.body_bytes {
-            return Err(BODY_LARGE);
+            return Err(Rejection::BODY_LARGE);
         }
         request.set_whole(ends);
         self.request_grew(at, actions, data.len() as u64);
@@ -432,6 +434,10 @@ impl Upstreams {
             kind: exchange.kind,
             date: &self.date,
             rules: rules.applying(exchange.rules, response.facts.status.code()),
+            rewrite: exchange.route.map(|route| Rewritten {
+                by: &self.rewrites[route.place()],
+                host: exchange.backend.map_or("", |backend| &self.backends[backend.place()].host),
+            }),
         };
         let out = exchange.response.head();
         let before = out.len();
@@ -473,6 +479,7 @@ impl Upstreams {
             kind: exchange.kind,
             unix_s: self.now.unix_s,
             rules: exchange.rules,
+            route: exchange.route,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::exchange::asker::Asker;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
 use crate::head::Version;
-use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, UpstreamId};
+use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, RouteId, UpstreamId};
 use crate::refusal::Refusal;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
@@ -60,6 +60,8 @@ pub(crate) struct Exchange {
     pub(crate) front: FrontId,
     /// What a backend is chosen by, where that counts.
     pub(super) key: u64,
+    /// The route that leads to its backends, where there are sites.
+    pub(super) route: Option<RouteId>,
     /// The rules for fields of its answer that apply to its path.
     pub(crate) rules: u64,
     /// Upstream connections that had it.
@@ -196,6 +198,7 @@ impl Exchange {
             tried: Tried::default(),
             front: FrontId::default(),
             key: 0,
+            route: None,
             rules: 0,
             tries: 0,
             kind: RequestKind::Other,

@@ -25,6 +25,7 @@ use crate::fault::{Fault, ProxyCounter, ProxyCounters};
 use crate::head::cache::Repeats;
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, UpstreamId};
 use crate::log::{Event, Logs};
+use crate::route::rewrite::Rewrite;
 
 /// What one loop has of backends and of what is under way to them; only loops of a proxy have it.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Upstreams {
     pub(crate) are_there: Box<[bool]>,
     pub(crate) groups: Box<[Group]>,
     pub(crate) frontends: FrontendTable,
+    /// What the routes of sites change of paths, by their numbers.
+    pub(super) rewrites: Box<[Rewrite]>,
     /// Of the one loop that looks at backends.
     schedule: Option<Schedule>,
     pub(crate) limits: ProxyLimits,
@@ -81,6 +84,7 @@ impl Upstreams {
         Self {
             groups: Group::all(config, index as u64 + 1),
             frontends: FrontendTable::new(config, addresses),
+            rewrites: config.sites.routes().map(|route| route.rewrite.clone()).collect(),
             schedule: has_checks.then(|| Schedule::new(&checked)),
             links: Links::new(backends.len()),
             targets: backends.iter().map(Backend::target).collect(),

@@ -22,7 +22,7 @@ use crate::head::Version;
 use crate::head::cache::{RequestFacts, RequestKey};
 use crate::head::common::{Common, FieldContext};
 use crate::head::proxied::is_idempotent;
-use crate::ids::{ExchangeId, FrontId};
+use crate::ids::{ExchangeId, FrontId, GroupId, RouteId};
 use crate::refusal::Refusal;
 
 /// Methods that are passed on.
@@ -48,6 +48,14 @@ pub(super) struct Origin {
     pub(super) is_last: bool,
 }
 
+/// Where a request goes that is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct To {
+    pub(super) group: GroupId,
+    /// The route that leads there, where there are sites.
+    pub(super) route: Option<RouteId>,
+}
+
 /// A request that is passed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed<'a> {
@@ -65,11 +73,11 @@ pub(super) fn judge(
     front: FrontId,
     request: &Request<'_>,
     version: Version,
+    to: To,
 ) -> Verdict {
     let Ok(max_forwards) = max_forwards(request) else { return Verdict::Here(None) };
     let frontends = &upstreams.frontends;
-    let claims_tls = request.target.is_https() && frontends.secured(front).is_none();
-    if claims_tls && !(frontends.get(front).x_forwarded.believes() && is_said_secure(request)) {
+    if request.target.is_https() && !is_secure(upstreams, front, request) {
         return Verdict::Https;
     }
     if matches!(request.method, Method::Connect | Method::Trace) {
@@ -82,12 +90,14 @@ pub(super) fn judge(
         is_idempotent: is_idempotent(request.method),
         version,
         keep_alive: request.keep_alive,
-        key: match upstreams.balance(frontends.group(front)) {
+        key: match upstreams.balance(to.group) {
             Balance::Client => hash(client.address().as_bytes()),
             Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
             _ => 0,
         },
         rules: frontends.rules(front).for_request(request),
+        group: to.group,
+        route: to.route,
     };
     Verdict::Passed(facts, max_forwards)
 }
@@ -101,12 +111,13 @@ pub(super) fn begin(
     passed: Passed<'_>,
 ) -> ExchangeId {
     let Passed { request, head, facts, max_forwards } = passed;
-    let LoopState { upstreams, log, head_limits, .. } = state;
+    let LoopState { upstreams, log, head_limits, sites, .. } = state;
     let upstreams = upstreams.as_mut().expect("a proxy has backends");
     let is_last = origin.is_last || !facts.keep_alive;
-    let asked = asked(upstreams, actions, client, Origin { is_last, ..origin });
+    let asked = asked(upstreams, actions, client, Origin { is_last, ..origin }, facts.group);
     let (limits, log) = (&*head_limits, log.as_ref());
-    upstreams.begin(&asked, &NewHead { request, head, facts, max_forwards, limits, log })
+    let target = sites.as_ref().filter(|_| facts.route.is_some()).map(|sites| sites.target());
+    upstreams.begin(&asked, &NewHead { request, head, target, facts, max_forwards, limits, log })
 }
 
 /// The same, if the head in front of `input` is the last one of this loop again; says how long that is too.
@@ -125,7 +136,8 @@ pub(super) fn begin_again(
     state.counters.count_request_at(last.facts.method);
     let upstreams = state.upstreams();
     let is_last = origin.is_last || !last.facts.keep_alive;
-    let asked = asked(upstreams, actions, client, Origin { is_last, ..origin });
+    let to = last.facts.group;
+    let asked = asked(upstreams, actions, client, Origin { is_last, ..origin }, to);
     let at = upstreams.begin_again(&asked, &last);
     let head_bytes = last.len();
     upstreams.repeats.request = Some(last);
@@ -139,9 +151,9 @@ fn asked<'c>(
     actions: &Actions<'_>,
     client: &'c Client,
     origin: Origin,
+    group: GroupId,
 ) -> Asked<'c> {
     let Origin { asker, front, is_last } = origin;
-    let group = upstreams.frontends.group(front);
     // Its PROXY head in front of a connection to a backend.
     let header = upstreams.groups[group.place()].sends_header.is_some().then(|| {
         let said = client.known().and_then(|peer| peer.header);
@@ -191,6 +203,14 @@ pub(super) fn answer_fault(
     let exchange = state.upstreams().exchange(at);
     (exchange.status, exchange.refusal) = (Some(status), Refusal::of_page(fault));
     answered
+}
+
+/// Whether the client speaks TLS: with this proxy, or with one in front that says so and is believed.
+#[inline]
+pub(super) fn is_secure(upstreams: &Upstreams, front: FrontId, request: &Request<'_>) -> bool {
+    let frontends = &upstreams.frontends;
+    frontends.secured(front).is_some()
+        || (frontends.get(front).x_forwarded.believes() && is_said_secure(request))
 }
 
 /// Whether a proxy in front says that the client speaks TLS with it.

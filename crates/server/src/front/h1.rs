@@ -15,7 +15,7 @@
 //!
 //! What answers is the handler's matter: it does so at once, or has an exchange with a backend do it later. A request
 //! that comes before the answer to the one before it is gone waits unread then. `later` has what a client and
-//! its exchange do with each other.
+//! its exchange do with each other, `routed` what becomes of a request where there are sites.
 //!
 //! | deadline | in | what happens |
 //! |---|---|---|
@@ -36,6 +36,7 @@
 //! has input is followed by a lingering close.
 
 mod later;
+mod routed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,6 +79,16 @@ pub struct HttpSession {
     is_draining: bool,
     /// Of the answer that is under way.
     status: Status,
+}
+
+/// How the body of a request is read that a handler answers.
+#[derive(Clone, Copy)]
+struct Reads {
+    /// Nothing of it has come.
+    is_still_to_come: bool,
+    /// It is the body of the answer.
+    echoes: bool,
+    limits: pollux_http::Limits,
 }
 
 #[derive(Debug)]
@@ -463,14 +474,19 @@ impl HttpSession {
     ) {
         state.counters.count_request(request.method);
         if matches!(state.handler, Handler::Proxy) {
-            return self.ask(state, actions, request, head);
+            return self.ask(state, actions, request, head, is_body_still_to_come);
         }
         if request.target.is_https() && state.tls.is_none() {
             return self.refuse_https(state, actions, request, head);
         }
         if request.framing.has_body() {
             if state.handler.allows(request.method) {
-                self.begin_body(state, actions, request, head, is_body_still_to_come);
+                let reads = Reads {
+                    is_still_to_come: is_body_still_to_come,
+                    echoes: matches!(state.handler, Handler::Echo),
+                    limits: state.head_limits,
+                };
+                self.begin_body(state, actions, request, head, reads);
             } else {
                 // The body is left unread, so nothing can follow.
                 self.answer(state, actions, request, head, true);
@@ -495,10 +511,9 @@ impl HttpSession {
         let persistence = Persistence::of(request.version_minor, is_last);
         let asked = state.common.asked(request);
         let context = Context { persistence, is_head: request.method == Method::Head, asked };
-        match respond(state, actions, request, context) {
-            Some(answered) => self.answer_begun(state, actions, head, answered, is_last),
-            None => self.ask(state, actions, request, head),
-        }
+        let answered = respond(state, actions, request, context);
+        let answered = answered.expect("where backends answer, requests are passed on");
+        self.answer_begun(state, actions, head, answered, is_last);
     }
 
     /// An answer was begun: it is booked once all of it was sent, and until then the session stays with it.
@@ -563,22 +578,22 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
-        is_still_to_come: bool,
+        reads: Reads,
     ) {
         state.counters.add(ServerCounter::Bodies, 1);
         if state.log.is_some() {
             // It may end without an answer, when nobody can be asked any more.
             self.client.peer(actions);
         }
-        if request.expects_continue && is_still_to_come {
+        if request.expects_continue && reads.is_still_to_come {
             state.counters.add(ServerCounter::Continues, 1);
             actions.send(CONTINUE);
         }
-        let mut body = Body::new(head, request.framing, &state.head_limits, state.now.at);
+        let mut body = Body::new(head, request.framing, &reads.limits, state.now.at);
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
-        if matches!(state.handler, Handler::Echo) && has_answer_body {
+        if reads.echoes && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
-            body = body.echoed(request, is_last, state.common.asked(request));
+            body = body.echoed(request, is_last, state.common_of(self.front).asked(request));
         }
         self.phase = Phase::Body(Box::new(body));
     }
@@ -590,7 +605,7 @@ impl HttpSession {
         };
         let before = body.received_bytes;
         body.clock.on_bytes(state.now.at);
-        let read = body.read(actions, &state.common, input);
+        let read = body.read(actions, state.common_of(self.front), input);
         state.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
         match read {
             Ok((used, Progress::NeedsMore)) => {
@@ -623,6 +638,9 @@ impl HttpSession {
             return self.answer_begun(state, actions, &body.head, answered, is_last);
         }
         match Request::parse(&body.head, &state.head_limits) {
+            Parsed::Complete(request, _) if matches!(state.handler, Handler::Proxy) => {
+                self.route(state, actions, &request, &body.head, None);
+            }
             Parsed::Complete(request, _) => {
                 self.answer(state, actions, &request, &body.head, !request.keep_alive);
             }

@@ -29,6 +29,7 @@
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
 
 mod later;
+mod routed;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -365,7 +366,8 @@ impl Streams {
                 }
                 // The body of a method that is not for what answers here is not waited for.
                 if !ends && call.state.handler.allows(request.method) {
-                    self.begin_body(call, stream, &request, head);
+                    let echoes = matches!(call.state.handler, Handler::Echo);
+                    self.begin_body(call, stream, &request, head, echoes);
                 } else if self.takes_answer(call) {
                     self.answer(call, stream, &request, head);
                 } else {
@@ -427,6 +429,7 @@ impl Streams {
         stream: u32,
         request: &Request<'_>,
         head: &[u8],
+        echoes: bool,
     ) {
         call.count(ServerCounter::Bodies);
         if request.expects_continue {
@@ -442,9 +445,9 @@ impl Streams {
         self.look_at_readers = self.look_at_readers.min(body_now + call.state.limits.body_timeout);
         let reading = Reading { framing: request.framing, clock, received: 0 };
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
-        let part = if matches!(call.state.handler, Handler::Echo) && has_answer_body {
+        let part = if echoes && has_answer_body {
             self.begin_sending(call);
-            let asked = call.state.common.asked(request);
+            let asked = call.state.common_of(self.front).asked(request);
             let (waiting, has_begun, is_whole) = (Vec::new(), false, false);
             Part::Echo(Box::new(Echo { reading, asked, waiting, has_begun, is_whole }))
         } else {
@@ -457,7 +460,7 @@ impl Streams {
     /// More of a body, or its end.
     fn on_data(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
         let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
-        let body_bytes_max = call.state.head_limits.body_bytes;
+        let body_bytes_max = call.state.own_body_bytes_max();
         let len = data.len() as u64;
         let Some(task) = self.connection.data_mut(stream) else { return };
         if matches!(task.part, Part::Later(_)) {
@@ -508,12 +511,7 @@ impl Streams {
         }
         let task = std::mem::take(task);
         self.left(&task);
-        let rejection = Rejection::new(
-            Status::CONTENT_TOO_LARGE,
-            "the body exceeds max_body",
-            "RFC 9110 15.5.14",
-        );
-        self.refuse(call, stream, rejection, &task.head);
+        self.refuse(call, stream, Rejection::BODY_LARGE, &task.head);
     }
 
     /// Answers what is sound and not served, once there is room for it.
@@ -788,7 +786,8 @@ impl Streams {
         if !echo.has_begun {
             echo.has_begun = true;
             let mut head = [0; ECHO_HEAD_BYTES_MAX];
-            let (common, framing) = (&call.state.common, echo.reading.framing);
+            let common = call.state.common_of(self.front);
+            let framing = echo.reading.framing;
             let len =
                 write_echo_head(common, &mut head, framing, Persistence::Implicit, echo.asked);
             call.send(|out| self.connection.send_head(out, stream, &head[..len], false));
@@ -1025,8 +1024,9 @@ impl Streams {
         }
         let task = std::mem::take(task);
         self.left(&task);
+        let front = self.front;
         self.answer_by(call, stream, &task.head, |state, upper| {
-            answer::late(upper, &state.common, Refusal::LateBody)
+            answer::late(upper, state.common_of(front), Refusal::LateBody)
         });
     }
 

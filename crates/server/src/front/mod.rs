@@ -7,6 +7,7 @@
 //! | `client` | who a client is, and the lines that are written of it |
 //! | `h1` | a client's connection of HTTP/1: its phases and deadlines; below it what it does with an exchange |
 //! | `h2` | a client's connection of HTTP/2: its streams; below it what one does with an exchange |
+//! | `sites` | which route of a site has a request, and its handler |
 //! | `ask` | what becomes of a request at a proxy, whatever its client speaks |
 //! | `request` | what came of a request and its body |
 //! | `state` | what the connections of one loop share, and the answers that are made at once |
@@ -16,6 +17,7 @@ mod client;
 pub(crate) mod h1;
 mod h2;
 mod request;
+pub(crate) mod sites;
 pub(crate) mod state;
 
 use std::io;
@@ -167,12 +169,12 @@ impl Session for FrontSession {
         let upstreams = state.upstreams();
         let (place, front) = upstreams.front(actions);
         let (mode, awaits_header) = (front.mode, front.accepts_header);
-        let group = upstreams.frontends.group(place);
         let tls = upstreams.frontends.secured(place).map(Tls::accepted);
         let mut role = match mode {
             Mode::Http => Role::Client(HttpSession::of_front(state, actions, place)),
             Mode::Tcp => {
                 let is_secure = tls.is_some();
+                let group = upstreams.frontends.group(place).expect("bytes have no sites");
                 Role::Stream(Stream::accepted(upstreams, actions, group, is_secure))
             }
         };

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollux_engine::{Actions, ListenAddress, Moment, Now};
+use pollux_http::Request;
 use pollux_http::h2::{Scratch, Settings};
-use pollux_http::{HeadWriter, Method, Request, Status};
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
@@ -16,17 +16,17 @@ use crate::ServerError;
 use crate::backends::groups::Secrets;
 use crate::backends::passing::Passing;
 use crate::config::{Answer, Limits, LogFormat, ProxyConfig, ServeConfig};
-use crate::counters::{ServerCounter, ServerCounters};
+use crate::counters::ServerCounters;
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::ProxyCounters;
-use crate::handlers::answer;
-use crate::handlers::answer::{Answered, Context, FixedReply, Left, Persistence};
+use crate::handlers::answer::{Answered, Context, FixedReply};
 use crate::handlers::files::Site;
+use crate::handlers::respond::{Making, respond_by};
+use crate::handlers::sites::SiteHandlers;
 use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
 use crate::head::common::Common;
 use crate::ids::FrontId;
 use crate::log::{AccessLog, Event, Logs};
-use crate::refusal::Refusal;
 
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct LoopState {
     pub(crate) head_limits: pollux_http::Limits,
     pub(crate) common: Common,
     /// For answers of a proxy's own, of each front end.
-    of_fronts: Vec<Common>,
+    pub(super) of_fronts: Vec<Common>,
     pub(crate) now: Now,
     /// When a connection that is idle from now on has been idle too long.
     pub(crate) idle_deadline: Moment,
@@ -59,6 +59,8 @@ pub struct LoopState {
     inbox: Option<Inbox>,
     /// The backends of a proxy, with what is under way to them.
     pub(crate) upstreams: Option<Box<Upstreams>>,
+    /// What answers at front ends that lead to no backend.
+    pub(super) sites: Option<Box<SiteHandlers>>,
 }
 
 /// What connections of HTTP/2 have in common.
@@ -121,7 +123,7 @@ impl LoopState {
     /// The first loop looks at the backends.
     ///
     /// # Errors
-    /// When the log cannot be opened.
+    /// When the log, or a folder of a site, cannot be opened.
     pub fn for_proxy(
         index: usize,
         config: &ProxyConfig,
@@ -139,6 +141,10 @@ impl LoopState {
         let mut state =
             Self::assemble(Handler::Proxy, limits, head_limits, log, Arc::clone(&counters));
         state.logs = logs.clone();
+        state.sites = SiteHandlers::open(config, logs, &counters)?.map(Box::new);
+        if let Some(sites) = &state.sites {
+            state.room_bytes_min = state.room_bytes_min.max(sites.room_bytes_min());
+        }
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         state.upstreams = Some(Box::new(upstreams));
         state.streams.settings = config.http2.settings(&config.limits.clients);
@@ -168,6 +174,11 @@ impl LoopState {
     /// What answers of pollux's own have in common that clients of this front end get.
     pub(crate) fn common_of(&self, front: FrontId) -> &Common {
         self.of_fronts.get(front.place()).unwrap_or(&self.common)
+    }
+
+    /// Largest body of a request that a handler answers.
+    pub(crate) fn own_body_bytes_max(&self) -> u64 {
+        self.sites.as_ref().map_or(self.head_limits.body_bytes, |sites| sites.own_limits.body_bytes)
     }
 
     /// The backends of a proxy.
@@ -261,6 +272,7 @@ impl LoopState {
             streams: ForStreams::default(),
             inbox: None,
             upstreams: None,
+            sites: None,
         }
     }
 
@@ -358,79 +370,7 @@ pub(crate) fn respond(
     request: &Request<'_>,
     context: Context,
 ) -> Option<Answered> {
-    if !state.handler.allows(request.method) || request.method == Method::Options {
-        return Some(respond_without_handler(state, actions, request, context));
-    }
-    Some(match &mut state.handler {
-        Handler::Reply(reply) => {
-            let left = reply.send(actions, &state.common, context);
-            let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
-            let left = left.map_or(Left::Nothing, Left::Unsent);
-            Answered::of(Status::OK, body_bytes, left)
-        }
-        Handler::Status(pages) => {
-            let page = pages.page(request.target.path());
-            respond_with_page(state, actions, context, page)
-        }
-        Handler::Proxy => return None,
-        Handler::Echo => answer::empty(actions, &state.common, context, Status::OK, |_| {}),
-        Handler::Files(site) => {
-            let answered = site.answer(actions, &state.common, state.now, request, context);
-            if matches!(answered.left, Left::File) {
-                state.counters.add(ServerCounter::FilesSent, 1);
-            }
-            answered
-        }
-    })
-}
-
-/// The pages of the metrics endpoint.
-#[cold]
-fn respond_with_page(
-    state: &LoopState,
-    actions: &mut Actions<'_>,
-    context: Context,
-    page: Option<(&'static str, String)>,
-) -> Answered {
-    match page {
-        Some((format, page)) => answer::document(actions, &state.common, context, format, page),
-        None => answer::page(actions, &state.common, context, Status::NOT_FOUND, |_| {}),
-    }
-}
-
-/// OPTIONS, and methods that are not for this server.
-#[cold]
-fn respond_without_handler(
-    state: &LoopState,
-    actions: &mut Actions<'_>,
-    request: &Request<'_>,
-    context: Context,
-) -> Answered {
-    let allow = state.handler.allow();
-    let add_allow = |head: &mut HeadWriter<'_>| {
-        head.field("Allow", allow);
-    };
-    let refusal = match request.method {
-        Method::Options if context.asked.is_from_another_origin() => {
-            return answer::empty(actions, &state.common, context, Status::NO_CONTENT, |head| {
-                add_allow(head);
-                head.field("Access-Control-Allow-Methods", b"GET, HEAD");
-                head.field("Access-Control-Allow-Headers", b"*");
-                head.field("Access-Control-Max-Age", b"86400");
-            });
-        }
-        Method::Options => {
-            return answer::empty(actions, &state.common, context, Status::NO_CONTENT, add_allow);
-        }
-        Method::Other(_) => Refusal::UnknownMethod,
-        _ => Refusal::OtherMethod,
-    };
-    if request.method == Method::Connect {
-        // The bytes behind it may be meant for the tunnel, made to look like a request.
-        let context = Context { persistence: Persistence::Close, ..context };
-        let page = answer::other_method(actions, &state.common, context, refusal, allow);
-        actions.linger();
-        return Answered { left: Left::End, ..page };
-    }
-    answer::other_method(actions, &state.common, context, refusal, allow)
+    let LoopState { handler, common, now, counters, .. } = state;
+    let with = Making { common, now: *now, counters };
+    respond_by(handler, &with, actions, request, None, context)
 }

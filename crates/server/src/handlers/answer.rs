@@ -453,6 +453,51 @@ impl FixedReply {
     }
 }
 
+/// A fixed reply of a route, whose head is written for each request: front ends may differ in what they add to it.
+#[derive(Debug)]
+pub(crate) struct RouteReply {
+    len_bytes: u64,
+    /// All of the body, or what it consists of.
+    block: Arc<[u8]>,
+}
+
+impl RouteReply {
+    /// Room that [`RouteReply::send`] needs.
+    pub(crate) const ROOM_BYTES: usize = HEAD_BYTES_MAX + WHOLE_BYTES_MAX as usize;
+
+    /// A reply with a body of `len_bytes`.
+    pub(crate) fn new(len_bytes: u64) -> Self {
+        let block_bytes = if len_bytes <= WHOLE_BYTES_MAX { len_bytes } else { BLOCK_BYTES as u64 };
+        Self { len_bytes, block: body(block_bytes as usize).into() }
+    }
+
+    /// Sends head and body, or the head alone.
+    pub(crate) fn send(
+        &self,
+        actions: &mut Actions<'_>,
+        common: &Common,
+        context: Context,
+    ) -> Answered {
+        let mut head = common.begin(actions.spare(), Status::OK, context.asked);
+        head.field("Content-Type", b"text/plain");
+        head.content_length(self.len_bytes);
+        context.persistence.write(&mut head);
+        let head_bytes = head.finish().expect("a fixed head is short");
+        actions.advance(head_bytes);
+        if context.is_head || self.len_bytes == 0 {
+            return Answered::whole(Status::OK, 0);
+        }
+        if self.len_bytes <= WHOLE_BYTES_MAX {
+            actions.send(&self.block);
+            return Answered::whole(Status::OK, self.len_bytes);
+        }
+        let mut body = Unsent::repeated(Arc::clone(&self.block), self.len_bytes);
+        let is_all_sent = body.send(actions).expect("a body is in memory");
+        let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(body)) };
+        Answered::of(Status::OK, self.len_bytes, left)
+    }
+}
+
 impl Variant {
     fn new(
         persistence: Persistence,

@@ -5,16 +5,20 @@
 //! |---|---|
 //! | `answer` | an answer as it leaves: its head, its body, what is left of it |
 //! | `files` | answers with files |
+//! | `respond` | how a handler answers a request, by its kind and the method |
+//! | `sites` | the handlers of routes, and which of them has a request |
 
 pub(crate) mod answer;
 pub(crate) mod files;
+pub(crate) mod respond;
+pub(crate) mod sites;
 
 use std::fmt;
 
 use pollux_http::Method;
 
 use crate::config::FIELDS_BYTES_MAX;
-use crate::handlers::answer::{FixedReply, SHORT_BYTES_MAX};
+use crate::handlers::answer::{FixedReply, RouteReply, SHORT_BYTES_MAX};
 use crate::handlers::files::Site;
 
 /// Room for heads, refusals and the framing of a chunk.
@@ -24,10 +28,12 @@ pub(crate) const SHORT_ROOM_BYTES: usize = 2 * 1024;
 #[derive(Debug)]
 pub(crate) enum Handler {
     Reply(FixedReply),
+    /// That of a route.
+    RouteReply(RouteReply),
     Echo,
     Files(Site),
     Status(Box<dyn Pages>),
-    /// Backends answer.
+    /// Backends answer, or what the sites say.
     Proxy,
 }
 
@@ -42,7 +48,7 @@ impl Handler {
     pub(crate) fn allow(&self) -> &'static [u8] {
         match self {
             Self::Files(_) | Self::Status(_) => b"GET, HEAD, OPTIONS",
-            Self::Reply(_) | Self::Echo | Self::Proxy => {
+            Self::Reply(_) | Self::RouteReply(_) | Self::Echo | Self::Proxy => {
                 b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
             }
         }
@@ -53,7 +59,7 @@ impl Handler {
         match method {
             Method::Get | Method::Head | Method::Options => true,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {
-                matches!(self, Self::Reply(_) | Self::Echo | Self::Proxy)
+                matches!(self, Self::Reply(_) | Self::RouteReply(_) | Self::Echo | Self::Proxy)
             }
             Method::Connect | Method::Trace | Method::Other(_) => false,
         }
@@ -70,6 +76,7 @@ impl Handler {
     pub(crate) fn room_bytes_min(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.room_bytes() + SHORT_ROOM_BYTES,
+            Self::RouteReply(_) => RouteReply::ROOM_BYTES + SHORT_ROOM_BYTES,
             Self::Echo | Self::Status(_) | Self::Proxy => SHORT_ROOM_BYTES + FIELDS_BYTES_MAX,
             Self::Files(_) => (SHORT_BYTES_MAX + FIELDS_BYTES_MAX).max(Site::ROOM_BYTES),
         }

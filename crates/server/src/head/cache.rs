@@ -9,7 +9,7 @@ use pollux_http::{RequestKind, ResponseBody, ResponseFacts};
 
 use crate::head::Version;
 use crate::head::tail::{HeadTail, Hop, HopFields};
-use crate::ids::FrontId;
+use crate::ids::{FrontId, GroupId, RouteId};
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;
@@ -63,6 +63,10 @@ pub(crate) struct RequestFacts {
     pub(crate) key: u64,
     /// The rules for fields of its answer, as [`Rules`](crate::head::rules::Rules) has them.
     pub(crate) rules: u64,
+    /// The backends that may have it.
+    pub(crate) group: GroupId,
+    /// The route that leads to them, where there are sites.
+    pub(crate) route: Option<RouteId>,
 }
 
 impl LastRequest {
@@ -112,6 +116,8 @@ pub(crate) struct AnswerKey {
     pub(crate) unix_s: u64,
     /// The rules for the path of its request.
     pub(crate) rules: u64,
+    /// The route of its request, which may change where it leads.
+    pub(crate) route: Option<RouteId>,
 }
 
 /// What decides what a tail says: the body, the version of the client, and whether its connection is to end.
@@ -234,6 +240,7 @@ mod tests {
             AnswerKey { kind: RequestKind::Head, ..by },
             AnswerKey { unix_s: 8, ..by },
             AnswerKey { rules: 1, ..by },
+            AnswerKey { route: Some(RouteId::of_place(0)), ..by },
         ] {
             assert_eq!(repeats.answer(input, other, &mut out), None, "{other:?}");
         }

@@ -12,6 +12,7 @@ use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
 use crate::head::Version;
 use crate::head::rules::Applying;
+use crate::route::rewrite::Rewrite;
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,10 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) rules: &'a [FieldRule],
     /// What is left of Max-Forwards, where it counts.
     pub(crate) max_forwards: Option<u64>,
+    /// Path and query, where a route has made another one of them.
+    pub(crate) target: Option<&'a [u8]>,
+    /// What that has taken away from the beginning of the path; empty for nothing.
+    pub(crate) prefix: &'a str,
 }
 
 /// Writes the head of a request behind what is in `out`, but for what its connection adds; says whether it asks to continue
@@ -39,7 +44,7 @@ pub(crate) fn write_request(
     request: &Request<'_>,
     context: &RequestContext<'_>,
 ) -> bool {
-    write_request_line(out, request);
+    write_request_line(out, request, context.target);
     let host = fields::host_of(context.rules).unwrap_or(context.host);
     fields::write(out, "Host", host.as_bytes());
     let fields_start = out.len();
@@ -61,6 +66,9 @@ pub(crate) fn write_request(
     if context.forwarded.writes() {
         write_forwarded(out, request, context, seen);
     }
+    if context.writes_prefix() {
+        fields::write(out, PREFIX, context.prefix.as_bytes());
+    }
     out.extend_from_slice(match context.version {
         Version::Http10 => b"Via: 1.0 pollux\r\n",
         Version::Http11 => b"Via: 1.1 pollux\r\n",
@@ -78,9 +86,23 @@ struct SeenInRequest {
     te: bool,
 }
 
-fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>) {
+/// Tells a backend what of the path it was not sent, for the links that it makes.
+const PREFIX: &str = "X-Forwarded-Prefix";
+
+impl RequestContext<'_> {
+    /// Whether the backend gets a prefix; what the client says of one is dropped then.
+    fn writes_prefix(&self) -> bool {
+        !self.prefix.is_empty() && self.x_forwarded.writes() && !fields::drops(self.rules, PREFIX)
+    }
+}
+
+fn write_request_line(out: &mut Vec<u8>, request: &Request<'_>, target: Option<&[u8]>) {
     out.extend_from_slice(request.method.name().as_bytes());
     out.push(b' ');
+    if let Some(target) = target {
+        out.extend_from_slice(target);
+        return out.extend_from_slice(b" HTTP/1.1\r\n");
+    }
     let target = request.target.path_and_query().unwrap_or_default();
     match request.target.form() {
         // OPTIONS of a whole server, asked through a proxy (RFC 9112 3.2.4).
@@ -113,7 +135,9 @@ fn write_request_fields(
                 Kind::EndToEnd
             }
             Kind::Forwarded if context.forwarded == Forwarding::Keep => Kind::EndToEnd,
-            Kind::ClaimsClient if context.x_forwarded.believes() => Kind::EndToEnd,
+            Kind::ClaimsClient if !context.x_forwarded.believes() => Kind::Dropped,
+            Kind::ClaimsClient if context.writes_prefix() && field.is(PREFIX) => Kind::Dropped,
+            Kind::ClaimsClient => Kind::EndToEnd,
             kind => kind,
         };
         match kind {
@@ -228,6 +252,16 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) date: &'a DateCache,
     /// What is done to fields.
     pub(crate) rules: Applying<'a>,
+    /// What its route has changed of the path, where it has one.
+    pub(crate) rewrite: Option<Rewritten<'a>>,
+}
+
+/// What was changed of the path of a request, for what its answer says of paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewritten<'a> {
+    pub(crate) by: &'a Rewrite,
+    /// The backend's own.
+    pub(crate) host: &'a str,
 }
 
 /// Writes the head of a final answer behind what is in `out`, but for what its connection adds. False when a coding stands
@@ -241,10 +275,10 @@ pub(crate) fn write_answer(
     let before = out.len();
     write_status_line(out, response);
     let fields_start = out.len();
-    let written = write_answer_fields(out, response, context.rules, None).or_else(|| {
+    let written = write_answer_fields(out, response, context, None).or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_answer_fields(out, response, context.rules, Some(&Named::of(response.fields)))
+        write_answer_fields(out, response, context, Some(&Named::of(response.fields)))
     });
     let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
@@ -283,13 +317,13 @@ struct SeenInAnswer<'b> {
 fn write_answer_fields<'b>(
     out: &mut Vec<u8>,
     response: &Response<'b>,
-    rules: Applying<'_>,
+    context: &AnswerContext<'_>,
     named: Option<&Named>,
 ) -> Option<SeenInAnswer<'b>> {
     let mut seen = SeenInAnswer::default();
     for field in response.fields {
         match fields::kind(field.name) {
-            Kind::EndToEnd | Kind::ClaimsClient if rules.drops(field.name) => {}
+            Kind::EndToEnd | Kind::ClaimsClient if context.rules.drops(field.name) => {}
             Kind::Connection if named.is_none() && fields::names_others(field.value) => {
                 return None;
             }
@@ -305,7 +339,13 @@ fn write_answer_fields<'b>(
             kind => {
                 seen.has_date |= kind == Kind::Date;
                 if !named.is_some_and(|named| named.has(field.name)) {
-                    fields::write(out, field.name, field.value);
+                    match context.rewrite {
+                        Some(Rewritten { by, host }) if field.is("location") => {
+                            let location = by.location(field.value, host.as_bytes());
+                            fields::write(out, field.name, &location);
+                        }
+                        _ => fields::write(out, field.name, field.value),
+                    }
                 }
             }
         }
@@ -382,6 +422,8 @@ mod tests {
         forwarded: Forwarding::Remove,
         rules: &[],
         max_forwards: None,
+        target: None,
+        prefix: "",
     };
 
     fn written(head: &str, context: &RequestContext<'_>) -> String {

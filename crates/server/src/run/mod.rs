@@ -10,6 +10,7 @@
 //!
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
+pub mod explain;
 pub(crate) mod link;
 pub mod master;
 pub mod privileges;

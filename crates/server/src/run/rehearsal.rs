@@ -17,6 +17,7 @@ use crate::config::ProxyConfig;
 use crate::config::descriptors::connections_max;
 use crate::config::{LogTarget, Loops, Monitoring, ServeConfig, takes};
 use crate::front::state::LoopState;
+use crate::handlers::sites::SiteHandlers;
 use crate::identity::Identity;
 use crate::log;
 use crate::run::report::{proxy_shortage, serve_shortage, summary};
@@ -81,6 +82,8 @@ impl Server {
         start.warnings.extend(unknown.unwrap_or_default());
         start.access_log(&config.monitoring);
         start.loops(PROXY, &config.loops, config.connections_max());
+        start.noted(SiteHandlers::open(config, &Logs::default(), &Default::default()));
+        start.warnings.extend(config.sites.warnings.iter().cloned());
         start.warnings.extend(proxy_shortage(config));
         start.ended(config.summary())
     }

@@ -184,10 +184,18 @@ pub(super) fn proxy_banner(
         (_, front) => url(address, front.tls.is_some(), ""),
     };
     let urls: Vec<String> = addresses.iter().map(place).collect();
-    let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
+    let mut to: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
+    if !config.sites.is_empty() {
+        to = vec![config.sites.count()];
+    }
     let threads = config.loops.summary();
-    let first = format!("{} to {} ({choice}, {threads})", urls.join(" "), backends.join(" "));
-    std::iter::once(first).chain(refused.iter().cloned()).chain(proxy_shortage(config)).collect()
+    let first = format!("{} to {} ({choice}, {threads})", urls.join(" "), to.join(" "));
+    let warnings = config.sites.warnings.iter().map(|warning| format!("warning: {warning}"));
+    std::iter::once(first)
+        .chain(refused.iter().cloned())
+        .chain(proxy_shortage(config))
+        .chain(warnings)
+        .collect()
 }
 
 impl ProxyConfig {
@@ -196,7 +204,11 @@ impl ProxyConfig {
     pub fn summary(&self) -> String {
         let mut text = String::new();
         for front in &self.frontends {
-            let group = &self.groups[front.group].name;
+            let to = match (front.group, front.leads_to_https) {
+                (Some(group), _) => format!("to the backend \"{}\"", self.groups[group].name),
+                (None, true) => "led to https at the hosts of the sites".to_owned(),
+                (None, false) => "for the sites".to_owned(),
+            };
             for address in &front.listen {
                 let header = if front.accepts_header { " behind a PROXY head" } else { "" };
                 let mode = match (front.mode, &front.tls) {
@@ -205,10 +217,10 @@ impl ProxyConfig {
                     (Mode::Http, None) => "HTTP",
                     (Mode::Http, Some(_)) => "HTTP in TLS",
                 };
-                writeln!(text, "listen on {address}: {mode}{header} to the backend \"{group}\"")
-                    .expect("a string");
+                writeln!(text, "listen on {address}: {mode}{header} {to}").expect("a string");
             }
         }
+        text.push_str(&self.sites.summary(&self.groups));
         for group in &self.groups {
             writeln!(text, "backend \"{}\": {}", group.name, group_summary(group))
                 .expect("a string");

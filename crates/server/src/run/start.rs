@@ -310,14 +310,15 @@ impl Server {
     /// [`ServerError`]; what was started already is ended.
     ///
     /// # Panics
-    /// Without a backend or a thread.
+    /// Without a backend or sites, or without a thread.
     pub(crate) fn start_proxy_on(
         config: &ProxyConfig,
         sockets: &ProxySockets,
         resolver: Resolver,
         master: Option<(Waker, &str)>,
     ) -> Result<Self, ServerError> {
-        assert!(config.servers().next().is_some(), "a proxy has a backend");
+        let has_backends = config.servers().next().is_some();
+        assert!(has_backends || !config.sites.is_empty(), "a proxy has a backend, or sites");
         let logs = Logs::of(PROXY, config.monitoring.log_level);
         let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
         let secrets = config.read_secrets()?;

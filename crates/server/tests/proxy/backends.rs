@@ -197,7 +197,7 @@ fn each_front_end_leads_to_its_own_backends() {
         (group.health.fall, group.health.rise) = (1, 1);
         config.groups.push(group);
         let mut other = config.frontends[0].clone();
-        other.group = 1;
+        other.group = Some(1);
         config.frontends.push(other);
         config.loops.threads = 2;
     };

@@ -13,6 +13,7 @@
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it, the live page |
 //! | `names` | servers by names: several addresses, names that move, lookups that fail |
 //! | `pool` | connections that threads share, requests that wait for one, clients that leave meanwhile, the end of the proxy |
+//! | `sites` | which route has a request, what it answers with, what a backend gets of the path |
 //! | `splicing` | long bodies through pipes |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `encrypted` | TLS from clients, and to backends |
@@ -37,6 +38,7 @@ mod limits;
 mod log;
 mod names;
 mod pool;
+mod sites;
 mod splicing;
 mod streams;
 mod troubles;

@@ -15,7 +15,7 @@ use crate::exchange::deadlines::Due;
 use crate::exchange::direction::Side;
 use crate::exchange::table::Next;
 use crate::fault::Fault;
-use crate::front::ask::{self, Origin, Passed, Verdict};
+use crate::front::ask::{self, Origin, Passed, To, Verdict};
 use crate::front::h1::{HttpSession, Phase};
 use crate::front::state::LoopState;
 use crate::handlers::answer;
@@ -26,7 +26,7 @@ use crate::refusal::Refusal;
 
 /// What the client gives.
 impl HttpSession {
-    /// Begins a request that a backend answers, unless it is answered here.
+    /// Begins a request that a backend answers, unless it is answered here, or has a route that says what does.
     #[inline(never)]
     pub(super) fn ask(
         &mut self,
@@ -34,12 +34,28 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
+        is_body_still_to_come: bool,
+    ) {
+        match state.upstreams().frontends.group(self.front) {
+            Some(group) => self.pass(state, actions, request, head, To { group, route: None }),
+            None => self.route(state, actions, request, head, Some(is_body_still_to_come)),
+        }
+    }
+
+    /// Begins a request that a backend answers, unless it goes no further.
+    pub(super) fn pass(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        to: To,
     ) {
         let is_last = !request.keep_alive || self.is_draining;
         let version = Version::of_minor(request.version_minor);
         let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
         let verdict =
-            ask::judge(upstreams, actions, &mut self.client, self.front, request, version);
+            ask::judge(upstreams, actions, &mut self.client, self.front, request, version, to);
         let (facts, max_forwards) = match verdict {
             Verdict::Passed(facts, max_forwards) => (facts, max_forwards),
             Verdict::Https => return self.refuse_https(state, actions, request, head),

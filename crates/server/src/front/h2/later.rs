@@ -24,7 +24,7 @@ use crate::exchange::frames::Waits;
 use crate::exchange::table::Next;
 use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, Party};
-use crate::front::ask::{self, Origin, Passed, Verdict};
+use crate::front::ask::{self, Origin, Passed, To, Verdict};
 use crate::front::client::Client;
 use crate::front::h2::{Asked, Call, Part, Streams, Task};
 use crate::front::state::LoopState;
@@ -142,7 +142,7 @@ impl Streams {
         Origin { asker, front: self.front, is_last: false }
     }
 
-    /// Passes a request on, or answers it here once there is room for that.
+    /// Passes a request on, or answers it here once there is room for that: its front end or its route says which.
     pub(super) fn pass(
         &mut self,
         call: &mut Call<'_, '_>,
@@ -151,9 +151,27 @@ impl Streams {
         head: &[u8],
         ends: bool,
     ) {
+        match call.state.upstreams().frontends.group(self.front) {
+            Some(group) => {
+                self.pass_to(call, stream, request, head, ends, To { group, route: None });
+            }
+            None => self.route(call, stream, request, head, ends),
+        }
+    }
+
+    /// Passes a request on to these backends, or answers it here where it goes no further.
+    pub(super) fn pass_to(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        request: &Request<'_>,
+        head: &[u8],
+        ends: bool,
+        to: To,
+    ) {
         let upstreams = call.state.upstreams.as_ref().expect("a proxy has backends");
         let (front, version) = (self.front, Version::Http2);
-        match ask::judge(upstreams, call.actions, call.client, front, request, version) {
+        match ask::judge(upstreams, call.actions, call.client, front, request, version, to) {
             Verdict::Passed(facts, max_forwards) => {
                 let origin = self.origin(call, stream);
                 let passed = Passed { request, head, facts, max_forwards };

@@ -52,7 +52,7 @@ const READ_BYTES_MAX: u64 = 32 * 1024;
 /// The head of a file's answer is shorter than this.
 const HEAD_BYTES_MAX: usize = 1024;
 /// Longest target that a redirect leads to: that of a target of 8 KiB, each byte of its path encoded.
-const LOCATION_BYTES_MAX: usize = 24 * 1024;
+pub(crate) const LOCATION_BYTES_MAX: usize = 24 * 1024;
 /// How often it is looked whether another folder stands at the path of the served one.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest file that the kernel makes when it is read: the loop waits meanwhile.
@@ -194,13 +194,14 @@ impl Site {
         std::mem::replace(&mut self.reads_all, reads_all)
     }
 
-    /// Answers a GET or HEAD.
+    /// Answers a GET or HEAD; of a route, which has read the path, for what is left of that.
     pub(crate) fn answer(
         &mut self,
         actions: &mut Actions<'_>,
         common: &Common,
         now: Now,
         request: &Request<'_>,
+        routed: Option<Routed<'_>>,
         context: Context,
     ) -> Answered {
         let served = self.root.get_mut();
@@ -209,7 +210,7 @@ impl Site {
         }
         let mut decoded = std::mem::take(&mut self.decoded);
         let now_s = now.unix_s;
-        let reply = Reply { site: self, common, now, now_s, request, context };
+        let reply = Reply { site: self, common, now, now_s, request, routed, context };
         let answered = reply.answer(actions, &mut decoded);
         self.decoded = decoded;
         answered
@@ -244,7 +245,17 @@ struct Reply<'a> {
     now: Now,
     now_s: u64,
     request: &'a Request<'a>,
+    routed: Option<Routed<'a>>,
     context: Context,
+}
+
+/// What a route has made of the path of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed<'a> {
+    /// What is left of it: begins with a slash.
+    pub(crate) path: &'a str,
+    /// What was taken away from its beginning, as it is sent.
+    pub(crate) prefix: &'a str,
 }
 
 impl Reply<'_> {
@@ -253,7 +264,10 @@ impl Reply<'_> {
     }
 
     fn answer(&self, actions: &mut Actions<'_>, decoded: &mut [u8]) -> Answered {
-        let path = self.request.target.path().unwrap_or("/");
+        let path = match self.routed {
+            Some(routed) => routed.path,
+            None => self.request.target.path().unwrap_or("/"),
+        };
         let path = match FilePath::decode(path, decoded) {
             Ok(path) => path,
             Err(rejection) => {
@@ -340,7 +354,7 @@ impl Reply<'_> {
     /// To the same folder with its slash. Made from the decoded path, so that it cannot lead to
     /// another host (`//host/..`).
     fn redirect(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
-        let mut location = String::new();
+        let mut location = self.routed.map_or_else(String::new, |routed| routed.prefix.to_owned());
         for segment in path.split(|byte| *byte == b'/') {
             location.push('/');
             location.push_str(&folder::percent_encoded(segment));

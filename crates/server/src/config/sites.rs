@@ -1,0 +1,776 @@
+//! Settings of sites: names of hosts, and the routes that answer for them.
+//!
+//! What is wrong between them is found by the table that serves (`route/table.rs`), and said with the place of the
+//! route: what is never reached, what leads to itself, and, as a warning, what only the order of the file decides.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use pollux_http::Method;
+use pollux_settings::{Keys, Kind, Location, bytes, did_you_mean, name, whole};
+
+use crate::config::GroupConfig;
+use crate::config::answers::{FILES, Files, LISTING_MAX, REPLY_BYTES_MAX};
+use crate::ids::{RouteId, SiteId};
+use crate::route::conditions::{Asking, Conditions, Wanted};
+use crate::route::host::HostName;
+use crate::route::path::{PathPattern, PathRoom, Shape};
+use crate::route::redirect::{RedirectTo, Values};
+use crate::route::rewrite::Rewrite;
+use crate::route::table::{Came, Decision, Finding, RouteRule, SiteRules, Table};
+
+/// Most sites.
+const SITES_MAX: usize = 1000;
+/// Most names of all sites.
+const HOSTS_MAX: usize = 10_000;
+/// Most routes of all sites.
+const ROUTES_MAX: usize = 4096;
+/// Most methods, fields or parts of a query that a route asks for.
+const CONDITIONS_MAX: usize = 16;
+const ABOUT: &str =
+    "Names of hosts, with the routes that answer for them; a host that no site has gets 421";
+const ROUTE: &str =
+    "What answers for a path of the site; the most precise one does, wherever it stands";
+
+/// What answers by name and path.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sites {
+    /// None where front ends lead to backends.
+    pub(crate) all: Vec<SiteConfig>,
+    /// What may not be meant, each with its place.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SiteConfig {
+    pub(crate) hosts: Vec<HostName>,
+    /// Whether requests by other names are led to the first one.
+    pub(crate) is_canonical: bool,
+    pub(crate) routes: Vec<RouteConfig>,
+}
+
+/// What answers for some paths of a site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteConfig {
+    pub(crate) rule: RouteRule,
+    pub(crate) answer: RouteAnswer,
+    /// What is taken away from the path, and put there.
+    pub(crate) rewrite: Rewrite,
+}
+
+/// What answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum RouteAnswer {
+    Files(Files),
+    /// The group at this place.
+    Backend(usize),
+    Redirect(RedirectTo),
+    /// A body of so many bytes.
+    Reply(u64),
+    Echo,
+}
+
+impl Sites {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Every route, in the order of the file, which is that of their numbers.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteConfig> {
+        self.all.iter().flat_map(|site| &site.routes)
+    }
+
+    /// What requests are held against.
+    pub(crate) fn table(&self) -> Table {
+        Table::new(self.all.iter().map(|site| SiteRules {
+            hosts: site.hosts.clone(),
+            is_canonical: site.is_canonical,
+            routes: site.routes.iter().map(|route| route.rule.clone()).collect(),
+        }))
+    }
+}
+
+/// What is said of them in `--check`.
+impl Sites {
+    /// How many there are, in words.
+    pub(crate) fn count(&self) -> String {
+        let (sites, routes) = (self.all.len(), self.routes().count());
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        format!("{sites} site{} with {routes} route{}", plural(sites), plural(routes))
+    }
+
+    /// A line for each site and each route, in the order in which they are tried.
+    pub(crate) fn summary(&self, groups: &[GroupConfig]) -> String {
+        let (table, routes) = (self.table(), self.routes().collect::<Vec<_>>());
+        let mut text = String::new();
+        for (place, site) in self.all.iter().enumerate() {
+            let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
+            let others = if site.is_canonical { ", led to the first one" } else { "" };
+            writeln!(text, "site {}{others}", hosts.join(" ")).expect("a string");
+            let order = table.order(SiteId::of_place(place));
+            let widest = |text: fn(&RouteRule) -> String| {
+                order.iter().map(|tried| text(&tried.rule).chars().count()).max().unwrap_or(0)
+            };
+            let (path, conditions) = (
+                |rule: &RouteRule| rule.path.to_string(),
+                |rule: &RouteRule| rule.conditions.to_string(),
+            );
+            let (path_chars, conditions_chars) = (widest(path), widest(conditions));
+            let gap = if conditions_chars == 0 { "" } else { "  " };
+            for tried in order {
+                let (path, conditions) = (path(&tried.rule), conditions(&tried.rule));
+                let answer = routes[tried.route.place()].answer(groups);
+                writeln!(text, "  {path:path_chars$}  {conditions:conditions_chars$}{gap}{answer}")
+                    .expect("a string");
+            }
+        }
+        text
+    }
+}
+
+impl RouteConfig {
+    /// What answers, in words.
+    pub(crate) fn answer(&self, groups: &[GroupConfig]) -> String {
+        let Rewrite { strip, add } = &self.rewrite;
+        let mut text = match &self.answer {
+            RouteAnswer::Files(files) => format!("files below {}", files.root.display()),
+            RouteAnswer::Backend(group) => format!("backend \"{}\"", groups[*group].name),
+            RouteAnswer::Redirect(to) => format!("redirect {}", to.text()),
+            RouteAnswer::Reply(len_bytes) => format!("a reply of {len_bytes} bytes"),
+            RouteAnswer::Echo => "the body of the request".to_owned(),
+        };
+        for (what, path) in [("without", strip), ("with", add)] {
+            if !path.is_empty() {
+                write!(text, ", {what} {path}").expect("a string");
+            }
+        }
+        text
+    }
+}
+
+/// Where what of a route stands.
+struct Places {
+    path: Location,
+    redirect: Option<Location>,
+}
+
+/// Where what of a site stands.
+struct SitePlaces {
+    host: Location,
+    routes: Vec<Places>,
+}
+
+/// The sites of a file, where these are the names of the groups of backends, none where they are not known, and these the schemes
+/// that their front ends speak.
+pub(super) fn sites(keys: &mut Keys<'_>, groups: Option<&[String]>, schemes: &[&str]) -> Sites {
+    let mut places = Vec::new();
+    let all = keys.tables("site", ABOUT, 0..=SITES_MAX, |keys| site(keys, groups, &mut places));
+    let mut sites = Sites { all, warnings: Vec::new() };
+    if keys.is_right() && !sites.is_empty() {
+        note_shared_hosts(keys, &sites, &places);
+        note_totals(keys, &sites);
+        sites.warnings = note_order(keys, &sites, &places, schemes);
+    }
+    sites
+}
+
+fn site(
+    keys: &mut Keys<'_>,
+    groups: Option<&[String]>,
+    places: &mut Vec<SitePlaces>,
+) -> SiteConfig {
+    let about = "The names: www.example.org, *.example.org for all below it, * for all others. The longest one that fits \
+                 has the request, whatever its port";
+    let hosts = keys.key("host", about).distinct(&host(), 1..=HOSTS_MAX);
+    let about = "Lead requests by other names of the site to the first one (301; 308 for other methods than GET and HEAD)";
+    let is_canonical = keys.key("canonical", about).switch();
+    if is_canonical && keys.is_right() {
+        match &hosts[..] {
+            [_] => keys.note(
+                "canonical",
+                "has no effect where a site has one name; expected more of them in host",
+            ),
+            [HostName::Exact(_), ..] => {}
+            [first, ..] => {
+                let why = format!(
+                    "leads to \"{first}\", which is more than one name; expected a name first in host"
+                );
+                keys.note("canonical", why);
+            }
+            [] => {}
+        }
+    }
+    let place = keys.location("host").unwrap_or_else(|| keys.here());
+    let mut routes_places = Vec::new();
+    let routes = keys.tables("route", ROUTE, 1..=ROUTES_MAX, |keys| {
+        let route = route(keys, groups);
+        let path = keys.location("path").unwrap_or_else(|| keys.here());
+        routes_places.push(Places { path, redirect: keys.location("redirect") });
+        route
+    });
+    places.push(SitePlaces { host: place, routes: routes_places });
+    SiteConfig { hosts, is_canonical, routes: routes.into_iter().flatten().collect() }
+}
+
+/// A route; none where that is a mistake.
+fn route(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<RouteConfig> {
+    let about = "/feed.xml: this path alone; /api/: all below it, and /api; with *, which is anything: /u/*/edit, *.php. It is \
+                 matched decoded, with . and .. resolved and // as one slash";
+    let of_path =
+        Kind::new("PATH", "a path that begins with /, or a pattern with *", PathPattern::read);
+    let path = keys.key("path", about).example("\"/api/\"").required(&of_path);
+    let about = "Take these methods alone; HEAD as well where GET is one";
+    let methods = keys.key("method", about).otherwise("all").list(&method(), 0..=CONDITIONS_MAX);
+    let about = "Take requests alone that have these fields: NAME, or \"NAME: VALUE\"";
+    let of_header = Kind::new("FIELD", "\"NAME\" or \"NAME: VALUE\"", Wanted::read_header);
+    let headers = keys.key("header", about).list(&of_header, 0..=CONDITIONS_MAX);
+    let about =
+        "Take requests alone whose query has these parts: NAME, or NAME=VALUE as it is sent";
+    let of_query = Kind::new("PART", "\"NAME\" or \"NAME=VALUE\"", Wanted::read_query);
+    let queries = keys.key("query", about).list(&of_query, 0..=CONDITIONS_MAX);
+    let answer = answer(keys, groups);
+    let rewrite = rewrite(keys, path.as_ref());
+    let conditions = Conditions { methods, headers, queries };
+    Some(RouteConfig { rule: RouteRule { path: path?, conditions }, answer: answer?, rewrite })
+}
+
+/// What answers; none where that is a mistake.
+fn answer(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<RouteAnswer> {
+    let key =
+        keys.key("dir", "Answer with the files below this folder, by the whole path without strip");
+    let key = key.excludes(&["backend", "redirect", "reply", "echo"]);
+    let dir: Option<PathBuf> = key.optional(&pollux_settings::path().called("DIR"));
+    let listing =
+        keys.key("listing", "List folders that have no index.html").needs("dir", FILES).switch();
+    let key = keys.key("listing_max", "Most names of a listing").default("10000");
+    let key = key.needs("listing", "applies only to listings");
+    let listing_max = key.one(&whole(1..=LISTING_MAX));
+    let about = "Serve FILE.br, FILE.zst or FILE.gz to clients that take it";
+    let has_precompressed = keys.key("precompressed", about).needs("dir", FILES).switch();
+    let about = "Send this file below the folder, with 200, where there is none and the last part of the path has no dot";
+    let spa = keys
+        .key("spa", about)
+        .needs("dir", FILES)
+        .optional(&pollux_settings::path().called("FILE"));
+    let about =
+        "Compress text for clients that take it (br, zstd, gzip); what was made is kept in memory";
+    let compresses = keys.key("compress", about).needs("dir", FILES).switch();
+    let key = keys.key("backend", "Pass requests on to this [[backend]]");
+    let backend = key.excludes(&["redirect", "reply", "echo"]).optional(&name());
+    let about = "Lead clients elsewhere: a status and a path or URI, with {rest} (of the path, behind that of the route), {path}, \
+                 {query} (with its ?) and {host}";
+    let key = keys.key("redirect", about).excludes(&["reply", "echo"]);
+    let key = key.example("\"301 https://blog.example.org/{rest}\"");
+    let redirect = key.optional(&Kind::new(
+        "'STATUS WHERE'",
+        "a status (301, 302, 303, 307, 308) and where it leads",
+        RedirectTo::read,
+    ));
+    let key = keys.key("reply", "Answer with a fixed body of this size").excludes(&["echo"]);
+    let reply = key.optional(&bytes(0..=REPLY_BYTES_MAX));
+    let echo = keys.key("echo", "Answer with the body of the request").switch();
+    if !["dir", "backend", "redirect", "reply", "echo"].iter().any(|name| keys.has(name)) {
+        keys.refuse(
+            "a route without an answer; expected one of dir, backend, redirect, reply, echo",
+        );
+        return None;
+    }
+    match (dir, backend, redirect, reply) {
+        (Some(root), ..) => Some(RouteAnswer::Files(Files {
+            root,
+            listing_max: listing.then_some(listing_max),
+            has_precompressed,
+            compresses,
+            spa,
+        })),
+        (None, Some(wanted), ..) => {
+            let groups = groups?;
+            let found = groups.iter().position(|name| *name == wanted);
+            if found.is_none() {
+                let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
+                let known = if groups.is_empty() { "; expected one in this file" } else { "" };
+                keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}{known}"));
+            }
+            found.map(RouteAnswer::Backend)
+        }
+        (None, None, Some(to), _) => Some(RouteAnswer::Redirect(to)),
+        (None, None, None, Some(len_bytes)) => Some(RouteAnswer::Reply(len_bytes)),
+        (None, None, None, None) => echo.then_some(RouteAnswer::Echo),
+    }
+}
+
+fn rewrite(keys: &mut Keys<'_>, path: Option<&PathPattern>) -> Rewrite {
+    let kind = Kind::new("PATH", "a path without its query, such as /api", Rewrite::read);
+    let about = "Take this away from the beginning of the path; a backend gets it as X-Forwarded-Prefix, and where it leads clients \
+                 to by Location gets it back";
+    let strip = keys.key("strip", about).otherwise("the whole path").optional(&kind);
+    let key = keys.key("add", "Put this in front of the path, behind what strip left of it");
+    let add = key.needs("backend", "applies only to requests to backends").optional(&kind);
+    if let Some(strip) = &strip
+        && !keys.has("dir")
+        && !keys.has("backend")
+    {
+        keys.note(
+            "strip",
+            format!("{strip} is taken away for nobody; expected dir or backend as well"),
+        );
+    }
+    if let (Some(strip), Some(path)) = (&strip, path) {
+        let rest = path.start().strip_prefix(strip.as_bytes());
+        if !rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))) {
+            let start = String::from_utf8_lossy(path.start());
+            let expected = match start.trim_end_matches('/') {
+                "" => "none, or a longer path".to_owned(),
+                start => start.to_owned(),
+            };
+            keys.note("strip", format!("\"{strip}\" does not stand at the beginning of path \"{path}\"; expected {expected}"));
+        }
+    }
+    Rewrite { strip: strip.unwrap_or_default(), add: add.unwrap_or_default() }
+}
+
+fn host() -> Kind<HostName> {
+    let accepts = "a name such as www.example.org, *.example.org, an address, or * for all";
+    Kind::new("HOST", accepts, HostName::read)
+}
+
+fn method() -> Kind<String> {
+    Kind::new("METHOD", "a method in capital letters, such as POST", |text| {
+        let is_one =
+            Method::is_name(text.as_bytes()) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+        if is_one { Ok(text.to_owned()) } else { Err(String::new()) }
+    })
+}
+
+fn note_shared_hosts(keys: &mut Keys<'_>, sites: &Sites, places: &[SitePlaces]) {
+    let mut owners: HashMap<&HostName, &Location> = HashMap::new();
+    for (site, place) in sites.all.iter().zip(places) {
+        for host in &site.hosts {
+            if let Some(other) = owners.insert(host, &place.host) {
+                let why = format!(
+                    "host: \"{host}\" belongs to the site in {} as well; expected each name once",
+                    line(other)
+                );
+                keys.note_at(place.host.clone(), why);
+            }
+        }
+    }
+}
+
+fn note_totals(keys: &mut Keys<'_>, sites: &Sites) {
+    let hosts = sites.all.iter().map(|site| site.hosts.len()).sum::<usize>();
+    let routes = sites.routes().count();
+    for (found, most, what) in [(hosts, HOSTS_MAX, "names"), (routes, ROUTES_MAX, "routes")] {
+        if found > most {
+            keys.refuse(format!("the sites have {found} {what} together; expected at most {most}"));
+        }
+    }
+}
+
+/// Notes what the order of the routes makes useless, and says what may not be meant.
+fn note_order(
+    keys: &mut Keys<'_>,
+    sites: &Sites,
+    places: &[SitePlaces],
+    schemes: &[&str],
+) -> Vec<String> {
+    let table = sites.table();
+    let routes: Vec<&RouteConfig> = sites.routes().collect();
+    let places_of: Vec<&Places> = places.iter().flat_map(|site| &site.routes).collect();
+    let of = |route: RouteId| (&routes[route.place()].rule, &places_of[route.place()].path);
+    let mut warnings = Vec::new();
+    for finding in table.findings() {
+        match finding {
+            Finding::NeverReached(first, route) => {
+                let ((first, at), (rule, place)) = (of(first), of(route));
+                keys.note_at(place.clone(), never_reached(first, at, rule));
+            }
+            Finding::OnlyByOrder(first, route) => {
+                let ((first, at), (rule, place)) = (of(first), of(route));
+                let what = format!(
+                    "path: \"{}\" ({}) and that in {} ({}) may take the same request, and the one that stands first in the file \
+                     does; expected conditions that one of them has alone",
+                    rule.path,
+                    rule.conditions,
+                    line(at),
+                    first.conditions,
+                );
+                warnings.push(placed(place, &what));
+            }
+        }
+    }
+    let first_routes = sites.all.iter().scan(0, |first, site| {
+        let at = *first;
+        *first += site.routes.len();
+        Some((at, site))
+    });
+    for (first, site) in first_routes {
+        for (number, route) in site.routes.iter().enumerate() {
+            let (id, places) = (RouteId::of_place(first + number), places_of[first + number]);
+            if let (RouteAnswer::Redirect(to), Some(place)) = (&route.answer, &places.redirect)
+                && let Some(round) = leads_to_itself(&table, site, id, &route.rule, to, schemes)
+            {
+                keys.note_at(place.clone(), format!("redirect: {round}; expected another place"));
+            }
+            warnings.extend(alone(route).map(|what| placed(&places.path, &what)));
+        }
+    }
+    warnings
+}
+
+fn never_reached(first: &RouteRule, at: &Location, rule: &RouteRule) -> String {
+    let line = line(at);
+    let why = if first.path != rule.path {
+        format!(
+            "{line} (\"{}\") is tried first and takes all of it; expected another path",
+            first.path
+        )
+    } else if first.conditions.count() == 0 {
+        format!("{line} has the same path; expected a method or header here, or one of both alone")
+    } else {
+        format!(
+            "{line} has the same path and asks for no more; expected another method or header here"
+        )
+    };
+    format!("path: \"{}\" is never reached: {why}", rule.path)
+}
+
+/// A path without its slash, that a folder or a backend stands behind.
+fn alone(route: &RouteConfig) -> Option<String> {
+    let path = &route.rule.path;
+    let is_path = matches!(path.shape(), Shape::Exact(_)) && route.rule.conditions.count() == 0;
+    let is_named = path.text().rsplit('/').next().is_some_and(|name| name.contains('.'));
+    let has_more = matches!(route.answer, RouteAnswer::Files(_) | RouteAnswer::Backend(_));
+    (is_path && !is_named && has_more)
+        .then(|| format!("path: \"{path}\" is this path alone; \"{path}/\" takes all below it"))
+}
+
+/// How a request that takes this route comes back to it, if it does.
+fn leads_to_itself(
+    table: &Table,
+    site: &SiteConfig,
+    id: RouteId,
+    rule: &RouteRule,
+    to: &RedirectTo,
+    schemes: &[&str],
+) -> Option<String> {
+    let host = match site.hosts.first()? {
+        HostName::Exact(name) => name.clone(),
+        HostName::Below(domain) => format!("www{domain}"),
+        HostName::Any => "host.example".to_owned(),
+    };
+    let path = rule.path.sample();
+    let mut led = Vec::new();
+    let values = Values {
+        rest: rule.path.rest(path.as_bytes()),
+        path: path.as_bytes(),
+        query: None,
+        host: host.as_bytes(),
+    };
+    to.write(&values, &mut led);
+    let led = String::from_utf8(led).ok()?;
+    let (to_host, rest) = match led.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            let (to_host, rest) = rest.split_at(end);
+            // Another scheme is asked for elsewhere, and so may be a name that the site has by * alone.
+            let has_name = |name: &HostName| match name {
+                HostName::Exact(name) => name == to_host,
+                HostName::Below(domain) => to_host.ends_with(domain.as_str()),
+                HostName::Any => to_host == host,
+            };
+            if !schemes.contains(&scheme) || !site.hosts.iter().any(has_name) {
+                return None;
+            }
+            (to_host, rest)
+        }
+        None => (&*host, &*led),
+    };
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let to_path = if rest[..end].is_empty() { "/" } else { &rest[..end] };
+    let method = rule.conditions.methods.first().map_or("GET", String::as_str);
+    let asking = Asking {
+        method: Method::named(method),
+        query: None,
+        fields: pollux_http::Fields::of_trailers(b""),
+    };
+    let came = Came { leads_to_https: false, host: Some(to_host), path: to_path, asking };
+    let mut room = PathRoom::default();
+    let decided = table.decide(&came, &mut room).ok()?;
+    (decided.decision == Decision::Route(id))
+        .then(|| format!("leads to itself: {method} {path} at {host} is led to {led}"))
+}
+
+/// A warning with its place in front, as mistakes have it.
+fn placed(place: &Location, what: &str) -> String {
+    match place {
+        Location::File { file, line, column } => format!("{file}:{line}:{column}: {what}"),
+        Location::Flag(_) | Location::Whole => what.to_owned(),
+    }
+}
+
+/// The line of a place, for what stands elsewhere.
+fn line(place: &Location) -> String {
+    match place {
+        Location::File { line, .. } => format!("line {line}"),
+        Location::Flag(_) | Location::Whole => "the settings".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Mistakes with their places, and what `--check` says of what is right.
+
+    use pollux_settings::Given;
+
+    use crate::config::ProxyConfig;
+    use crate::config::settings::{ProxySettings, ServeSettings, ServerSettings};
+
+    fn read(text: &str) -> Result<ProxyConfig, String> {
+        let given = Given::from_toml(text, "p.toml");
+        let serve = given.read::<ServeSettings>().map(ServerSettings::from);
+        let proxy = given.read::<ProxySettings>().map(ServerSettings::from);
+        let [serve, proxy] = [serve, proxy].map(|read| read.map_err(|wrong| wrong.to_string()));
+        assert_eq!(serve, proxy, "{text}");
+        proxy.map(|settings| settings.passes().expect("it has sites"))
+    }
+
+    const BACKEND: &str =
+        "[[backend]]\nname = \"api\"\n[[backend.server]]\naddress = \"10.0.0.1:80\"\n";
+
+    /// A site with these routes, from line 7 on.
+    fn with_routes(routes: &[&str]) -> String {
+        let routes: String = routes.iter().map(|route| format!("  {{ {route} }},\n")).collect();
+        format!("{BACKEND}[[site]]\nhost = \"*\"\nroute = [\n{routes}]\n")
+    }
+
+    #[test]
+    fn mistakes_name_place_key_what_is_wrong_and_what_is_expected() {
+        for (routes, expected) in [
+            (
+                &["path = \"/\""][..],
+                "p.toml:8:3: a route without an answer; expected one of dir, backend, redirect, reply, echo",
+            ),
+            (
+                &["path = \"/\", dir = \"/srv\", backend = \"api\""],
+                "p.toml:8:23: dir: can't be combined with backend; expected one of them",
+            ),
+            (
+                &[
+                    "path = \"/a\", reply = 1",
+                    "path = \"/b\", reply = 1",
+                    "path = \"/a\", echo = true",
+                ],
+                "p.toml:10:12: path: \"/a\" is never reached: line 8 has the same path; expected a method or header \
+                 here, or one of both alone",
+            ),
+            (
+                &[
+                    "path = \"/a\", method = \"GET\", reply = 1",
+                    "path = \"/a\", method = [\"HEAD\"], echo = true",
+                ],
+                "p.toml:9:12: path: \"/a\" is never reached: line 8 has the same path and asks for no more; expected \
+                 another method or header here",
+            ),
+            (
+                &["path = \"/\", reply = 1", "path = \"*.php\", backend = \"api\""],
+                "p.toml:9:12: path: \"*.php\" is never reached: line 8 (\"/\") is tried first and takes all of it; \
+                 expected another path",
+            ),
+            (
+                &["path = \"/\", backend = \"apo\""],
+                "p.toml:8:27: backend: no [[backend]] is called \"apo\"; did you mean \"api\"?",
+            ),
+            (
+                &["path = \"/api/\", backend = \"api\", strip = \"/v1\""],
+                "p.toml:8:46: strip: \"/v1\" does not stand at the beginning of path \"/api/\"; expected /api",
+            ),
+            (
+                &["path = \"/a\", reply = 1, strip = \"/a\""],
+                "p.toml:8:37: strip: /a is taken away for nobody; expected dir or backend as well",
+            ),
+            (
+                &["path = \"/a\", reply = 1, add = \"/b\""],
+                "p.toml:8:35: add: applies only to requests to backends; expected backend as well",
+            ),
+            (
+                &["path = \"/a/\", redirect = \"301 /a/b/{rest}\""],
+                "p.toml:8:30: redirect: leads to itself: GET /a/x at host.example is led to /a/b/x; expected another place",
+            ),
+            (
+                &["path = \"/\", redirect = \"https://x.example/\""],
+                "p.toml:8:28: redirect = \"https://x.example/\": lacks a status; expected a status (301, 302, 303, 307 or \
+                 308) and where it leads, such as \"301 https://blog.example.org/{rest}\"",
+            ),
+            (
+                &["path = \"api\", reply = 1"],
+                "p.toml:8:12: path = \"api\": does not begin with /; expected a path such as /feed.xml, /api/ for all \
+                 below it, or a pattern such as /u/*/edit or *.php",
+            ),
+            (
+                &["path = \"/\", method = \"post\", reply = 1"],
+                "p.toml:8:26: method = \"post\": expected a method in capital letters, such as POST",
+            ),
+            (
+                &["path = \"/\", reply = 1, listing = true"],
+                "p.toml:8:38: listing: applies only to files; expected dir as well",
+            ),
+            (&["reply = 1"], "p.toml:8:3: [[site.route]] lacks the key \"path\"; expected"),
+            (
+                &["path = \"/\", reply = 1, max = 3"],
+                "p.toml:8:28: unknown key \"max\" in [[site.route]]",
+            ),
+        ] {
+            let wrong = read(&with_routes(routes)).expect_err("a mistake");
+            assert!(wrong.starts_with(expected), "{routes:?}:\n{wrong}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn mistakes_of_hosts_and_of_what_stands_beside_sites_have_their_places() {
+        let site = "[[site]]\nhost = \"a.example\"\n[[site.route]]\npath = \"/\"\nreply = 1\n";
+        for (text, expected) in [
+            (
+                format!(
+                    "{site}[[site]]\nhost = [\"b.example\", \"A.example\"]\n[[site.route]]\npath = \"/\"\nreply = 1"
+                ),
+                "p.toml:7:8: host: \"a.example\" belongs to the site in line 2 as well; expected each name once",
+            ),
+            (
+                site.replace("a.example", "https://www.example.org:443"),
+                "p.toml:2:8: host = \"https://www.example.org:443\": has a scheme and a port; expected a name such as \
+                 www.example.org",
+            ),
+            (
+                site.replace("\"a.example\"", "[\"a.example\", \"A.example\"]"),
+                "p.toml:2:22: host = \"A.example\": is given twice; expected once",
+            ),
+            (
+                site.replace("[[site.route]]", "canonical = true\n[[site.route]]"),
+                "p.toml:3:13: canonical: has no effect where a site has one name",
+            ),
+            (
+                site.replace("\"a.example\"", "[\"*.a.example\", \"b.example\"]\ncanonical = true"),
+                "p.toml:3:13: canonical: leads to \"*.a.example\", which is more than one name",
+            ),
+            (
+                "[[site]]\nhost = \"a\"".to_owned(),
+                "p.toml:1:1: 0 [[site.route]] sections; expected 1 to 4096",
+            ),
+            (
+                format!("dir = \"/srv\"\n{site}"),
+                "p.toml:1:1: dir: has no place beside [[site]]; expected what answers as a key of a [[site.route]]",
+            ),
+            (
+                format!("balance = \"least\"\n{site}"),
+                "p.toml:1:11: balance: has no effect beside [[site]]; expected it in [[backend]]",
+            ),
+            (
+                format!("{site}[[server]]\naddress = \"10.0.0.1:80\""),
+                "[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[site]]",
+            ),
+            (
+                format!("listen = \":81\"\n[[frontend]]\nlisten = \":80\"\n{site}"),
+                "p.toml:1:10: listen: has no effect beside [[frontend]]; expected it in them",
+            ),
+            (
+                format!("{BACKEND}[[frontend]]\nlisten = \":80\"\nbackend = \"api\"\n{site}"),
+                "no front end has the sites: each [[frontend]] has a backend; expected one without",
+            ),
+            (
+                format!("mode = \"tcp\"\n{site}"),
+                "p.toml:1:8: mode: \"tcp\" has no sites; expected \"http\"",
+            ),
+            (
+                format!("[[frontend]]\nlisten = \":80\"\nmode = \"tcp\"\n{site}"),
+                "p.toml:3:8: mode: \"tcp\" has no sites; expected a backend as well",
+            ),
+            (
+                format!(
+                    "{BACKEND}[[frontend]]\nlisten = \":80\"\nredirect = \"https\"\nbackend = \"api\""
+                ),
+                "p.toml:7:12: redirect: applies only to sites; expected [[site]], and no backend here",
+            ),
+            (
+                format!("[[frontend]]\nlisten = \":80\"\nredirect = \"http\"\n{site}"),
+                "p.toml:3:12: redirect = \"http\": no such way; expected https",
+            ),
+        ] {
+            let wrong = read(&text).expect_err("a mistake");
+            assert!(wrong.starts_with(expected), "{text}:\n{wrong}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_to_another_site_scheme_or_host_does_not_come_back() {
+        for (front, redirect) in [
+            ("", "301 https://www.example.org{path}"),
+            ("", "301 https://other.example{path}"),
+            ("", "301 http://other.example/x/{rest}"),
+            ("", "302 /b/"),
+        ] {
+            let text = format!(
+                "{front}[[site]]\nhost = [\"www.example.org\", \"*\"]\nroute = [{{ path = \"/a/\", redirect = \"{redirect}\" }}]"
+            );
+            read(&text).unwrap_or_else(|wrong| panic!("{redirect}: {wrong}"));
+        }
+        let text = "[[site]]\nhost = [\"www.example.org\", \"*\"]\nroute = [{ path = \"/a/\", redirect = \"301 http://www.example.org{path}\" }]";
+        assert!(read(text).expect_err("a round").contains("leads to itself"));
+    }
+
+    #[test]
+    fn what_may_not_be_meant_is_a_warning_with_its_place() {
+        let warnings = |routes: &[&str]| read(&with_routes(routes)).expect("right").sites.warnings;
+        assert_eq!(
+            warnings(&["path = \"/api\", backend = \"api\""]),
+            ["p.toml:8:12: path: \"/api\" is this path alone; \"/api/\" takes all below it"]
+        );
+        let both = warnings(&[
+            "path = \"/a\", method = \"POST\", backend = \"api\"",
+            "path = \"/a\", header = \"X-Beta\", reply = 1",
+        ]);
+        assert_eq!(
+            both,
+            [
+                "p.toml:9:12: path: \"/a\" (header \"X-Beta\") and that in line 8 (POST) may take the same request, and the \
+              one that stands first in the file does; expected conditions that one of them has alone"
+            ]
+        );
+        for right in [
+            &["path = \"/feed.xml\", backend = \"api\""][..],
+            &["path = \"/api/login\", method = \"POST\", backend = \"api\""],
+            &["path = \"/api\", reply = 1"],
+            &[
+                "path = \"/a\", method = \"POST\", reply = 1",
+                "path = \"/a\", method = \"PUT\", reply = 2",
+            ],
+        ] {
+            assert_eq!(warnings(right), [""; 0], "{right:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_prints_routes_in_the_order_in_which_they_are_tried() {
+        let text = with_routes(&[
+            "path = \"/\", dir = \"/srv/www\"",
+            "path = \"/api/\", backend = \"api\", strip = \"/api\", add = \"/v2\"",
+            "path = \"/api/login\", method = [\"POST\"], header = [\"X-A: 1\", \"X-B\"], query = [\"q\", \"r=1\"], echo = true",
+            "path = \"/u/\", reply = 5",
+            "path = \"/u/*/edit\", redirect = \"301 https://x.example/{rest}\"",
+        ]);
+        let config = read(&text).expect("right");
+        let summary = config.sites.summary(&config.groups);
+        assert_eq!(
+            summary,
+            "site *\n  \
+             /api/login  POST header \"X-A: 1\" header \"X-B\" query \"q\" query \"r=1\"  the body of the request\n  \
+             /api/                                                                backend \"api\", without /api, with /v2\n  \
+             /u/*/edit                                                            redirect 301 https://x.example/{rest}\n  \
+             /u/                                                                  a reply of 5 bytes\n  \
+             /                                                                    files below /srv/www\n"
+        );
+        assert_eq!(config.sites.count(), "1 site with 5 routes");
+    }
+}

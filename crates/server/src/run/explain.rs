@@ -1,0 +1,240 @@
+//! What becomes of a request by the settings of a file, step by step, for `pollux serve explain`: its front end, its site, each route
+//! that is tried, and what answers. The same code decides as while it serves; nothing is opened.
+
+use std::fmt::Write;
+
+use pollux_http::{Limits, Parsed, Request};
+
+use crate::config::settings::ServerSettings;
+use crate::config::sites::RouteConfig;
+use crate::config::{Answer, Frontend, Mode, ProxyConfig, ServeConfig};
+use crate::handlers::sites::{Ending, SiteHandlers, Way};
+use crate::head::explanation;
+use crate::refusal::Refusal;
+use crate::route::conditions::Asking;
+use crate::route::host::without_port;
+use crate::route::path::{PathRoom, ReadPath};
+use crate::route::table::{Came, Decision, Table};
+
+/// A request as a person writes it.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// As it was written.
+    text: String,
+    is_https: bool,
+    /// The port that the URI names, or that of its scheme.
+    port: u16,
+    /// The head of the request.
+    head: String,
+}
+
+impl Question {
+    /// Reads `[METHOD] http[s]://HOST[:PORT]/PATH[?QUERY]`, with these fields, each as `NAME: VALUE`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is expected.
+    pub fn read(text: &str, fields: &[String]) -> Result<Self, String> {
+        let expected = "expected a method, if it is not GET, and a URI, such as \"POST https://www.example.org/api/x\"";
+        let (method, uri) = text.trim().split_once(' ').unwrap_or(("GET", text.trim()));
+        let (scheme, rest) = uri
+            .trim_start()
+            .split_once("://")
+            .ok_or_else(|| format!("\"{uri}\" is not a URI; {expected}"))?;
+        let (is_https, port) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return Err(format!("{scheme} is neither http nor https; {expected}")),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (host, target) = rest.split_at(end);
+        let name = without_port(host.as_bytes());
+        let said = host[name.len()..].strip_prefix(':').filter(|port| !port.is_empty());
+        let said = said.map(|port| {
+            port.parse::<u16>().map_err(|_| format!("{port} is not a port; {expected}"))
+        });
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        let target = target.split('#').next().unwrap_or_default();
+        let mut head = format!("{method} {slash}{target} HTTP/1.1\r\nHost: {host}\r\n");
+        for field in fields {
+            if field.contains(['\r', '\n']) || !field.contains(':') {
+                return Err(format!("\"{field}\" is not a field; expected \"NAME: VALUE\""));
+            }
+            write!(head, "{field}\r\n").expect("a string");
+        }
+        head.push_str("\r\n");
+        Ok(Self {
+            text: text.trim().to_owned(),
+            is_https,
+            port: said.transpose()?.unwrap_or(port),
+            head,
+        })
+    }
+}
+
+/// What becomes of a request, a line for each step.
+///
+/// # Errors
+/// Why no front end of the settings gets it.
+pub fn explain(settings: &ServerSettings, question: &Question) -> Result<String, String> {
+    let head = question.head.as_bytes();
+    let limits = Limits::DEFAULT;
+    let mut lines = Lines::default();
+    lines.add("request", &question.text);
+    let request = match Request::parse(head, &limits) {
+        Parsed::Complete(request, _) => request,
+        Parsed::Incomplete => return Err("the request is not whole".to_owned()),
+        Parsed::Rejected(rejection) => {
+            lines.add(
+                "answer",
+                &format!("{}: {}", rejection.status, explanation(&rejection, &limits)),
+            );
+            return Ok(lines.0);
+        }
+    };
+    match settings {
+        ServerSettings::Answers(config) => explain_answer(config, &mut lines),
+        ServerSettings::Passes(config) => explain_front(config, question, &request, &mut lines)?,
+    }
+    Ok(lines.0)
+}
+
+/// Of a file that has one answer for all requests.
+fn explain_answer(config: &ServeConfig, lines: &mut Lines) {
+    let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    lines.add("front end", &listen.join(" "));
+    lines.add("site", "*, as there is no [[site]]");
+    lines.add(
+        "answer",
+        &match &config.answer {
+            Answer::Files(files) => format!("files below {}", files.root.display()),
+            Answer::Reply { len_bytes, .. } => format!("a reply of {len_bytes} bytes"),
+            Answer::Echo => "the body of the request".to_owned(),
+        },
+    );
+}
+
+fn explain_front(
+    config: &ProxyConfig,
+    question: &Question,
+    request: &Request<'_>,
+    lines: &mut Lines,
+) -> Result<(), String> {
+    let (front, note) = front_of(config, question)?;
+    let listen: Vec<String> = front.listen.iter().map(ToString::to_string).collect();
+    lines.add("front end", &format!("{}{note}", listen.join(" ")));
+    if let Some(group) = front.group {
+        lines.add("site", "*, as the front end leads to a backend");
+        lines.add("answer", &format!("backend \"{}\"", config.groups[group].name));
+        return Ok(());
+    }
+    let mut sites = SiteHandlers::unopened(config);
+    let is_secure = question.is_https;
+    let leads_to_https = front.leads_to_https && !is_secure;
+    let way = sites.decide(is_secure, leads_to_https, request);
+    let routes: Vec<&RouteConfig> = config.sites.routes().collect();
+    if let Some(site) = sites.table().site(request.host()) {
+        let names = config.sites.all[site.place()].hosts.iter().map(ToString::to_string);
+        lines.add("site", &names.collect::<Vec<_>>().join(" "));
+        let (host, path) = (request.host(), request.target.path().unwrap_or("/"));
+        let came = Came { leads_to_https, host, path, asking: asking(request) };
+        let decided = sites.table().decide(&came, &mut PathRoom::default()).map(|it| it.decision);
+        if !matches!(decided, Ok(Decision::Https | Decision::Canonical(_))) {
+            explain_routes(sites.table(), request, &routes, lines);
+        }
+    }
+    let sent = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    lines.add(
+        "answer",
+        &match way {
+            Way::Backend(_, route) | Way::Handler(route) => {
+                let answer = routes[route.place()].answer(&config.groups);
+                format!("{answer}: asked for {}", sent(sites.target()))
+            }
+            Way::Ends(Ending::Moved(status)) => format!("{status}, to {}", sent(sites.location())),
+            Way::Ends(Ending::NotFound) => "404 Not Found: no route takes it".to_owned(),
+            Way::Ends(Ending::Unsound(rejection)) => {
+                format!("{}: {}", rejection.status, explanation(&rejection, &Limits::DEFAULT))
+            }
+            Way::Ends(Ending::Refused(Refusal::UnknownHost)) => {
+                "421 Misdirected Request: no site has this host; \"*\" in host takes all others"
+                    .to_owned()
+            }
+            Way::Ends(Ending::Refused(refusal)) => refusal.status().to_string(),
+            Way::Ends(Ending::Methods) => "204 No Content: the methods that there are".to_owned(),
+        },
+    );
+    Ok(())
+}
+
+fn asking<'r>(request: &Request<'r>) -> Asking<'r> {
+    Asking { method: request.method, query: request.target.query(), fields: request.fields }
+}
+
+/// Each route of the site, and why it was not taken.
+fn explain_routes(
+    table: &Table,
+    request: &Request<'_>,
+    routes: &[&RouteConfig],
+    lines: &mut Lines,
+) {
+    let Some(site) = table.site(request.host()) else { return };
+    let Some(path) = request.target.path() else { return };
+    let mut room = PathRoom::default();
+    let Ok(read) = ReadPath::of(path.as_bytes(), &mut room) else { return };
+    let matched = String::from_utf8_lossy(read.matched);
+    match matched == path {
+        true => lines.add("path", path),
+        false => lines.add("path", &format!("{path}, read as {matched}")),
+    }
+    let mut is_taken = false;
+    for tried in table.order(site) {
+        let rule = &routes[tried.route.place()].rule;
+        let lacking = rule.conditions.lacking(&asking(request));
+        let verdict = match lacking {
+            _ if is_taken => "not tried".to_owned(),
+            _ if !rule.path.matches(read.matched) => "another path".to_owned(),
+            Some(lacking) => format!("lacks {lacking}"),
+            None => {
+                is_taken = true;
+                "takes it".to_owned()
+            }
+        };
+        let conditions = match rule.conditions.count() {
+            0 => String::new(),
+            _ => format!(" ({})", rule.conditions),
+        };
+        lines.add("route", &format!("{}{conditions}: {verdict}", rule.path));
+    }
+}
+
+/// The front end that gets the request, with what there is to say of that.
+fn front_of<'c>(
+    config: &'c ProxyConfig,
+    question: &Question,
+) -> Result<(&'c Frontend, &'static str), String> {
+    let fronts = || config.frontends.iter().filter(|front| front.mode == Mode::Http);
+    let has_port = |front: &&Frontend| {
+        front.listen.iter().any(|address| address.port() == Some(question.port))
+    };
+    let is_of_scheme = |front: &&Frontend| front.tls.is_some() == question.is_https;
+    let of_port = fronts().filter(is_of_scheme).find(has_port);
+    if let Some(front) = of_port.or_else(|| fronts().find(is_of_scheme)) {
+        return Ok((front, ""));
+    }
+    match fronts().next() {
+        Some(front) if question.is_https => {
+            Ok((front, ", which speaks no TLS: as behind a proxy that does and is believed"))
+        }
+        _ => Err("no front end speaks http; expected https:// in the request".to_owned()),
+    }
+}
+
+/// Lines with what they are about in front.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, about: &str, text: &str) {
+        writeln!(self.0, "{about:10} {text}").expect("a string");
+    }
+}

@@ -1,0 +1,366 @@
+//! Sites: which route has a request, by both versions of HTTP, and what a backend gets of its path.
+
+use std::collections::BTreeMap;
+
+use pollux_engine::Driver;
+use pollux_http::h2::Ask;
+use pollux_http::{Field, Method};
+use pollux_server::config::ProxyConfig;
+use pollux_settings::Given;
+use tempfile::TempDir;
+
+use crate::http2_client::{Answer, Client2};
+use crate::{Backend, Client, Proxy, ok};
+
+/// The settings of a file with sites, at a free port.
+fn settings(text: &str) -> ProxyConfig {
+    let text = format!("listen = \"127.0.0.1:0\"\n{text}");
+    Given::from_toml(&text, "p.toml").read().unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+fn on_every_driver(text: &str, test: impl Fn(Driver, &Proxy)) {
+    for driver in Driver::ALL {
+        let set = |config: &mut ProxyConfig| {
+            let (loops, monitoring) = (config.loops.clone(), config.monitoring.clone());
+            *config = ProxyConfig { loops, monitoring, ..settings(text) };
+        };
+        if let Some(proxy) = Proxy::start(driver, &["127.0.0.1:1".parse().expect("one")], set) {
+            test(driver, &proxy);
+        }
+    }
+}
+
+/// A backend that answers with the first line of the request, and with what it is asked for of its fields.
+fn telling() -> Backend {
+    Backend::answering(|head, _| {
+        let line = head.lines().next()?.to_owned();
+        let said = |name: &str| crate::field(head, name).unwrap_or("none").to_owned();
+        let fields = match line.contains("/login") {
+            true => format!("Location: /home\r\nX-Prefix: {}\r\n", said("X-Forwarded-Prefix")),
+            false => format!("X-Prefix: {}\r\n", said("X-Forwarded-Prefix")),
+        };
+        Some(ok(&fields, &line))
+    })
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("docs")).expect("made");
+    std::fs::write(folder.path().join("index.html"), "the root").expect("written");
+    std::fs::write(folder.path().join("docs/index.html"), "the docs").expect("written");
+    std::fs::write(folder.path().join("large.bin"), vec![b'x'; 300_000]).expect("written");
+    folder
+}
+
+fn file(folder: &TempDir, backend: &Backend) -> String {
+    let (dir, address) = (folder.path().display(), backend.address);
+    format!(
+        "[[backend]]\nname = \"api\"\n[[backend.server]]\naddress = \"{address}\"\n\
+         [[site]]\nhost = [\"www.example.org\", \"example.org\"]\ncanonical = true\nroute = [\n\
+         {{ path = \"/\", dir = \"{dir}\" }},\n\
+         {{ path = \"/files/\", dir = \"{dir}\", strip = \"/files\" }},\n\
+         {{ path = \"/api/\", backend = \"api\", strip = \"/api\" }},\n\
+         {{ path = \"/api/v2/\", backend = \"api\", strip = \"/api/v2\", add = \"/two\" }},\n\
+         {{ path = \"/api/login\", method = [\"POST\"], backend = \"api\", strip = \"/api\" }},\n\
+         {{ path = \"/blog/\", redirect = \"301 https://blog.example.org/{{rest}}{{query}}\" }},\n\
+         {{ path = \"/reply\", reply = 5 }},\n\
+         {{ path = \"/beta\", header = [\"X-Beta: 1\"], reply = 6 }},\n\
+         {{ path = \"/beta\", reply = 7 }},\n\
+         {{ path = \"/echo\", echo = true }},\n\
+         ]\n\
+         [[site]]\nhost = \"*.example.net\"\n[[site.route]]\npath = \"*.php\"\nbackend = \"api\"\n"
+    )
+}
+
+/// Host, method, target, fields, then status and what stands in the answer.
+type Row = (&'static str, Method<'static>, &'static str, &'static str, u16, &'static str);
+
+const ROWS: [Row; 26] = [
+    ("www.example.org", Method::Get, "/", "", 200, "the root"),
+    ("WWW.Example.org.:8080", Method::Get, "/docs/", "", 200, "the docs"),
+    ("www.example.org", Method::Get, "/docs", "", 301, "location: /docs/"),
+    ("www.example.org", Method::Get, "/files/docs", "", 301, "location: /files/docs/"),
+    ("www.example.org", Method::Get, "/files/docs/", "", 200, "the docs"),
+    ("www.example.org", Method::Get, "/none", "", 404, "404"),
+    ("www.example.org", Method::Post, "/", "", 405, "allow: GET, HEAD"),
+    ("www.example.org", Method::Get, "/api", "", 200, "GET / HTTP/1.1"),
+    ("www.example.org", Method::Get, "/api/x?y=1", "", 200, "GET /x?y=1 HTTP/1.1"),
+    ("www.example.org", Method::Get, "/api/x%41/../%7e", "", 200, "GET /~ HTTP/1.1"),
+    ("www.example.org", Method::Get, "/%61pi//x//y", "", 200, "GET /x//y HTTP/1.1"),
+    ("www.example.org", Method::Get, "/api/x", "", 200, "x-prefix: /api"),
+    ("www.example.org", Method::Get, "/api/v2/x", "", 200, "GET /two/x HTTP/1.1"),
+    ("www.example.org", Method::Get, "/apix", "", 404, "404"),
+    ("www.example.org", Method::Post, "/api/login", "", 200, "location: /api/home"),
+    ("www.example.org", Method::Get, "/api/..%2fetc", "", 400, "more than one reading"),
+    ("www.example.org", Method::Get, "/a//../b", "", 400, "more than one reading"),
+    (
+        "www.example.org",
+        Method::Get,
+        "/blog/a/b?c",
+        "",
+        301,
+        "location: https://blog.example.org/a/b?c",
+    ),
+    ("www.example.org", Method::Get, "/reply", "", 200, "pollu"),
+    ("www.example.org", Method::Get, "/beta", "X-Beta: 1", 200, "content-length: 6"),
+    ("www.example.org", Method::Get, "/beta", "X-Beta: 2", 200, "content-length: 7"),
+    ("example.org", Method::Get, "/api/x?y", "", 301, "location: http://www.example.org/api/x?y"),
+    (
+        "example.org:81",
+        Method::Post,
+        "/api/x",
+        "",
+        308,
+        "location: http://www.example.org:81/api/x",
+    ),
+    ("a.example.net", Method::Get, "/x/y.php", "", 200, "GET /x/y.php HTTP/1.1"),
+    ("a.example.net", Method::Get, "/x/y.html", "", 404, "404"),
+    ("example.net", Method::Get, "/x/y.php", "", 421, "no site here has this host"),
+];
+
+fn by_one(proxy: &Proxy, row: &Row) -> String {
+    let (host, method, target, fields, ..) = row;
+    let fields = if fields.is_empty() { String::new() } else { format!("{fields}\r\n") };
+    let mut client = proxy.client();
+    client.send(format!(
+        "{} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\nContent-Length: 0\r\n\r\n",
+        method.name()
+    ));
+    lower_names(&client.rest())
+}
+
+/// An answer with the names of its fields in small letters.
+fn lower_names(answer: &str) -> String {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    let line = |line: &str| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_ascii_lowercase()),
+        None => line.to_owned(),
+    };
+    let head: Vec<String> = head.lines().map(line).collect();
+    format!("{}\n\n{body}", head.join("\n"))
+}
+
+fn ask_two(client: &mut Client2, row: &Row, ends: bool) -> u32 {
+    let (host, method, target, said, ..) = row;
+    let said = said.split_once(": ");
+    let fields: Vec<Field<'_>> =
+        said.into_iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+    let ask =
+        Ask { method: *method, scheme: "http", authority: host, path: target, fields: &fields };
+    let stream = client.says(|connection, out| connection.ask(out, &ask, ends, ()));
+    let stream = stream.expect("a stream is free");
+    client.answers.insert(stream, Answer::default());
+    stream
+}
+
+fn shown(answer: &Answer) -> String {
+    let head = answer.heads.last().cloned().unwrap_or_default().replace('|', "\n");
+    format!("{head}\n\n{}", String::from_utf8_lossy(&answer.body))
+}
+
+#[test]
+fn each_request_has_the_answer_of_its_route_by_both_versions() {
+    let (folder, backend) = (folder(), telling());
+    on_every_driver(&file(&folder, &backend), |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        for row in &ROWS {
+            let (host, _, target, _, status, part) = row;
+            let one = by_one(proxy, row);
+            assert!(
+                one.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{driver} {host} {target}: {one}"
+            );
+            assert!(one.contains(part), "{driver} {host} {target}: {one}");
+            let stream = ask_two(&mut client, row, true);
+            let two = shown(&client.answer(stream));
+            assert!(two.starts_with(&status.to_string()), "{driver} {host} {target}: {two}");
+            assert!(two.contains(part), "{driver} {host} {target}: {two}");
+        }
+        // All at once.
+        let streams: BTreeMap<u32, &Row> =
+            ROWS.iter().map(|row| (ask_two(&mut client, row, true), row)).collect();
+        for (stream, (host, _, target, _, status, part)) in streams {
+            let two = shown(&client.answer(stream));
+            assert!(two.starts_with(&status.to_string()), "{driver} {host} {target}: {two}");
+            assert!(two.contains(part), "{driver} {host} {target}: {two}");
+        }
+    });
+}
+
+#[test]
+fn requests_of_one_segment_are_answered_in_their_order_whatever_answers_them() {
+    let (folder, backend) = (folder(), telling());
+    let asked = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: www.example.org\r\n\r\n");
+    let targets = [
+        "/",
+        "/api/a",
+        "/reply",
+        "/api/a",
+        "/api/a",
+        "/none",
+        "/blog/x",
+        "/large.bin",
+        "/api/b",
+        "/",
+    ];
+    let parts = [
+        "the root", "GET /a ", "pollu", "GET /a ", "GET /a ", "404", "blog", "xxx", "GET /b ",
+        "the root",
+    ];
+    on_every_driver(&file(&folder, &backend), |driver, proxy| {
+        let all: String = targets.iter().map(|target| asked(target)).collect();
+        for split in [all.len(), 1, 30, 71, 150] {
+            let mut client = proxy.client();
+            for piece in all.as_bytes().chunks(split) {
+                client.send(piece);
+            }
+            for (target, part) in targets.iter().zip(parts) {
+                let head = client.head();
+                let len = crate::field(&head, "Content-Length").expect("a length");
+                let body = client.bytes(len.parse().expect("a number"));
+                let answer = format!("{head}{}", String::from_utf8_lossy(&body));
+                assert!(answer.contains(part), "{driver} {split} {target}: {head}");
+            }
+        }
+    });
+}
+
+#[test]
+fn bodies_are_read_by_the_handler_of_the_route_and_have_its_limit() {
+    let (folder, backend) = (folder(), telling());
+    let text = format!("max_body = \"100KiB\"\n{}", file(&folder, &backend));
+    on_every_driver(&text, |driver, proxy| {
+        let head = |target: &str, framing: &str| {
+            format!("POST {target} HTTP/1.1\r\nHost: www.example.org\r\n{framing}\r\n\r\n")
+        };
+        let mut client = proxy.client();
+        client.send(format!("{}hello", head("/echo", "Content-Length: 5")));
+        assert!(client.head().contains("Content-Length: 5"), "{driver}");
+        assert_eq!(client.bytes(5), b"hello", "{driver}");
+        client.send(head("/echo", "Transfer-Encoding: chunked\r\nExpect: 100-continue"));
+        assert!(client.head().starts_with("HTTP/1.1 100 "), "{driver}");
+        client.send("3\r\nabc\r\n0\r\n\r\n");
+        assert!(client.head().contains("chunked"), "{driver}");
+        assert_eq!(client.until("0\r\n\r\n"), "3\r\nabc\r\n0\r\n\r\n", "{driver}");
+        client.send(format!("{}hello", head("/reply", "Content-Length: 5")));
+        assert!(client.head().contains("Content-Length: 5"), "{driver}");
+        assert_eq!(client.bytes(5), b"pollu", "{driver}");
+        // The next one of the connection is for a backend.
+        client.send(format!("{}hello", head("/api/x", "Content-Length: 5")));
+        let answer = client.head();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{driver}: {answer}");
+        for (target, framing, status) in [
+            ("/echo", "Content-Length: 200000", "413"),
+            ("/docs/", "Content-Length: 5", "405"),
+            ("/blog/", "Content-Length: 5", "301"),
+            ("/nosuch/", "Transfer-Encoding: chunked", "405"),
+        ] {
+            let mut client = proxy.client();
+            client.send(head(target, framing));
+            let answer = client.head();
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{driver} {target}: {answer}"
+            );
+        }
+        let mut client = Client2::connect(proxy);
+        for (target, body, status) in
+            [("/echo", 70_000, "200"), ("/reply", 70_000, "200"), ("/echo", 200_000, "413")]
+        {
+            let row = ("www.example.org", Method::Post, target, "", 0, "");
+            let stream = ask_two(&mut client, &row, false);
+            client.send_some(stream, &vec![b'x'; body.min(60_000)], false);
+            if status == "200" {
+                client.send(stream, &vec![b'x'; body - 60_000], true);
+            } else {
+                let field = Field { name: "content-length", value: b"200000" };
+                let ask = Ask {
+                    method: Method::Post,
+                    scheme: "http",
+                    authority: "www.example.org",
+                    path: target,
+                    fields: &[field],
+                };
+                let refused = client.says(|connection, out| connection.ask(out, &ask, false, ()));
+                let refused = refused.expect("a stream is free");
+                client.answers.insert(refused, Answer::default());
+                assert_eq!(client.answer(refused).status(), status, "{driver}");
+                client.reset(stream, pollux_http::h2::ErrorCode::CANCEL);
+                continue;
+            }
+            let answer = client.answer(stream);
+            assert_eq!(answer.status(), status, "{driver} {target}");
+            let expected = if target == "/echo" { body } else { 5 };
+            assert_eq!(answer.body.len(), expected, "{driver} {target}");
+        }
+    });
+}
+
+#[test]
+fn a_file_of_a_route_comes_whole_by_both_versions() {
+    let (folder, backend) = (folder(), telling());
+    on_every_driver(&file(&folder, &backend), |driver, proxy| {
+        let row = ("www.example.org", Method::Get, "/files/large.bin", "", 200, "");
+        let one = by_one(proxy, &row);
+        let body = one.split("\n\n").nth(1).expect("a body");
+        assert_eq!(body.len(), 300_000, "{driver}");
+        let mut client = Client2::connect(proxy);
+        let streams: Vec<u32> = (0..4).map(|_| ask_two(&mut client, &row, true)).collect();
+        for stream in streams {
+            assert_eq!(client.answer(stream).body.len(), 300_000, "{driver}");
+        }
+    });
+}
+
+#[test]
+fn sites_need_no_backend() {
+    let text = "[[site]]\nhost = \"*\"\n[[site.route]]\npath = \"/\"\nreply = 3\n";
+    on_every_driver(text, |driver, proxy| {
+        let mut client: Client = proxy.client();
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        let answer = client.rest();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("pol"),
+            "{driver}: {answer}"
+        );
+        let mut client = proxy.client();
+        client
+            .send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\nCONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+        let answers = client.rest();
+        assert!(answers.starts_with("HTTP/1.1 204 "), "{driver}: {answers}");
+        assert!(answers.contains("\r\n\r\nHTTP/1.1 405 "), "{driver}: {answers}");
+    });
+}
+
+#[test]
+fn a_front_end_leads_to_https_but_for_those_who_issue_certificates() {
+    let text = "[[frontend]]\nlisten = \"127.0.0.1:0\"\nredirect = \"https\"\n\
+                [[site]]\nhost = \"www.example.org\"\n[[site.route]]\npath = \"/\"\nreply = 3\n";
+    let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+    for driver in Driver::ALL {
+        let set = |into: &mut ProxyConfig| {
+            let (loops, monitoring) = (into.loops.clone(), into.monitoring.clone());
+            *into = ProxyConfig { loops, monitoring, ..config.clone() };
+        };
+        let Some(proxy) = Proxy::start(driver, &["127.0.0.1:1".parse().expect("one")], set) else {
+            continue;
+        };
+        for (host, method, target, status, part) in [
+            (
+                "www.example.org:80",
+                Method::Get,
+                "/a//b?c",
+                301,
+                "location: https://www.example.org/a//b?c\n",
+            ),
+            ("www.example.org", Method::Post, "/a", 308, "location: https://www.example.org/a\n"),
+            ("www.example.org", Method::Get, "/.well-known/acme-challenge/x", 200, "pol"),
+            ("other.example", Method::Get, "/", 421, "no site here has this host"),
+        ] {
+            let row = (host, method, target, "", status, part);
+            let one = by_one(&proxy, &row);
+            assert!(one.starts_with(&format!("HTTP/1.1 {status} ")), "{driver} {target}: {one}");
+            assert!(one.contains(part), "{driver} {target}: {one}");
+        }
+    }
+}
