@@ -9,12 +9,14 @@ use std::ffi::OsString;
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
 use pollux_server::config::settings::{ProxySettings, ServeSettings, ServerSettings};
+use pollux_server::explain::Question;
 use pollux_server::master::{
     CommandLine, Master, MasterError, ProxySockets, Settings, WorkerProcess,
 };
@@ -50,7 +52,10 @@ fn signals(early: Option<Signals>) -> io::Result<Signals> {
 
 /// The command line of `pollux serve`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServeCommand {
+    #[command(subcommand)]
+    order: Option<ServeOrder>,
     #[command(flatten)]
     flags: Flags<ServeSettings>,
     /// Read all settings and the files that they name, say what the server would do, and end
@@ -58,10 +63,39 @@ pub(crate) struct ServeCommand {
     check: bool,
 }
 
-/// Runs the server until a signal ends it.
+/// What else `pollux serve` does than to serve.
+#[derive(Debug, clap::Subcommand)]
+enum ServeOrder {
+    /// Say which site and which route of a file of settings answer a request, and why
+    Explain {
+        /// The request: 'POST https://www.example.org/api/x', or a URI alone for GET
+        request: String,
+        /// The TOML file with the settings
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// A field of the request; repeatable
+        #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+        header: Vec<String>,
+    },
+}
+
+/// Says what becomes of a request, by a file of settings.
+fn explain(request: &str, config: &Path, fields: &[String]) -> Result<ExitCode, Failure> {
+    let file = Given::from_file(config, "--config").map_err(Failure::usage)?;
+    let settings: ServeSettings = file.read().map_err(Failure::usage)?;
+    let explained = Question::read(request, fields)
+        .and_then(|question| pollux_server::explain::explain(&settings.into(), &question));
+    output::result(&explained.map_err(Failure::usage)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the server until a signal ends it, or says what it would do with a request.
 pub(crate) fn serve(command: &ServeCommand, early: Option<Signals>) -> Result<ExitCode, Failure> {
     if let Some(done) = privileges::run() {
         return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
+    }
+    if let Some(ServeOrder::Explain { request, config, header }) = &command.order {
+        return explain(request, config, header);
     }
     Start { name: "serve", flags: &command.flags, is_check: command.check }.run(early)
 }

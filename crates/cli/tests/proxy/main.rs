@@ -7,9 +7,11 @@
 //! | `deaths` | kill -9 of each process |
 //! | `fuzz` | fuzzed clients and fuzzed backends |
 //! | `http2` | clients of HTTP/2: the suite, reloads, other programs |
+//! | `sites` | sites and their routes: `explain`, `--check`, reloads |
 
 mod daemon;
 mod deaths;
 mod fuzz;
 mod http2;
+mod sites;
 mod stage;
