@@ -218,7 +218,7 @@ impl Curve {
             change,
             is_flat: change == 0.0,
             flat_after: units(until_flat),
-            flat_after_s: until_flat.iter().map(|turn| turn.wall_ns as f64 / 1e9).sum(),
+            flat_after_s: until_flat.iter().map(|turn| turn.wall_ns).sum::<u64>() as f64 / 1e9,
         }
     }
 }
@@ -312,6 +312,7 @@ mod tests {
         assert!((72_000..=88_000).contains(&units_again(&steps)), "{steps:?}");
         let plain = found(&|_| 10.0);
         assert_eq!((plain.flat_after, units_again(&plain)), (0, 80_000));
+        assert!(plain.flat_after_s.is_sign_positive(), "not printed as -0.0");
         assert!(plain.is_flat && (plain.last_ns - 10_000.0).abs() < 1.0, "{plain:?}");
     }
 }

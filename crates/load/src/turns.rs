@@ -48,7 +48,13 @@ pub struct Turned {
 pub struct Turns {
     worker: Worker,
     opened: Turned,
+    /// When the last turn was over.
+    asleep_from_ns: u64,
 }
+
+/// After so long a sleep what servers did meanwhile is looked at before a turn begins: many close connections that were
+/// idle for some seconds, and a request on such a one would be lost.
+const SLEEP_LONG_NS: u64 = 100_000_000;
 
 impl std::fmt::Debug for Turns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -87,8 +93,9 @@ impl Turns {
         worker.set_up_crowd()?;
         let shared = worker.shared();
         (shared.stage, shared.end_ns, shared.is_in_turns) = (Stage::Running, 0, true);
-        let mut turns = Self { worker, opened: Turned::default() };
+        let mut turns = Self { worker, opened: Turned::default(), asleep_from_ns: 0 };
         turns.opened = turns.open_active()?;
+        turns.asleep_from_ns = monotonic_ns();
         Ok(turns)
     }
 
@@ -137,6 +144,9 @@ impl Turns {
     /// # Errors
     /// [`LoadError::Stopped`] when the loop failed. Requests that failed are counted.
     pub fn turn(&mut self, length: Duration, requests: Option<u64>) -> Result<Turned, LoadError> {
+        if monotonic_ns() > self.asleep_from_ns + SLEEP_LONG_NS {
+            self.look()?;
+        }
         let (right, failed) = self.counted();
         let worker = &mut self.worker;
         let began_ns = monotonic_ns();
@@ -162,6 +172,7 @@ impl Turns {
             worker.turn(Duration::from_nanos(until_ns - now_ns).min(WAIT_MAX))?;
             now_ns = monotonic_ns();
         }
+        self.asleep_from_ns = now_ns;
         let given_up = worker.shared().under_way;
         let (right_now, failed_now) = self.counted();
         Ok(Turned {
@@ -177,11 +188,16 @@ impl Turns {
     /// # Errors
     /// [`LoadError::Stopped`] when the loop failed.
     pub fn crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
+        self.look()?;
+        Ok(self.worker.shared().crowd.outcomes())
+    }
+
+    /// Sees all that happened since the last turn, without waiting.
+    fn look(&mut self) -> Result<(), LoadError> {
         loop {
             self.worker.turn(Duration::ZERO)?;
-            let shared = self.worker.shared();
-            if !shared.has_worked {
-                return Ok(shared.crowd.outcomes());
+            if !self.worker.shared().has_worked {
+                return Ok(());
             }
         }
     }
@@ -454,6 +470,35 @@ mod tests {
             assert_eq!(counts.requests.load(Relaxed), answered);
         }
         assert_eq!(counts.connections.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn connections_that_were_closed_while_all_slept_cost_no_request() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        std::thread::spawn(move || {
+            while let Ok((mut connection, _)) = listener.accept() {
+                std::thread::spawn(move || {
+                    connection
+                        .set_read_timeout(Some(Duration::from_millis(120)))
+                        .expect("a timeout");
+                    while let Ok(1..) = connection.read(&mut [0; 4096]) {
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+                        connection.write_all(answer).expect("an answer");
+                    }
+                });
+            }
+        });
+        for driver in Driver::ALL {
+            let plan = Plan { connections: 64, driver, ..plan(address, None) };
+            let Some(mut turns) = pollux_testing::or_skip(Turns::open(plan)) else { continue };
+            for _ in 0..2 {
+                std::thread::sleep(Duration::from_millis(400));
+                let turned = turns.turn(Duration::from_millis(10), None).expect("a turn");
+                let why = turns.why_failed();
+                assert!(turned.right >= 64 && turned.failed == 0, "{driver}: {turned:?}: {why:?}");
+            }
+        }
     }
 
     #[test]

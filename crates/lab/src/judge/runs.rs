@@ -148,6 +148,9 @@ impl<'a> PointRuns<'a> {
         turns.peek()?;
         let Some(found) = turns.find_map(|turns| turns.warm_up) else { return self.no_load(arm) };
         let WarmUp { first_ns, last_ns, flat_after, flat_after_s, .. } = found;
+        if flat_after == 0 {
+            return None;
+        }
         let way = match last_ns / first_ns {
             ratio if ratio < 1.0 - WARM_UP_MIN => "cheaper",
             ratio if ratio > 1.0 + WARM_UP_MIN => "dearer",
