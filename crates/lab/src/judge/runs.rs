@@ -147,22 +147,23 @@ impl<'a> PointRuns<'a> {
         let mut turns = self.measured(arm).filter_map(|measured| measured.turns).peekable();
         turns.peek()?;
         let Some(found) = turns.find_map(|turns| turns.warm_up) else { return self.no_load(arm) };
-        let WarmUp { first_ns, last_ns, flat_after, flat_after_s, .. } = found;
-        if flat_after == 0 {
-            return None;
-        }
-        let way = match last_ns / first_ns {
-            ratio if ratio < 1.0 - WARM_UP_MIN => "cheaper",
-            ratio if ratio > 1.0 + WARM_UP_MIN => "dearer",
+        let WarmUp { first_ns, last_ns, units, time_s, flat_after, flat_after_s, .. } = found;
+        let (way, units, time_s) = match last_ns / first_ns {
+            ratio if ratio < 1.0 - WARM_UP_MIN => ("cheaper", flat_after, flat_after_s),
+            ratio if ratio > 1.0 + WARM_UP_MIN => ("dearer", units, time_s),
             _ => return None,
         };
         let cost = &self.point.experiment.cost;
         let (unit, what) = cost.metric.unit.split_once('/').unwrap_or((cost.metric.unit, "unit"));
         let [first, last] = [first_ns, last_ns].map(|ns| number::si(ns / cost.unit_ns));
-        let count = number::count(flat_after);
+        // Of one whose first window was as cheap as any, the first turn alone was dearer.
+        let within = if units == 0 {
+            "at once".to_owned()
+        } else {
+            format!("within {time_s:.1} s ({} {what}s)", number::count(units))
+        };
         Some(format!(
-            "got {way} while it was loaded before the first set: {first} to {last} {unit} within \
-             {flat_after_s:.1} s ({count} {what}s)"
+            "got {way} while it was loaded before the first set: {first} to {last} {unit} {within}"
         ))
     }
 
