@@ -131,8 +131,9 @@ impl Runner<'_> {
             length.load = load;
             length.starts_every = self.starts_every(load, state);
         }
+        let next_until = self.set_until(set + 1, point, state);
         let lives_on: Vec<bool> =
-            arms.iter().map(|arm| self.is_kept(arm, set, &length, point)).collect();
+            arms.iter().map(|arm| self.is_kept(arm, set, &length, point, next_until)).collect();
         let ending = Instant::now();
         let ends = self.ends(&mut arms, &lives_on);
         if self.stop.is_urgent() {

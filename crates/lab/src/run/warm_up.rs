@@ -86,10 +86,11 @@ impl Runner<'_> {
             if let Some(before) = before {
                 let units = units_again(&before);
                 let usual = time_of(units, &before).mul_f64(SLOWER).max(LOOK_MIN);
-                let others = u32::try_from(arms.len() - index).unwrap_or(u32::MAX);
+                let needed = time_of(units, &before);
+                let of_rest = |known: &Length| self.warm_up_time(&arms[index..], known, point);
+                let all = known.as_deref().map_or(needed, of_rest);
                 let share = |until: Instant| {
-                    let left = until.saturating_duration_since(Instant::now());
-                    left / (2 * others)
+                    share_of(until.saturating_duration_since(Instant::now()) / 2, needed, all)
                 };
                 let most = until.map_or(usual, |until| usual.min(share(until)).max(LOOK_MIN));
                 self.load(&mut arms[index], most, Some(units), false);
@@ -148,14 +149,20 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether an arm lives on behind a set.
+    /// Whether an arm lives on behind a set: it is loaded long, and is not due to be started anew, or there is no time left
+    /// for a load as long as it needs and as much time for rounds. What was loaded for less is not as warm as it was in the
+    /// sets before.
     pub(super) fn is_kept(
         &self,
         arm: &SetArm<'_>,
         set: u32,
         length: &Length,
         point: &PlannedPoint,
+        until: Option<Instant>,
     ) -> bool {
+        let is_due = (set + 1).is_multiple_of(length.starts_every);
+        let has_time =
+            |until: Instant| until.saturating_duration_since(Instant::now()) >= length.load * 2;
         let name = if arm.planned.name == SAME_AGAIN { arm_name(point) } else { &arm.planned.name };
         let is_dear = length
             .warm_ups
@@ -164,7 +171,7 @@ impl Runner<'_> {
         arm.living.is_ok()
             && matches!(arm.planned.kind, ArmKind::Server { .. })
             && is_dear
-            && !(set + 1).is_multiple_of(length.starts_every)
+            && !(is_due && until.is_none_or(has_time))
     }
 
     /// What looks at a point may take together.
@@ -196,10 +203,33 @@ fn warms_up(kind: &ArmKind, point: &PlannedPoint) -> bool {
     kind.is_of_user() && point.experiment.is_server()
 }
 
+/// What one load may take of the time that there is for all that are still to come, by what each of them needs.
+fn share_of(time: Duration, needed: Duration, all: Duration) -> Duration {
+    if needed >= all {
+        return time;
+    }
+    time.mul_f64(needed.as_secs_f64() / all.as_secs_f64())
+}
+
 /// How long a load of so many units takes that repeats this one.
 fn time_of(units: u64, found: &WarmUp) -> Duration {
     let more = units.saturating_sub(found.flat_after) as f64;
     let flat = found.units.saturating_sub(found.flat_after).max(1) as f64;
     let each_s = (found.time_s - found.flat_after_s).max(0.0) / flat;
     Duration::from_secs_f64(found.flat_after_s + more * each_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_for_loads_is_shared_by_what_each_of_them_needs() {
+        let [five_s, little] = [Duration::from_secs(5), Duration::from_millis(100)];
+        let of_two = share_of(Duration::from_secs(12), five_s, five_s * 2 + little);
+        assert!(of_two > five_s, "as much as it needs, since the third needs little: {of_two:?}");
+        assert_eq!(share_of(Duration::from_secs(5), five_s, five_s * 2), five_s / 2);
+        assert_eq!(share_of(Duration::from_secs(3), little, little), Duration::from_secs(3));
+        assert_eq!(share_of(five_s, Duration::ZERO, Duration::ZERO), five_s);
+    }
 }
