@@ -899,6 +899,96 @@ fn a_tunnel_to_a_backend_carries_bytes() {
     assert_eq!(asked(Method::Head, &answer), "200|malformed|");
 }
 
+/// What the client and the server see of a stream that is asked for `protocol`, and has trailers where `is_trailed`.
+fn asked_for_protocol(protocol: &str, is_announced: bool, is_trailed: bool) -> String {
+    let settings_of = Settings { has_connect_protocol: is_announced, ..Settings::DEFAULT };
+    let mut server = Connection::<()>::new(Role::Server, settings_of);
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let (mut client_room, mut server_room) = (vec![0; 4096], vec![0; 4096]);
+    let (mut by_client, mut by_server) =
+        (Output::new(&mut client_room), Output::new(&mut server_room));
+    let fields = [Field { name: "Origin", value: b"o" }];
+    let ask =
+        Ask { method: Method::Get, scheme: "http", authority: "a", path: "/chat", fields: &fields };
+    client.start(&mut by_client);
+    let early = client.ask_for_protocol(&mut by_client, &ask, protocol, ());
+    assert_eq!(early, None, "the server has not said that it may be asked so");
+    server.start(&mut by_server);
+    let (mut log, mut read, mut taken) = (String::new(), 0, 0);
+    let mut is_asked = false;
+    let mut scratch = Scratch::default();
+    loop {
+        let input = &by_server.bytes()[taken..];
+        let step = client.read(input, &mut scratch, &mut by_client, &Limits::DEFAULT, 0);
+        let step = step.expect("sound");
+        taken += step.used;
+        match &step.event {
+            Some(Event::Response { response, .. }) => {
+                let _ = write!(log, "{}|", response.facts.status.code());
+            }
+            Some(Event::Data { data, ends, .. }) => {
+                let _ = write!(log, "{} {ends}|", String::from_utf8_lossy(data));
+            }
+            Some(Event::Reset { code, .. }) => {
+                let _ = write!(log, "{}|", code.name());
+            }
+            _ => {}
+        }
+        if !is_asked {
+            let stream = client.ask_for_protocol(&mut by_client, &ask, protocol, ());
+            is_asked = stream.is_some();
+            if let Some(stream) = stream {
+                client.send_data(&mut by_client, stream, b"up", false);
+                if is_trailed {
+                    client.send_trailers(&mut by_client, stream, &fields);
+                } else {
+                    client.send_data(&mut by_client, stream, b"", true);
+                }
+            }
+        }
+        let input = &by_client.bytes()[read..];
+        let step_of_server =
+            server.read(input, &mut scratch, &mut by_server, &Limits::DEFAULT, 0).expect("sound");
+        read += step_of_server.used;
+        match step_of_server.event {
+            Some(Event::Request { stream, head, ends, .. }) => {
+                let _ =
+                    write!(log, "{}{ends}|", String::from_utf8_lossy(head).replace("\r\n", "|"));
+                server.send_head(&mut by_server, stream, b"HTTP/1.1 200 OK\r\n\r\n", false);
+                server.send_data(&mut by_server, stream, b"down", true);
+            }
+            Some(Event::Refused { rejection, .. }) => {
+                let _ = write!(log, "{}|", rejection.status.code());
+            }
+            Some(Event::Data { data, ends, .. }) => {
+                let _ = write!(log, "{} {ends}|", String::from_utf8_lossy(data));
+            }
+            Some(Event::Malformed { rejection, .. }) => {
+                let _ = write!(log, "{}|", rejection.reason);
+            }
+            Some(_) => {}
+            None if taken == by_server.len() => return log,
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn a_stream_becomes_a_tunnel_where_that_was_announced_and_is_bytes_alone() {
+    let head =
+        "GET /chat HTTP/2.0|host: a|origin: o|connection: upgrade|upgrade: websocket||false|";
+    let sound = asked_for_protocol("websocket", true, false);
+    assert!(sound.starts_with(head), "{sound}");
+    for part in ["up false|", "200|down true|", "| true|"] {
+        assert!(sound.contains(part), "{part} in {sound}");
+    }
+    assert_eq!(asked_for_protocol("connect-udp", true, false), "501|up false| true|");
+    let trailed = asked_for_protocol("websocket", true, true);
+    assert!(trailed.contains("fields in a tunnel"), "{trailed}");
+    assert!(trailed.contains("protocol_error|"), "{trailed}");
+    assert_eq!(asked_for_protocol("websocket", false, false), "");
+}
+
 #[test]
 fn interim_answers_without_end_cost_their_stream_alone() {
     let interim = headers(1, b"\x08\x03103", false);

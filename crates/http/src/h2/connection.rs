@@ -695,6 +695,7 @@ impl<T: Default> Connection<T> {
             return Ok(Some(Found::Plain(Event::TooMany { stream: id, for_head: true })));
         }
         let priority = verdict.as_ref().ok().and_then(|(facts, _)| facts.priority);
+        let is_tunnel = verdict.as_ref().is_ok_and(|(facts, _)| facts.is_websocket);
         let (length, found) = match verdict {
             Err(Verdict::Malformed(_)) => unreachable!("its stream was reset"),
             Err(Verdict::Refused(rejection)) => {
@@ -717,6 +718,9 @@ impl<T: Default> Connection<T> {
             stream.priority = priority;
         }
         (stream.length, stream.is_peer_done, stream.head_bytes) = (length, ends, head_bytes);
+        if is_tunnel {
+            stream.kind = RequestKind::Connect;
+        }
         self.large_heads_bytes += large(head_bytes);
         self.streams.push(stream);
         Ok(Some(found))
@@ -741,7 +745,9 @@ impl<T: Default> Connection<T> {
             return Ok((0..text.len(), Ok((known.facts, Framing::None))));
         }
         let before = self.decoder.changes();
-        let (mut reader, strings) = RequestReader::new(around.scratch, around.limits);
+        let has_connect_protocol = self.settings.has_connect_protocol;
+        let (mut reader, strings) =
+            RequestReader::new(around.scratch, around.limits, has_connect_protocol);
         self.decoder.decode(block, strings, |field| reader.take(field))?;
         let (head, verdict) = reader.finish().ok_or(TOO_MUCH)?;
         let verdict = verdict.and_then(|facts| match facts.framing(ends) {
@@ -878,6 +884,10 @@ impl<T: Default> Connection<T> {
         let wrong = match read {
             Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => Some(rejection),
             Ok(_) if !ends => Some(&TRAILERS),
+            // A tunnel is DATA alone.
+            Ok(_) if self.role == Role::Server && stream.kind == RequestKind::Connect => {
+                Some(&IN_TUNNEL)
+            }
             Ok(_) if stream.length.is_some_and(|length| length != received) => Some(&LENGTH),
             Ok(_) => None,
         };
@@ -1029,6 +1039,12 @@ const TRAILERS: Rejection = Rejection::new(
     crate::Status::BAD_REQUEST,
     "trailers that do not end their stream",
     "RFC 9113 8.1",
+);
+
+const IN_TUNNEL: Rejection = Rejection::new(
+    crate::Status::BAD_REQUEST,
+    "fields in a tunnel, which has bytes alone",
+    "RFC 9113 8.5",
 );
 
 fn check_dependency(stream: u32, priority: &[u8]) -> Result<(), Fault> {

@@ -22,7 +22,8 @@ pub enum Event<'i, T> {
     Request {
         /// Its stream.
         stream: u32,
-        /// What is asked for. A body whose length was not said is framed as by chunks.
+        /// What is asked for. A body whose length was not said is framed as by chunks. A stream that is to become a WebSocket
+        /// reads as the request for one in HTTP/1.1, with its fields of a connection; what follows it then is not a body.
         request: Request<'i>,
         /// The same as lines, of which [`Request::of_stream`] makes it again.
         head: &'i [u8],

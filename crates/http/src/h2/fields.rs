@@ -6,7 +6,11 @@
 //!                                        host: authority
 //!  name, value                       ─►  name: value
 //!  cookie, cookie                    ─►  cookie: a; b
+//!  CONNECT with :protocol websocket  ─►  GET /where HTTP/2.0 .. connection: upgrade, upgrade: websocket
 //! ```
+//!
+//! A stream that is to become a WebSocket (RFC 8441) reads as the request that asks for one in HTTP/1.1; no other request can
+//! say so, as fields of a connection are malformed.
 //!
 //! Nothing with a line end in it gets through, so no head can hold more lines than fields were sent. A head that
 //! breaks a rule is *malformed*: its stream is reset, for another program might read it in another way. One that is sound
@@ -19,7 +23,7 @@ use crate::framing::FramingFields;
 use crate::h2::hpack::decode::{BlockField, Strings};
 use crate::h2::priority::Priority;
 use crate::request::{ConnectionFields, HEAD_LARGE, METHOD_LONG, TARGET_LONG, is_target_byte};
-use crate::{Framing, Limits, Method, Rejection, target};
+use crate::{Framing, Limits, Method, Rejection, Status, target};
 
 /// Room for what is decoded; the connections of a loop share one.
 #[derive(Default, Debug)]
@@ -72,6 +76,8 @@ pub(crate) struct RequestFacts {
     /// Content-Length.
     pub(crate) length: Option<u64>,
     pub(crate) expects_continue: bool,
+    /// It asks for a WebSocket: what follows on its stream is not a body.
+    pub(crate) is_websocket: bool,
     /// What it says of its priority, where that can be read.
     pub(crate) priority: Option<Priority>,
     pub(crate) never_indexed: NeverIndexed,
@@ -104,6 +110,12 @@ const PATH: Rejection = malformed(
 );
 const AUTHORITY: Rejection = malformed(":authority is not host[:port]", "RFC 9113 8.3.1");
 const CONNECT: Rejection = malformed("CONNECT has :method and :authority alone", "RFC 9113 8.5");
+const PROTOCOL: Rejection = malformed(
+    ":protocol is a token, and stands with CONNECT, :scheme, :path and :authority, without Content-Length",
+    "RFC 8441 4",
+);
+const PROTOCOL_OTHER: Rejection =
+    Rejection::new(Status::NOT_IMPLEMENTED, ":protocol is another than websocket", "RFC 8441 5");
 const HOST_TWICE: Rejection = malformed("more than one Host", "RFC 9110 7.2");
 const HOST: Rejection = malformed("Host is not host[:port]", "RFC 9110 7.2");
 const HOST_DIFFERS: Rejection =
@@ -150,10 +162,11 @@ fn check_value(value: &[u8]) -> Result<(), &'static Rejection> {
 }
 
 /// Pseudo fields of a request, by their places.
-const PSEUDO: [&[u8]; 4] = [b":method", b":scheme", b":authority", b":path"];
+const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":protocol"];
 const PSEUDO_SCHEME: usize = 1;
 const PSEUDO_AUTHORITY: usize = 2;
 const PSEUDO_PATH: usize = 3;
+const PSEUDO_PROTOCOL: usize = 4;
 
 /// Lines under construction: what requests, answers and trailers have in common.
 #[derive(Debug)]
@@ -271,13 +284,20 @@ pub(crate) struct RequestReader<'s> {
     pseudo_never_indexed: u8,
     has_begun: bool,
     has_host: bool,
+    /// The settings say that a client may ask for a protocol.
+    has_connect_protocol: bool,
+    is_websocket: bool,
     framing: FramingFields,
     connection: ConnectionFields,
     priority: Option<Priority>,
 }
 
 impl<'s> RequestReader<'s> {
-    pub(crate) fn new(scratch: &'s mut Scratch, limits: &Limits) -> (Self, &'s mut Strings) {
+    pub(crate) fn new(
+        scratch: &'s mut Scratch,
+        limits: &Limits,
+        has_connect_protocol: bool,
+    ) -> (Self, &'s mut Strings) {
         let Scratch { strings, text, cookies } = scratch;
         let reader = Self {
             lines: Lines::new(text, cookies, limits),
@@ -285,6 +305,8 @@ impl<'s> RequestReader<'s> {
             pseudo_never_indexed: 0,
             has_begun: false,
             has_host: false,
+            has_connect_protocol,
+            is_websocket: false,
             framing: FramingFields::default(),
             connection: ConnectionFields::default(),
             priority: None,
@@ -311,6 +333,9 @@ impl<'s> RequestReader<'s> {
         let Some(place) = PSEUDO.iter().position(|name| *name == field.name) else {
             return wrong(&PSEUDO_UNKNOWN);
         };
+        if place == PSEUDO_PROTOCOL && !self.has_connect_protocol {
+            return wrong(&PSEUDO_UNKNOWN);
+        }
         if self.has_begun {
             return wrong(&PSEUDO_LATE);
         }
@@ -377,7 +402,7 @@ impl<'s> RequestReader<'s> {
             return Ok(());
         }
         let wrong = |rejection| Err(Verdict::Malformed(rejection));
-        let [method, scheme, authority, path] = self.pseudo.clone();
+        let [method, scheme, authority, path, protocol] = self.pseudo.clone();
         let Some(method) = method else { return wrong(&PSEUDO_MISSING) };
         let text = &mut *self.lines.text;
         let name = &text[method.clone()];
@@ -393,7 +418,20 @@ impl<'s> RequestReader<'s> {
             return wrong(&AUTHORITY);
         }
         let mut refused = None;
-        let target = if name == b"CONNECT" {
+        if let Some(protocol) = protocol {
+            let protocol = &text[protocol];
+            let is_token = !protocol.is_empty() && protocol.iter().all(|&it| is_token_byte(it));
+            let is_whole = scheme.is_some() && authority.is_some() && path.is_some();
+            if name != b"CONNECT" || !is_token || !is_whole {
+                return wrong(&PROTOCOL);
+            }
+            self.is_websocket = true;
+            // The words for upgrades may have upper case (RFC 9110 7.8).
+            if !protocol.eq_ignore_ascii_case(b"websocket") {
+                refused = Some(&PROTOCOL_OTHER);
+            }
+        }
+        let target = if name == b"CONNECT" && !self.is_websocket {
             match (scheme, &authority, path) {
                 (None, Some(authority), None)
                     if target::has_host_and_port(&text[authority.clone()]) =>
@@ -407,7 +445,7 @@ impl<'s> RequestReader<'s> {
                 return wrong(&PSEUDO_MISSING);
             };
             match check_scheme(&text[scheme]) {
-                Err(Verdict::Refused(other)) => refused = Some(other),
+                Err(Verdict::Refused(other)) => refused = refused.or(Some(other)),
                 checked => checked?,
             }
             check_path(&text[path.clone()], name == b"OPTIONS")?;
@@ -418,7 +456,10 @@ impl<'s> RequestReader<'s> {
         }
         // What is refused is sound and gets an answer: the line says whether it has a body.
         self.lines.head_at = text.len();
-        text.extend_from_within(method);
+        match self.is_websocket {
+            true => text.extend_from_slice(b"GET"),
+            false => text.extend_from_within(method),
+        }
         text.push(b' ');
         text.extend_from_within(target);
         text.extend_from_slice(b" HTTP/2.0\r\n");
@@ -443,6 +484,10 @@ impl<'s> RequestReader<'s> {
         if self.lines.head_at == 0 {
             return Some((0..0, verdict));
         }
+        if self.is_websocket {
+            self.lines.line(b"connection", b"upgrade", false);
+            self.lines.line(b"upgrade", b"websocket", false);
+        }
         self.lines.end();
         let never_indexed = self.lines.never_indexed;
         let verdict = verdict.map(|facts| RequestFacts { never_indexed, ..facts });
@@ -461,7 +506,12 @@ impl<'s> RequestReader<'s> {
         }
         let expects_continue = self.connection.expects_continue(1).map_err(Verdict::Refused)?;
         let (length, priority) = (self.framing.length(), self.priority);
-        Ok(RequestFacts { length, expects_continue, priority, ..RequestFacts::default() })
+        let is_websocket = self.is_websocket;
+        if is_websocket && length.is_some() {
+            return Err(Verdict::Malformed(&PROTOCOL));
+        }
+        let never_indexed = NeverIndexed::default();
+        Ok(RequestFacts { length, expects_continue, is_websocket, priority, never_indexed })
     }
 }
 
@@ -489,6 +539,9 @@ fn check_path(path: &[u8], is_options: bool) -> Result<(), Verdict> {
 impl RequestFacts {
     /// How the body is framed: one whose length was not said ends with its stream, as chunks would.
     pub(crate) fn framing(&self, ends: bool) -> Result<Framing, &'static Rejection> {
+        if self.is_websocket {
+            return Ok(Framing::None);
+        }
         match (ends, self.length) {
             (true, None | Some(0)) => Ok(Framing::None),
             (true, Some(_)) => Err(&LENGTH),
@@ -598,8 +651,16 @@ mod tests {
     use super::*;
 
     fn read_under(fields: &[(&str, &str)], limits: &Limits) -> Result<String, Verdict> {
+        read_by(fields, limits, false)
+    }
+
+    fn read_by(
+        fields: &[(&str, &str)],
+        limits: &Limits,
+        has_connect_protocol: bool,
+    ) -> Result<String, Verdict> {
         let mut scratch = Scratch::default();
-        let (mut reader, _) = RequestReader::new(&mut scratch, limits);
+        let (mut reader, _) = RequestReader::new(&mut scratch, limits, has_connect_protocol);
         for (name, value) in fields {
             reader.take(BlockField::new(name.as_bytes(), value.as_bytes()));
         }
@@ -638,6 +699,66 @@ mod tests {
         assert_eq!(read(&connect).as_deref(), Ok("CONNECT h:1 HTTP/2.0|host: h:1||"));
         let options = [(":method", "OPTIONS"), GET[1], (":path", "*"), GET[3]];
         assert_eq!(read(&options).as_deref(), Ok("OPTIONS * HTTP/2.0|host: h:1||"));
+    }
+
+    #[test]
+    fn a_stream_that_is_to_become_a_websocket_reads_as_the_request_for_one() {
+        let connect = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "https"),
+            (":path", "/chat?a"),
+            (":authority", "h:1"),
+            ("origin", "o"),
+        ];
+        let read = |fields: &[(&str, &str)]| read_by(fields, &Limits::default(), true);
+        let head =
+            "GET /chat?a HTTP/2.0|host: h:1|origin: o|connection: upgrade|upgrade: websocket||";
+        assert_eq!(read(&connect).as_deref(), Ok(head));
+        let with = |place: usize, value: &'static str| {
+            let mut fields = connect;
+            fields[place].1 = value;
+            read(&fields)
+        };
+        assert_eq!(with(1, "WebSocket").as_deref(), Ok(head));
+        for other in ["connect-udp", "h2c"] {
+            assert_eq!(with(1, other), Err(Verdict::Refused(&PROTOCOL_OTHER)), "{other}");
+        }
+        for value in ["", "web socket", "websocket, h2c"] {
+            assert_eq!(with(1, value), Err(Verdict::Malformed(&PROTOCOL)), "{value}");
+        }
+        assert_eq!(with(0, "GET"), Err(Verdict::Malformed(&PROTOCOL)));
+        assert_eq!(with(3, "chat"), Err(Verdict::Malformed(&PATH)));
+        for place in 2..5 {
+            let mut fields = connect.to_vec();
+            fields.remove(place);
+            assert_eq!(read(&fields), Err(Verdict::Malformed(&PROTOCOL)), "{place}");
+        }
+        for (more, why) in [
+            ((":protocol", "websocket"), &PSEUDO_TWICE),
+            (("content-length", "0"), &PROTOCOL),
+            (("upgrade", "websocket"), &OF_CONNECTION),
+            (("connection", "upgrade"), &OF_CONNECTION),
+        ] {
+            let mut fields = connect.to_vec();
+            fields.insert(5, more);
+            assert_eq!(read(&fields), Err(Verdict::Malformed(why)), "{more:?}");
+        }
+        let late = [connect[0], connect[2], connect[3], connect[4], connect[5], connect[1]];
+        // The fields before it were judged already.
+        assert_eq!(read(&late), Err(Verdict::Malformed(&CONNECT)));
+        // Who was not told that it may has no leave.
+        assert_eq!(
+            read_under(&connect, &Limits::default()),
+            Err(Verdict::Malformed(&PSEUDO_UNKNOWN))
+        );
+        // What has no :protocol is as before.
+        assert_eq!(
+            read(&[connect[0], connect[2], connect[3], connect[4]]),
+            Err(Verdict::Malformed(&CONNECT))
+        );
+        let plain = [connect[0], connect[4]];
+        assert_eq!(read(&plain).as_deref(), Ok("CONNECT h:1 HTTP/2.0|host: h:1||"));
     }
 
     #[test]
@@ -751,6 +872,8 @@ mod tests {
 
     #[test]
     fn lengths_and_ends_agree() {
+        let websocket = RequestFacts { is_websocket: true, ..RequestFacts::default() };
+        assert_eq!([true, false].map(|ends| websocket.framing(ends)), [Ok(Framing::None); 2]);
         let facts = |length| RequestFacts { length, ..RequestFacts::default() };
         assert_eq!(facts(None).framing(true), Ok(Framing::None));
         assert_eq!(facts(Some(0)).framing(true), Ok(Framing::None));
@@ -763,7 +886,7 @@ mod tests {
     fn far_beyond_the_limit_is_an_attack() {
         let limits = Limits { head_bytes: 100, ..Limits::default() };
         let mut scratch = Scratch::default();
-        let (mut reader, _) = RequestReader::new(&mut scratch, &limits);
+        let (mut reader, _) = RequestReader::new(&mut scratch, &limits, false);
         for _ in 0..1000 {
             reader.take(BlockField::new(b"cookie", b""));
         }

@@ -37,6 +37,15 @@ pub fn is_data(part: &[u8]) -> bool {
     FrameHead::read(part).is_some_and(|head| head.kind == DATA)
 }
 
+/// Whether what comes is the end of this stream, without a byte of its body: some clients say so in a frame of its own.
+#[must_use]
+#[inline]
+pub fn is_empty_end(part: &[u8], stream: u32) -> bool {
+    FrameHead::read(part).is_some_and(|head| {
+        head.kind == DATA && head.len == 0 && head.has(END_STREAM) && head.stream == stream
+    })
+}
+
 /// The head of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHead {
@@ -149,6 +158,20 @@ mod tests {
             FrameHead::read(&head(0, DATA, 0, 0x8000_0001)).map(|head| head.stream),
             Some(1)
         );
+    }
+
+    #[test]
+    fn an_end_alone_is_known_by_its_head() {
+        assert!(is_empty_end(&head(0, DATA, END_STREAM, 3), 3));
+        for (len, kind, flags, stream) in [
+            (1, DATA, END_STREAM, 3),
+            (0, DATA, 0, 3),
+            (0, HEADERS, END_STREAM, 3),
+            (0, DATA, END_STREAM, 5),
+        ] {
+            assert!(!is_empty_end(&head(len, kind, flags, stream), 3), "{len} {kind} {flags}");
+        }
+        assert!(!is_empty_end(&head(0, DATA, END_STREAM, 3)[..8], 3));
     }
 
     #[test]

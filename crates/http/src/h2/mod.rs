@@ -65,7 +65,7 @@ pub use connection::{
 pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};
 pub use fields::{NeverIndexed, Scratch};
-pub use frame::{PREFACE, is_data};
+pub use frame::{PREFACE, is_data, is_empty_end};
 pub use hpack::path_block;
 pub use output::Output;
 pub use schedule::Sending;

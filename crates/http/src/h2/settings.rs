@@ -35,7 +35,7 @@ pub(crate) struct PeerSettings {
     pub(crate) streams_max: u32,
     pub(crate) window: i32,
     pub(crate) frame_bytes: usize,
-    has_connect_protocol: bool,
+    pub(crate) has_connect_protocol: bool,
 }
 
 impl Default for PeerSettings {
@@ -110,6 +110,8 @@ pub struct Settings {
     pub head_bytes: u32,
     /// Requests after which a server sends the client to another connection.
     pub requests_max: u32,
+    /// Whether a client may ask for WebSocket on a stream (RFC 8441).
+    pub has_connect_protocol: bool,
 }
 
 impl Settings {
@@ -121,11 +123,12 @@ impl Settings {
         connection_window: 1 << 20,
         head_bytes: 40 * 1024,
         requests_max: 10_000,
+        has_connect_protocol: false,
     };
 
     /// Writes the first frame.
     pub(crate) fn write(&self, out: &mut Output<'_>, role: Role) {
-        let mut payload = [0; 6 * 5];
+        let mut payload = [0; 6 * 6];
         let mut len = 0;
         let mut add = |id: u16, value: u32| {
             payload[len..len + 2].copy_from_slice(&id.to_be_bytes());
@@ -136,6 +139,9 @@ impl Settings {
             Role::Server => {
                 add(MAX_CONCURRENT_STREAMS, self.streams_max);
                 add(NO_RFC7540_PRIORITIES, 1);
+                if self.has_connect_protocol {
+                    add(ENABLE_CONNECT_PROTOCOL, 1);
+                }
             }
             Role::Client => add(ENABLE_PUSH, 0),
         }

@@ -21,7 +21,7 @@ pub(crate) struct Stream<T> {
     pub(crate) is_own_done: bool,
     /// A server has sent the head of its answer, a client has got it.
     pub(crate) is_answered: bool,
-    /// What a client has asked.
+    /// What a client has asked; of a server's streams [`RequestKind::Connect`] says that its bytes are not HTTP.
     pub(crate) kind: RequestKind,
     pub(crate) priority: Priority,
     /// What the body has to be long; none where that was not said.

@@ -187,18 +187,49 @@ impl<T> Connection<T> {
         ends: bool,
         data: T,
     ) -> Option<u32> {
+        self.begin(out, ask, None, never_indexed, ends, data)
+    }
+
+    /// As [`Connection::ask`], for a tunnel in which `protocol` is spoken, such as `websocket` (RFC 8441); its method is CONNECT
+    /// whatever `ask` says. None also where the server has not said that it may be asked so. An answer of 2xx makes it one.
+    pub fn ask_for_protocol(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: &Ask<'_>,
+        protocol: &str,
+        data: T,
+    ) -> Option<u32> {
+        if !self.peer.has_connect_protocol {
+            return None;
+        }
+        let ask = Ask { method: Method::Connect, ..*ask };
+        self.begin(out, &ask, Some(protocol), NeverIndexed::default(), false, data)
+    }
+
+    fn begin(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: &Ask<'_>,
+        protocol: Option<&str>,
+        never_indexed: NeverIndexed,
+        ends: bool,
+        data: T,
+    ) -> Option<u32> {
         if !self.can_ask() {
             return None;
         }
         let id = if self.last == 0 { 1 } else { self.last + 2 };
         self.last = id;
-        let is_connect = ask.method == Method::Connect;
+        let is_plain_connect = ask.method == Method::Connect && protocol.is_none();
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let encoder = &mut self.encoder;
         let len = write_block(out, id, ends, frame_bytes, |out| {
             encoder.begin(out);
             encoder.field(out, b":method", ask.method.name().as_bytes());
-            if !is_connect {
+            if let Some(protocol) = protocol {
+                encoder.field(out, b":protocol", protocol.as_bytes());
+            }
+            if !is_plain_connect {
                 encoder.field(out, b":scheme", ask.scheme.as_bytes());
                 match never_indexed.has_path() {
                     true => encoder.never_indexed(out, b":path", ask.path.as_bytes()),
@@ -332,6 +363,12 @@ impl<T> Connection<T> {
         let Some(at) = self.place(stream) else { return 0 };
         let window = self.streams[at].send_window.room().min(self.send_window.room());
         window.min(DATA_BYTES_MAX)
+    }
+
+    /// Whether the peer takes no more of a stream, whatever it takes of others.
+    #[must_use]
+    pub fn is_window_closed(&self, stream: u32) -> bool {
+        self.place(stream).is_some_and(|at| self.streams[at].send_window.room() == 0)
     }
 
     /// Sends a part of a body that `fill` writes into the room.
