@@ -99,6 +99,8 @@ faults! {
         "as many requests wait for a connection as may";
     QueueTimeout: Proxy, UNAVAILABLE, "proxy_queue_timeout", "connection_limit_reached",
         "no connection was free in time";
+    StreamsFull: Proxy, UNAVAILABLE, "proxy_streams_full", "proxy_internal_error",
+        "streams of HTTP/2 held as much as they may, and nothing of this one had left for longest";
     AllDrained: Proxy, UNAVAILABLE, "proxy_all_drained", "destination_unavailable",
         "every backend was drained by an order";
     NoAddress: Proxy, UNAVAILABLE, "proxy_no_address", "destination_unavailable",
@@ -171,6 +173,8 @@ named_counters! {
         Interim = "interim",
         /// Connections that became tunnels by an upgrade.
         Upgrades = "upgrades",
+        /// Streams of HTTP/2 that were cut because all of their thread held more than they may.
+        StreamsCut = "streams_cut",
         /// Times that a sender was paused because the other side did not take enough out of a buffer.
         Pauses = "pauses",
         /// Bodies that went through pipes in the kernel, but for what came with their head.
@@ -192,6 +196,7 @@ named_counters! {
 pub struct ProxyCounters {
     counts: [Count; ProxyCounter::ALL.len()],
     faults: [Count; Fault::COUNT],
+    held_bytes: Count,
     backends: Box<[BackendCounts]>,
 }
 
@@ -202,6 +207,7 @@ impl ProxyCounters {
         Self {
             counts: std::array::from_fn(|_| Count::default()),
             faults: std::array::from_fn(|_| Count::default()),
+            held_bytes: Count::default(),
             backends: (0..backends).map(|_| BackendCounts::default()).collect(),
         }
     }
@@ -222,6 +228,17 @@ impl ProxyCounters {
     #[must_use]
     pub fn faults(&self, place: usize) -> u64 {
         self.faults[place].value()
+    }
+
+    /// Bytes that streams of HTTP/2 hold: of requests for their backends, and of answers for their clients.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.value()
+    }
+
+    pub(crate) fn set_held(&self, bytes: usize) {
+        // What wraps comes back.
+        self.held_bytes.add((bytes as u64).wrapping_sub(self.held_bytes.value()));
     }
 
     pub(crate) fn add(&self, counter: ProxyCounter, amount: u64) {

@@ -53,6 +53,8 @@ const KNOWN: &[(&str, Kind)] = &[
     ("forwarded", Kind::Forwarded),
     ("x-real-ip", Kind::ClaimsClient),
     ("connection", Kind::Connection),
+    // Only who speaks TLS with the client knows that it came early (RFC 8470 5.1).
+    ("early-data", Kind::ClaimsClient),
     ("keep-alive", Kind::Dropped),
     ("x-client-ip", Kind::ClaimsClient),
     ("max-forwards", Kind::MaxForwards),

@@ -16,13 +16,15 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Address, Counter, Driver, GroupError, ListenAddress, Mechanism};
-use pollux_server::Resolver;
 use pollux_server::config::LogLevel;
 use pollux_server::config::ProxyConfig;
+use pollux_server::{ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
 use pollux_testing::{DEADLINE, skip, wait_until};
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
+};
 
 use identity::Identity;
 
@@ -167,19 +169,35 @@ impl Stage {
     }
 
     fn proxy(driver: Driver, backend: SocketAddr, identity: Option<&Identity>) -> Option<Self> {
+        Self::proxy_with(driver, backend, |config| {
+            config.frontends[0].tls = identity.map(Identity::keys);
+        })
+    }
+
+    fn proxy_with(
+        driver: Driver,
+        backend: SocketAddr,
+        set: impl FnOnce(&mut ProxyConfig),
+    ) -> Option<Self> {
         let listen: Address = "127.0.0.1:0".parse().expect("an address");
         let mut config = ProxyConfig::new(vec![listen], vec![ListenAddress::Tcp(backend).into()]);
         config.loops.poller = Some(driver);
         // On a busy machine it takes a while until all have read.
         config.limits.clients.write_timeout = Duration::from_secs(3600);
         config.monitoring.log_level = LogLevel::Error;
-        config.frontends[0].tls = identity.map(Identity::keys);
+        set(&mut config);
         Self::new(driver, Server::start_proxy_with(&config, Resolver::default()))
     }
 
     fn count(&self, counter: Counter) -> u64 {
         let overview = self.server.as_ref().expect("it runs").overview();
         overview.loops.iter().map(|each| each.engine.value(counter)).sum()
+    }
+
+    /// What the counters of the proxy say.
+    fn proxied(&self, of: impl Fn(&ProxyCounters) -> u64) -> u64 {
+        let overview = self.server.as_ref().expect("it runs").overview();
+        overview.loops.iter().map(|each| each.proxy.as_deref().map_or(0, &of)).sum()
     }
 
     fn open(&self) -> u64 {
@@ -256,6 +274,23 @@ fn stalled(address: SocketAddr) -> TcpStream {
     client
 }
 
+/// A client of HTTP/2 that has asked so often, and opens no window for an answer.
+fn stalled_streams(address: SocketAddr, streams: u32) -> TcpStream {
+    let mut client = TcpStream::connect(address).expect("connected");
+    client.set_read_timeout(Some(DEADLINE)).expect("set");
+    // It leaves by a reset: one that only stopped to send would get its answers.
+    set_socket_linger(&client, Some(Duration::ZERO)).expect("set");
+    // INITIAL_WINDOW_SIZE is 0.
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0".to_vec();
+    for stream in 0..streams {
+        said.extend_from_slice(b"\0\0\x06\x01\x05");
+        said.extend_from_slice(&(2 * stream + 1).to_be_bytes());
+        said.extend_from_slice(b"\x82\x86\x84\x01\x01x");
+    }
+    client.write_all(&said).expect("sent");
+    client
+}
+
 /// One that sends as much as is taken.
 fn uploading(address: SocketAddr) -> TcpStream {
     let mut client = TcpStream::connect(address).expect("connected");
@@ -297,6 +332,46 @@ fn clients_that_read_nothing_cost_little_and_leave_nothing_behind() {
         let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
         let begin = || stalled(stage.address);
         stage.check((CLIENTS, CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
+    });
+}
+
+#[test]
+fn streams_of_all_clients_hold_together_no_more_than_they_may() {
+    const MOST: usize = 4 << 20;
+    const CLIENTS: usize = 5;
+    // Each could hold 96 KiB and more.
+    const STREAMS: u32 = 60;
+    on(&BOTH_LOOPS, Habit::Answers, |driver, backend| {
+        let limited = |config: &mut ProxyConfig| config.limits.http2_waiting_max = MOST;
+        let Some(stage) = Stage::proxy_with(driver, backend.address, limited) else { return };
+        drop(stalled_streams(stage.address, 10));
+        stage.wait_until("the first client is gone", || stage.open() == 0);
+        let before = resident_kib();
+        let stalled: Vec<_> =
+            (0..CLIENTS).map(|_| stalled_streams(stage.address, STREAMS)).collect();
+        stage.settle();
+        let (held, most) = (stage.proxied(ProxyCounters::held_bytes), MOST as u64);
+        assert!(held > most / 2 && held <= most, "{driver}: {held} bytes are counted");
+        let grown_kib = resident_kib().saturating_sub(before);
+        // A buffer may be twice as large as what is in it.
+        assert!(grown_kib <= 3 * MOST / 1024, "{driver}: {grown_kib} KiB");
+        let cut = stage.proxied(|proxy| proxy.value(ProxyCounter::StreamsCut));
+        // Each that is left holds 32 KiB at least.
+        assert!(cut >= 172, "{driver}: {cut} were cut");
+        // Who comes now gets an answer.
+        let mut late = stalled_streams(stage.address, 1);
+        let mut head = [0; 9];
+        loop {
+            late.read_exact(&mut head).expect("a frame");
+            let len = (usize::from(head[1]) << 8) | usize::from(head[2]);
+            late.read_exact(&mut vec![0; len]).expect("its payload");
+            if head[3] == 1 {
+                break;
+            }
+        }
+        drop((stalled, late));
+        stage.wait_until("the clients are gone", || stage.open() == 0);
+        assert_eq!(stage.proxied(ProxyCounters::held_bytes), 0, "{driver}");
     });
 }
 

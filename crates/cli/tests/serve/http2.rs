@@ -44,6 +44,26 @@ fn all_tests_of_h2spec_pass_in_clear_text_and_in_tls() {
     }
 }
 
+/// What answers there makes no difference to the protocol.
+#[test]
+fn all_tests_of_h2spec_pass_against_files_and_an_echo() {
+    if !has("h2spec") {
+        return;
+    }
+    let (files, folder) = (Files::make(), tempfile::tempdir().expect("a folder"));
+    std::fs::write(folder.path().join("index.html"), "x".repeat(128)).expect("written");
+    for driver in ["epoll-et", "uring"] {
+        for answer in ["--echo", folder.path().to_str().expect("text")] {
+            if let Some(server) = Server::start(driver, &[answer]) {
+                passes_all(&server, &[]);
+            }
+            if let Some(server) = files.serve(driver, &[answer]) {
+                passes_all(&server, &["--tls", "--insecure"]);
+            }
+        }
+    }
+}
+
 /// All of them: what they have in common is not tested apart.
 const DRIVERS: [&str; 8] =
     ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];

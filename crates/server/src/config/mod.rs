@@ -1009,6 +1009,7 @@ mod tests {
                 "max_body",
                 "upstream_idle_max",
                 "upstream_idle_total",
+                "http2_waiting_max",
                 "queue_max",
                 "half_close",
                 "pid_file",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
-use pollux_settings::{Keys, Kind, Table, one_of, table, whole};
+use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
 use crate::config::sections;
@@ -26,11 +26,14 @@ pub(crate) const BACKENDS_MAX: usize = 256;
 const GROUPS_MAX: usize = 64;
 /// Most idle upstream connections.
 const IDLE_MAX: u64 = 65_536;
+/// Bounds of what streams of HTTP/2 may hold: at least what a few do.
+const WAITING_BYTES_MIN: u64 = 1 << 20;
+const WAITING_BYTES_MAX: u64 = 1 << 40;
 /// Most requests that wait for a connection to a backend.
 const QUEUE_MAX: u64 = 100_000;
 
 /// Limits without a meaning where every front end passes on bytes.
-const HTTP_LIMITS: [&str; 18] = [
+const HTTP_LIMITS: [&str; 19] = [
     "idle_timeout",
     "first_byte_timeout",
     "body_timeout",
@@ -49,6 +52,7 @@ const HTTP_LIMITS: [&str; 18] = [
     "no_http2",
     "http2_streams",
     "http2_requests",
+    "http2_waiting_max",
 ];
 
 /// A proxy's configuration.
@@ -428,6 +432,10 @@ table! { keys, key, default;
         /// Most pipes that long bodies and the bytes of TCP mode go through in the kernel, one for each direction of a
         /// connection while something is under way; others go through buffers, as all do with 0 and in TLS
         pub pipes_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
+        /// Most bytes that the requests and answers of HTTP/2 clients hold in a thread while their backends or clients take
+        /// none; beyond it those go of which nothing has left for longest
+        pub http2_waiting_max: usize =
+            key.default("256MiB").one(&bytes(WAITING_BYTES_MIN..=WAITING_BYTES_MAX)),
         /// Most requests that wait for a connection to each backend; others get 503
         pub queue_max: usize = key.default("1024").one(&whole(0..=QUEUE_MAX)),
         /// Time for a request to wait for a connection, then it gets 503

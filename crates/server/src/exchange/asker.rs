@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use pollux_engine::{Actions, Command, ConnectionId};
 
-use crate::exchange::table::Outgoing;
+use crate::exchange::table::{Outgoing, used_len};
 use crate::ids::StreamsId;
 
 /// The connection to be woken, and which of its streams it is, where it has several.
@@ -96,8 +96,17 @@ impl ReadyStreams {
     }
 
     /// Gives memory back that a connection without streams does not need.
-    pub(crate) fn release_memory(&mut self, streams: StreamsId) {
+    pub(crate) fn release_memory_of(&mut self, streams: StreamsId) {
         self.all[streams.place()] = Vec::new();
+    }
+
+    /// Drops the places behind that of the last connection.
+    pub(crate) fn release_memory(&mut self) {
+        let len = used_len(self.all.len(), self.free.iter().map(|of| of.place()));
+        self.all.truncate(len);
+        self.all.shrink_to_fit();
+        self.free.retain(|of| of.place() < len);
+        self.free.shrink_to_fit();
     }
 }
 
@@ -120,5 +129,20 @@ mod tests {
         assert_eq!(ready.begin(), two);
         ready.take(two, &mut taken);
         assert!(taken.is_empty(), "nothing of the connection before is left");
+    }
+
+    #[test]
+    fn connections_that_are_gone_keep_no_places_behind_the_last_one() {
+        let mut ready = ReadyStreams::default();
+        let all: Vec<_> = (0..100).map(|_| ready.begin()).collect();
+        for of in all.iter().filter(|of| of.place() != 10) {
+            ready.end(*of);
+        }
+        ready.release_memory();
+        assert_eq!((ready.all.capacity(), ready.free.len()), (11, 10));
+        assert!(ready.add(all[10], 1));
+        let mut places: Vec<_> = (0..12).map(|_| ready.begin().place()).collect();
+        places.sort_unstable();
+        assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12]);
     }
 }

@@ -259,7 +259,7 @@ impl Upstreams {
     /// The exchange that this ticket is of, if it waits still: it waits no more.
     fn take_ticket(&mut self, ticket: Ticket) -> Option<ExchangeId> {
         let at = ExchangeId::of_place(ticket.at as usize);
-        let exchange = self.exchanges.get_mut(at);
+        let exchange = self.exchanges.find_mut(at)?;
         exchange.ticket.take_if(|known| *known == ticket)?;
         // Its deadline was that of the queue.
         (exchange.was_queued, exchange.is_asker_woken) = (true, true);

@@ -81,14 +81,18 @@ impl Direction {
     /// The head is there, to which the connection that it leaves by adds `tail`; a body follows that `reader` finds the end
     /// of.
     pub(crate) fn begin_body(&mut self, reader: BodyReader, tail: &HeadTail) {
+        self.end_head(tail);
+        self.message.is_whole = reader.is_done();
+        self.reader = reader;
+        self.framer.begin(tail);
+    }
+
+    fn end_head(&mut self, tail: &HeadTail) {
         if tail.is_of_stream {
             // It is not known any more where the tail would stand once frames are made of the head.
             self.message.head().extend_from_slice(tail.text());
         }
         self.message.end_head();
-        self.message.is_whole = reader.is_done();
-        self.reader = reader;
-        self.framer.begin(tail);
     }
 
     /// The same of a message whose frames say where its body ends.
@@ -121,7 +125,7 @@ impl Direction {
 
     /// The same, and bytes follow that are not HTTP.
     pub(super) fn begin_tunnel(&mut self, tail: &HeadTail) {
-        self.message.end_head();
+        self.end_head(tail);
         self.framer.begin(tail);
     }
 
@@ -148,6 +152,11 @@ impl Direction {
     /// Whether the other side was given anything of it.
     pub(super) fn has_begun_to_leave(&self) -> bool {
         self.message.has_begun_to_leave()
+    }
+
+    /// Whether some of it was given to the other side, and is kept.
+    pub(super) fn has_left_some(&self) -> bool {
+        self.message.has_left_some()
     }
 
     /// All of it was taken from its connection.
@@ -224,6 +233,17 @@ impl Direction {
     /// Takes all of some bytes of a body, which the window of its stream bounds.
     pub(super) fn take_all(&mut self, data: &[u8]) {
         self.message.push(data);
+    }
+
+    /// Bytes that it holds: those that wait, and those that are kept for a second try.
+    #[inline]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.message.held_bytes()
+    }
+
+    /// Drops all that it holds, so that it never becomes whole.
+    pub(super) fn give_up(&mut self) {
+        self.message.give_up();
     }
 
     /// Bytes of the body that the other side was not given, or that have not left it.

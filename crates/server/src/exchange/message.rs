@@ -142,6 +142,20 @@ impl Message {
         (body.len() + self.leaving_bytes) as u64
     }
 
+    /// Bytes that it holds: those that wait, and those that are kept.
+    #[inline]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Drops all that it holds, so that it never becomes whole.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        self.release_memory();
+        (self.head_len, self.sent, self.leaving_bytes) = (0, 0, 0);
+        (self.keeps_sent, self.is_whole) = (false, false);
+    }
+
     /// Keeps what is sent, for a second try: as long as it is not too much, or, of what may be sent only once, until any of
     /// it has left.
     pub(super) fn keep_sent(&mut self, is_idempotent: bool) {
@@ -172,6 +186,11 @@ impl Message {
     /// Whether the other side was given anything of it.
     pub(super) fn has_begun_to_leave(&self) -> bool {
         self.sent > 0 || !self.keeps_sent
+    }
+
+    /// Whether some of it was given to the other side, and is kept.
+    pub(super) fn has_left_some(&self) -> bool {
+        self.sent > 0
     }
 
     fn waiting_bytes(&self) -> usize {

@@ -18,6 +18,7 @@
 //! | `framing`, `frames` | how they leave by a connection of HTTP/1, and by a stream of HTTP/2 |
 //! | `direction`, `pair` | a message between two sides, and what reads it; two of them, which are a stream of TCP mode |
 //! | `request` | the order of a request, from its head to its last byte: one function for each step |
+//! | `held` | what the streams of a loop hold together, and which of them go where that is too much |
 //! | `deadlines` | by when a client has to have sent, and to be answered |
 //! | `assign` | how a request comes to an upstream connection |
 //! | `upstream` | the side of a backend; that of a client is in `front`, as of any request |
@@ -32,6 +33,7 @@ pub(crate) mod deadlines;
 pub(crate) mod direction;
 pub(crate) mod frames;
 mod framing;
+mod held;
 mod message;
 pub(crate) mod pair;
 mod pipes;

@@ -56,6 +56,7 @@ use crate::head::proxied::{
     write_upgrade,
 };
 use crate::head::tail::{HeadTail, HopFields};
+use crate::head::websocket::{self, Key};
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
 use crate::log::{AccessLog, Entry, Proxied};
 use crate::record::{Books, End, Outcome};
@@ -126,6 +127,11 @@ impl Upstreams {
         };
         let exchange = self.exchanges.get_mut(at);
         exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
+        if exchange.wants_upgrade && facts.version == Version::Http2 {
+            let key = Key::random();
+            fields::write(exchange.request.head(), websocket::KEY, key.text());
+            exchange.accept = Some(key.accept());
+        }
         let hop = HopFields::of_request(request, facts.version, exchange.wants_upgrade);
         let tail = HeadTail::of(hop);
         match facts.version {
@@ -222,6 +228,11 @@ impl Upstreams {
             return;
         }
         let sent_bytes = exchange.request.send(actions);
+        if exchange.asker.is_stream() && sent_bytes > 0 {
+            exchange.moved = self.now.at;
+            self.count_held(at);
+        }
+        let exchange = self.exchanges.get_mut(at);
         if exchange.request.is_done() {
             exchange.reach(Stage::Waiting);
             if exchange.is_tunnel() {
@@ -279,7 +290,8 @@ impl Upstreams {
         Ok(used)
     }
 
-    /// The same from a stream of HTTP/2, whose window bounds it, and whose frames say where it `ends`.
+    /// The same from a stream of HTTP/2, whose window bounds it, and whose frames say where it `ends`. Of a tunnel that the
+    /// backend has left nothing is kept.
     ///
     /// # Errors
     /// It is longer than it may be.
@@ -291,13 +303,18 @@ impl Upstreams {
         ends: bool,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        let request = &mut self.exchanges.get_mut(at).request;
+        let exchange = self.exchanges.get_mut(at);
+        if exchange.is_tunnel() && !exchange.has_backend() {
+            return Ok(());
+        }
+        let (request, is_body) = (&mut exchange.request, exchange.stage != Stage::Tunnel);
         request.take_all(data);
-        if request.body_bytes() > limits.body_bytes {
+        if is_body && request.body_bytes() > limits.body_bytes {
             return Err(Rejection::BODY_LARGE);
         }
         request.set_whole(ends);
         self.request_grew(at, actions, data.len() as u64);
+        self.count_more_held(at);
         Ok(())
     }
 
@@ -398,15 +415,19 @@ impl Upstreams {
     ) -> Result<(), Cow<'static, str>> {
         let exchange = self.exchanges.get_mut(at);
         exchange.request.forget_sent();
-        let is_wanted = exchange.wants_upgrade && exchange.version == Version::Http11;
-        if !is_wanted || !write_upgrade(exchange.response.head(), response) {
+        if !exchange.wants_upgrade || exchange.version == Version::Http10 {
             return Err("an upgrade (101) that was not asked for".into());
         }
+        write_upgrade(exchange.response.head(), response, exchange.accept.as_ref())?;
         exchange.reach(Stage::Tunnel);
-        exchange.response.begin_tunnel(&HeadTail::of(HopFields::UPGRADE));
+        let (tail, status) = match exchange.accept {
+            Some(_) => (HeadTail::STREAM, Status::OK),
+            None => (HeadTail::of(HopFields::UPGRADE), response.facts.status),
+        };
+        exchange.response.begin_tunnel(&tail);
         exchange.request.set_whole(false);
         exchange.is_last = true;
-        exchange.status = Some(response.facts.status);
+        exchange.status = Some(status);
         exchange.times.first_byte = Some(self.now.at);
         self.proxied.count(ProxyCounter::Upgrades);
         self.wake_asker(at, actions);
@@ -425,6 +446,9 @@ impl Upstreams {
     ) -> Result<(), Cow<'static, str>> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
+        if exchange.wants_tunnel() && matches!(response.facts.status.code(), 200..=299) {
+            return Err("an answer of 2xx to the request for a WebSocket, which a stream would take for one".into());
+        }
         let rules = self.frontends.rules(exchange.front);
         exchange.request.forget_sent();
         let is_early = !exchange.request.is_whole();
@@ -463,7 +487,7 @@ impl Upstreams {
     ) -> Option<ResponseFacts> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
-        if !exchange.request.is_whole() {
+        if !exchange.request.is_whole() || exchange.wants_tunnel() {
             return None;
         }
         let facts = self.repeats.answer(input, by, exchange.response.head())?;
@@ -552,6 +576,7 @@ impl Upstreams {
     fn answer_grew(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         self.slow_down(at, actions);
         self.wake_asker(at, actions);
+        self.count_more_held(at);
     }
 
     /// Pauses the upstream connection while the client does not take what is there; sets the deadline of the next piece.
@@ -569,6 +594,7 @@ impl Upstreams {
     /// All of the answer came: the upstream connection has no exchange any more. Says whether that may carry another
     /// request, as far as this one goes.
     pub(super) fn answer_end(&mut self, at: ExchangeId, actions: &mut Actions<'_>) -> bool {
+        self.count_more_held(at);
         let is_request_gone =
             self.exchanges.get(at).request.is_done() && !actions.is_output_waiting();
         self.detach(at);
@@ -599,6 +625,13 @@ impl Upstreams {
             exchange.stage = Stage::Committed;
         }
         if exchange.response.is_done() {
+            if exchange.is_tunnel() && exchange.asker.is_stream() {
+                // Its side of the stream has ended in the last frame. What the client still sends is passed on until the upstream
+                // connection ends, which is the end of both.
+                let is_over = !exchange.has_backend();
+                self.answer_left(at, actions);
+                return is_over;
+            }
             if exchange.is_tunnel() && !exchange.request.is_whole() {
                 // The backend has ended its output; the client may continue.
                 actions.end_output();
@@ -614,6 +647,9 @@ impl Upstreams {
         // More is to come: only when this has left, so that what waits here stays little. A connection with several streams
         // takes no more than has left of all.
         let is_stream = exchange.asker.is_stream();
+        if is_stream {
+            exchange.moved = self.now.at;
+        }
         exchange.response.is_leaving = !is_stream;
         if !exchange.request.is_whole() {
             if !exchange.has_answer() {
@@ -624,6 +660,7 @@ impl Upstreams {
         }
         if is_stream {
             self.answer_left(at, actions);
+            self.count_held(at);
         } else {
             actions.call_again();
         }

@@ -25,6 +25,7 @@ use crate::exchange::asker::Asker;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
 use crate::head::Version;
+use crate::head::websocket::Accept;
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, RouteId, UpstreamId};
 use crate::refusal::Refusal;
 
@@ -75,12 +76,20 @@ pub(crate) struct Exchange {
     pub(crate) is_last: bool,
     /// It asks for a WebSocket.
     pub(super) wants_upgrade: bool,
+    /// What the backend has to answer then, where the asker is a stream: its client knows no key.
+    pub(super) accept: Option<Accept>,
     pub(super) stage: Stage,
     /// Interim answers so far.
     pub(super) interims: u32,
     /// Neither side is encrypted: bytes of bodies may stay in the kernel.
     pub(super) may_splice: bool,
     pub(crate) fault: Option<Fault>,
+    /// Of a stream: bytes that its asker keeps until it is a tunnel.
+    pub(super) early_bytes: usize,
+    /// Of a stream: those and the bytes of both messages, as they were counted last.
+    pub(super) held_bytes: usize,
+    /// Of a stream: when something of it left last, on either side, or when it began.
+    pub(super) moved: Moment,
     /// By when more of the request's body has to come.
     pub(super) body_clock: BodyClock,
     /// How long the time that it goes by has stood on the asker's connection, beside what it stood itself.
@@ -206,10 +215,14 @@ impl Exchange {
             version: Version::default(),
             is_last: false,
             wants_upgrade: false,
+            accept: None,
             stage: Stage::Queued,
             interims: 0,
             may_splice: false,
             fault: None,
+            early_bytes: 0,
+            held_bytes: 0,
+            moved: Moment::default(),
             body_clock: BodyClock::default(),
             stood: Duration::ZERO,
             request: Direction::default(),
@@ -283,6 +296,11 @@ impl Exchange {
         self.stage == Stage::Tunnel
     }
 
+    /// Whether it is a stream that is to become a tunnel.
+    pub(crate) fn wants_tunnel(&self) -> bool {
+        self.accept.is_some()
+    }
+
     /// It came to this stage, if it was not further before: a second try goes no step back.
     pub(super) fn reach(&mut self, stage: Stage) {
         self.stage = self.stage.max(stage);
@@ -328,7 +346,7 @@ impl Exchange {
         (self.is_asker_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
         (self.stage, self.is_asker_paused) = (Stage::Queued, false);
         (self.tries, self.interims, self.status) = (0, 0, None);
-        self.refusal = None;
+        (self.refusal, self.accept, self.early_bytes) = (None, None, 0);
         self.times = Times::default();
         self.stood = Duration::ZERO;
     }
@@ -351,6 +369,7 @@ impl Exchanges {
         });
         let exchange = &mut self.all[at.place()];
         (exchange.asker, exchange.times.began) = (asker, began);
+        exchange.moved = began;
         exchange.body_clock = BodyClock::started(began);
         at
     }
@@ -364,8 +383,13 @@ impl Exchanges {
         self.free.push(at);
     }
 
-    /// Drops what is kept for the next exchanges.
+    /// Drops what is kept for the next exchanges, and the places behind the last one that is in use.
     pub(crate) fn release_memory(&mut self) {
+        let len = used_len(self.all.len(), self.free.iter().map(|at| at.place()));
+        self.all.truncate(len);
+        self.all.shrink_to_fit();
+        self.free.retain(|at| at.place() < len);
+        self.free.shrink_to_fit();
         for at in &self.free {
             let exchange = &mut self.all[at.place()];
             exchange.request.release_memory();
@@ -382,10 +406,27 @@ impl Exchanges {
         &self.all[at.place()]
     }
 
+    /// All that are under way, and places that are free.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ExchangeId, &Exchange)> {
+        self.all.iter().enumerate().map(|(place, exchange)| (ExchangeId::of_place(place), exchange))
+    }
+
+    /// The one of a number that may be no more.
+    pub(super) fn find_mut(&mut self, at: ExchangeId) -> Option<&mut Exchange> {
+        self.all.get_mut(at.place())
+    }
+
     /// How many are under way.
     pub(crate) fn open(&self) -> usize {
         self.all.len() - self.free.len()
     }
+}
+
+/// How many of so many places there are up to the last one that is not free: a table may be so short.
+pub(super) fn used_len(places: usize, free: impl Iterator<Item = usize>) -> usize {
+    let mut is_free = vec![false; places];
+    free.for_each(|place| is_free[place] = true);
+    is_free.iter().rposition(|is_free| !is_free).map_or(0, |last| last + 1)
 }
 
 /// One upstream connection.
@@ -544,5 +585,25 @@ impl Links {
     /// Connections that are open or being opened.
     pub(crate) fn open(&self) -> usize {
         self.all.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_ends_with_the_last_place_that_is_in_use() {
+        for (places, free, expected) in [
+            (0, &[][..], 0),
+            (3, &[], 3),
+            (3, &[0, 1], 3),
+            (3, &[2], 2),
+            (4, &[3, 1], 3),
+            (4, &[2, 0, 3], 2),
+            (4, &[3, 0, 2, 1], 0),
+        ] {
+            assert_eq!(used_len(places, free.iter().copied()), expected, "{places} {free:?}");
+        }
     }
 }

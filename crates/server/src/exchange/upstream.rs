@@ -105,7 +105,9 @@ impl Upstream {
             let is_tunnel = exchange.is_tunnel();
             if is_tunnel {
                 exchange.request.set_whole(true);
-                exchange.response.set_whole(true);
+                // A stream can tell an end from a cut, and does.
+                let is_said = exchange.response.is_whole() || !exchange.asker.is_stream();
+                exchange.response.set_whole(is_said);
             }
             let fault = match (cause, exchange.has_answer()) {
                 // It took nothing of the request.

@@ -46,6 +46,8 @@ pub(crate) struct Upstreams {
     pub(crate) date: DateCache,
     pub(crate) now: Now,
     pub(crate) exchanges: Exchanges,
+    /// Bytes that the exchanges of streams hold together.
+    pub(super) held_bytes: usize,
     /// Askers that are streams, and have to be called.
     pub(crate) ready: ReadyStreams,
     pub(crate) repeats: Repeats,
@@ -96,6 +98,7 @@ impl Upstreams {
             date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
+            held_bytes: 0,
             ready: ReadyStreams::default(),
             repeats: Repeats::default(),
             logs: logs.clone(),
@@ -469,6 +472,7 @@ impl Upstreams {
         let exchange = self.exchanges.get_mut(at);
         exchange.request.drop_piped(&mut self.pipes);
         exchange.response.drop_piped(&mut self.pipes);
+        self.forget_held(at);
         self.exchanges.end(at);
     }
 }

@@ -14,6 +14,7 @@
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
 //! | `Later`: it has an exchange, by which a backend answers (`later`) | both are through |
+//! | `Answered`: it was refused for its method, and its body is still to come | a second later; what is wrong with it is said until then |
 //!
 //! An answer that fits leaves in the call that brought its request, HEADERS and DATA of a burst in one write. Streams with
 //! more to send take turns of a frame; one whose window is closed holds up no other. Input is read while output waits
@@ -24,7 +25,7 @@
 //! | header timeout, from the accept, or from the start of a frame or field block that has not come whole; not for DATA | closed |
 //! | body timeout and rate of a stream (`body_clock`), while no output waits | 408, or RST_STREAM once its answer has begun |
 //! | those of an exchange (`exchange/deadlines.rs`) | a page, or RST_STREAM once its answer has begun |
-//! | write timeout of a stream whose window is closed, and its share of the least rate | RST_STREAM |
+//! | write timeout of a stream whose window is closed, and the least rate; its share of that where only the connection's is closed | RST_STREAM |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
 
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::h2::{
     BlockBytes, CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Fault, Output, Role, Scratch,
-    Sending, Settings, is_data,
+    Sending, Settings, is_data, is_empty_end,
 };
 use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
 use rustix::io::Errno;
@@ -74,6 +75,9 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// opens windows as it likes. A page has fewer at a time, and a process shares its descriptors among all connections.
 const FILES_MAX: usize = 16;
 
+/// What an echo answers to GET, which has no body: a stream has something to send, whose window can be seen to work.
+const ECHO_OF_NOTHING: &str = "what is sent here comes back\n";
+
 /// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -83,6 +87,10 @@ const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// A connection without a stream gives its memory back after this time: a client that asks again at once finds it.
 const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a request that was answered without its body may continue: a client that has the answer stops sending, and one
+/// that breaks a rule meanwhile gets RST_STREAM.
+const JUDGED_ON_FOR: Duration = Duration::from_secs(1);
 
 /// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -98,8 +106,6 @@ pub(super) struct Streams {
     front: FrontId,
     /// Where exchanges of a proxy say which of them have to be looked at.
     ready: Option<StreamsId>,
-    /// So many a client may have, which share the rate that a client has to read at.
-    streams_max: u32,
     /// Streams whose answers are under way.
     senders: usize,
     /// When those are looked at whose windows may have been closed for too long, or whose exchanges may have taken it: never
@@ -165,6 +171,8 @@ struct Task {
     kept_bytes: usize,
     /// When its answer began, and when something was sent last.
     pace: BodyClock,
+    /// Its answer does not wait for its body, which is looked at for a while nevertheless ([`Part::Answered`]).
+    is_judged_on: bool,
 }
 
 #[derive(Default, Debug)]
@@ -177,6 +185,8 @@ enum Part {
     Rest(Unsent),
     Echo(Box<Echo>),
     Later(Box<Later>),
+    /// All of its answer was sent, and booked: until then what still comes of its request may turn out malformed.
+    Answered(Moment),
 }
 
 /// What waits for room for its answer.
@@ -242,7 +252,6 @@ impl Streams {
             connection: Connection::new(Role::Server, settings),
             front,
             ready: state.upstreams.as_mut().map(|upstreams| upstreams.ready.begin()),
-            streams_max: settings.streams_max.max(1),
             senders: 0,
             look_at: Moment::NEVER,
             readers: 0,
@@ -328,7 +337,7 @@ impl Streams {
                         call.actions.call_again();
                         break;
                     }
-                    self.on_event(call, event);
+                    self.on_event(call, event, &input[used..]);
                 }
             }
             if is_waiting {
@@ -353,9 +362,16 @@ impl Streams {
         }
     }
 
-    fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>) {
+    /// Does what an event asks for; `behind` it there is more input.
+    fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>, behind: &[u8]) {
         match event {
-            Event::Request { stream, request, head, ends, .. } if self.ready.is_some() => {
+            Event::Request { stream, mut request, head, ends, .. } if self.ready.is_some() => {
+                let ends_behind = !ends && is_empty_end(behind, stream);
+                if ends_behind && matches!(request.framing, Framing::Chunked | Framing::Length(0)) {
+                    // It is passed on without a body: some backends take no GET in chunks.
+                    (request.framing, request.expects_continue) = (Framing::None, false);
+                    return self.ask(call, stream, &request, head, true);
+                }
                 self.ask(call, stream, &request, head, ends);
             }
             Event::Request { stream, request, head, ends, .. } => {
@@ -367,8 +383,12 @@ impl Streams {
                 // The body of a method that is not for what answers here is not waited for.
                 if !ends && call.state.handler.allows(request.method) {
                     let echoes = matches!(call.state.handler, Handler::Echo);
-                    self.begin_body(call, stream, &request, head, echoes);
-                } else if self.takes_answer(call) {
+                    return self.begin_body(call, stream, &request, head, echoes);
+                }
+                if let Some(task) = self.connection.data_mut(stream).filter(|_| !ends) {
+                    task.is_judged_on = true;
+                }
+                if self.takes_answer(call) {
                     self.answer(call, stream, &request, head);
                 } else {
                     self.ask_later(call, stream, head, Asked::Sound(request.framing));
@@ -469,7 +489,17 @@ impl Streams {
         let reading = match &mut task.part {
             Part::Reading(reading) => &mut **reading,
             Part::Echo(echo) => &mut echo.reading,
-            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) | Part::Later(_) => return,
+            Part::Answered(_) if ends => {
+                self.senders -= 1;
+                self.connection.take_done(stream);
+                return;
+            }
+            Part::New
+            | Part::Asked(_)
+            | Part::File(_)
+            | Part::Rest(_)
+            | Part::Later(_)
+            | Part::Answered(_) => return,
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);
@@ -606,9 +636,16 @@ impl Streams {
             is_head: request.method == Method::Head,
             asked: call.state.common.asked(request),
         };
-        let has_begun = self.answer_by(call, stream, head, |state, upper| {
-            respond(state, upper, request, context).expect("an exchange was made for backends")
-        });
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        let has_nothing_to_echo = matches!(call.state.handler, Handler::Echo) && is_read;
+        let has_begun =
+            self.answer_by(call, stream, head, |state, upper| match has_nothing_to_echo {
+                true => {
+                    answer::document(upper, &state.common, context, "text/plain", ECHO_OF_NOTHING)
+                }
+                false => respond(state, upper, request, context)
+                    .expect("an exchange was made for backends"),
+            });
         if !has_begun {
             self.wait_for_file(call, stream, head, request.framing);
         }
@@ -716,6 +753,15 @@ impl Streams {
     fn end_stream(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         self.since = call.state.now.at;
         if self.connection.take_done(stream).is_none() {
+            if let Some(task) = self.connection.data_mut(stream)
+                && std::mem::take(&mut task.is_judged_on)
+            {
+                let end = call.state.now.at + JUDGED_ON_FOR;
+                task.part = Part::Answered(end);
+                self.begin_sending(call);
+                self.look_at = self.look_at.min(end);
+                return;
+            }
             call.state.counters.count_reset(ErrorCode::NO_ERROR, true);
             call.send(|out| {
                 self.connection.reset(out, stream, ErrorCode::NO_ERROR);
@@ -849,7 +895,7 @@ impl Streams {
                 self.senders -= 1;
                 self.files -= usize::from(unsent.is_file());
             }
-            Part::Echo(_) | Part::Later(_) => self.senders -= 1,
+            Part::Echo(_) | Part::Later(_) | Part::Answered(_) => self.senders -= 1,
             Part::Asked(_) => self.asked -= 1,
             Part::File(_) => self.file_waiters -= 1,
             Part::New | Part::Reading(_) => {}
@@ -905,7 +951,9 @@ impl Streams {
         if !self.connection.has_begun() {
             return actions.close();
         }
-        state.counters.add(ServerCounter::Incomplete, self.readers as u64);
+        let tunnels = self.connection.streams().filter(|(_, task)| task.is_open_tunnel(state));
+        let incomplete = self.readers - tunnels.count();
+        state.counters.add(ServerCounter::Incomplete, incomplete as u64);
         let answers = state.upstreams.as_ref().is_none_or(|it| it.limits.answers_half_closed);
         let unfinished: Vec<u32> = self
             .connection
@@ -1002,7 +1050,7 @@ impl Streams {
         self.rested_since = self.since;
         self.connection.release_memory();
         if let (Some(ready), Some(upstreams)) = (self.ready, &mut state.upstreams) {
-            upstreams.ready.release_memory(ready);
+            upstreams.ready.release_memory_of(ready);
         }
         (self.asked_order, self.file_order) = (VecDeque::new(), VecDeque::new());
     }
@@ -1012,6 +1060,11 @@ impl Streams {
         let Some(task) = self.connection.data_mut(stream) else { return };
         if matches!(task.part, Part::Later(_)) {
             return self.later_too_late(call, stream);
+        }
+        if let Part::Answered(_) = task.part {
+            self.senders -= 1;
+            task.part = Part::New;
+            return self.end_stream(call, stream);
         }
         // While an echo waits for a window the time of its body stands.
         if !task.is_reading() || task.has_more() {
@@ -1049,6 +1102,7 @@ impl Streams {
             let of_window = self.window_deadline(state, stream, task);
             let of_exchange = match &task.part {
                 Part::Later(later) => later.deadline(state, stood),
+                Part::Answered(end) => *end,
                 _ => Moment::NEVER,
             };
             let of_body_is_over = of_body <= body_now && self.stands.is_none();
@@ -1079,7 +1133,12 @@ impl Streams {
         if !task.has_more() || self.connection.data_room(stream) > 0 {
             return Moment::NEVER;
         }
-        let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(self.streams_max.into());
+        // Its own window its client opens for it alone; that of the connection is for all that wait.
+        let share = match self.connection.is_window_closed(stream) {
+            true => 1,
+            false => self.senders.max(1) as u64,
+        };
+        let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(share);
         // An echo comes as slowly as its body, which has a rate of its own.
         if rate_min_bytes == 0 || matches!(task.part, Part::Echo(_)) {
             return task.pace.last_byte() + limits.write_timeout;
@@ -1235,6 +1294,14 @@ impl Task {
         }
     }
 
+    /// Whether it is a tunnel that its client has not ended.
+    fn is_open_tunnel(&self, state: &LoopState) -> bool {
+        match (&self.part, &state.upstreams) {
+            (Part::Later(later), Some(upstreams)) => later.is_open_tunnel(upstreams),
+            _ => false,
+        }
+    }
+
     /// Whether its end now costs a connection to a backend, within its answer: before that a reset is charged anyway.
     fn costs_backend(&self, state: &LoopState) -> bool {
         match (&self.part, &state.upstreams) {
@@ -1247,6 +1314,7 @@ impl Task {
     fn book_cut(&self, state: &mut LoopState, client: &Client, head: &[u8], cut: Cut) {
         match &self.part {
             Part::Later(later) => later.finish_cut(state, client, cut),
+            Part::Answered(_) => {}
             _ => client.book(state, Some(head), self.outcome(self.left_bytes(), End::Cut(cut))),
         }
     }

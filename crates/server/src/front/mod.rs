@@ -154,6 +154,7 @@ impl Session for FrontSession {
 
     fn release_memory(state: &mut LoopState) {
         state.upstreams().exchanges.release_memory();
+        state.upstreams().ready.release_memory();
         state.upstreams().pipes.release();
     }
 

@@ -147,7 +147,9 @@ impl LoopState {
         }
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         state.upstreams = Some(Box::new(upstreams));
-        state.streams.settings = config.http2.settings(&config.limits.clients);
+        let settings = config.http2.settings(&config.limits.clients);
+        state.streams.settings =
+            settings.map(|settings| Settings { has_connect_protocol: true, ..settings });
         let fronts = config.frontends.iter();
         state.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
         Ok(state)

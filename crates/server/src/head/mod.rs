@@ -7,12 +7,14 @@
 //! | `proxied` | heads of requests and answers that a proxy passes on, by the rules of `fields.rs` |
 //! | `tail` | what the connection that a head leaves by adds to it |
 //! | `cache` | the last of those, which may come again |
+//! | `websocket` | the key of a WebSocket, and its proof |
 
 pub(crate) mod cache;
 pub(crate) mod common;
 pub(crate) mod proxied;
 pub(crate) mod rules;
 pub(crate) mod tail;
+pub(crate) mod websocket;
 
 use pollux_http::{LimitName, Limits, Rejection};
 

@@ -12,6 +12,7 @@ use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
 use crate::head::Version;
 use crate::head::rules::Applying;
+use crate::head::websocket::{self, Accept};
 use crate::route::rewrite::Rewrite;
 
 /// What the head is written by, beside the request.
@@ -127,6 +128,7 @@ fn write_request_fields(
     named: Option<&Named>,
 ) -> Option<SeenInRequest> {
     let mut seen = SeenInRequest::default();
+    let is_stream = context.version == Version::Http2;
     for field in request.fields {
         let kind = match fields::kind(field.name) {
             Kind::ForwardedFor | Kind::ForwardedOther
@@ -138,6 +140,8 @@ fn write_request_fields(
             Kind::ClaimsClient if !context.x_forwarded.believes() => Kind::Dropped,
             Kind::ClaimsClient if context.writes_prefix() && field.is(PREFIX) => Kind::Dropped,
             Kind::ClaimsClient => Kind::EndToEnd,
+            // HTTP/2 has none: that of the backend's connection is made here.
+            Kind::EndToEnd if is_stream && field.is(websocket::KEY) => Kind::Dropped,
             kind => kind,
         };
         match kind {
@@ -153,7 +157,7 @@ fn write_request_fields(
             Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
             // Of HTTP/2 it can say nothing else than that trailers are taken. It is about one connection, which has to be said
             // (RFC 9110 10.1.4).
-            Kind::Te if context.version == Version::Http2 && !seen.te => {
+            Kind::Te if is_stream && !seen.te => {
                 seen.te = true;
                 out.extend_from_slice(b"TE: trailers\r\nConnection: te\r\n");
             }
@@ -356,28 +360,44 @@ fn write_answer_fields<'b>(
 /// Writes the head of an interim answer, with its empty line: there is nothing to add.
 pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
     write_status_line(out, response);
-    write_end_to_end(out, response);
+    write_end_to_end(out, response, |_| true);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of the answer that makes the connection a WebSocket, but for what says so; false when it is not what
-/// was asked for.
-pub(crate) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
+/// Writes the head of the answer that makes the client's connection a WebSocket, but for what says so; where its stream
+/// becomes one, with the status that says so there, once `accept` was answered.
+///
+/// # Errors
+/// Why it is not what was asked for. Nothing is written then.
+pub(crate) fn write_upgrade(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    accept: Option<&Accept>,
+) -> Result<(), &'static str> {
     let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
     if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
-        return false;
+        return Err("an upgrade (101) that was not asked for");
     }
-    write_status_line(out, response);
-    write_end_to_end(out, response);
-    true
+    let Some(accept) = accept else {
+        write_status_line(out, response);
+        write_end_to_end(out, response, |_| true);
+        return Ok(());
+    };
+    let mut said = response.fields.all(websocket::ACCEPT);
+    if !said.next().is_some_and(|said| accept.is(said)) || said.next().is_some() {
+        return Err("an upgrade (101) whose Sec-WebSocket-Accept is not that of the key");
+    }
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    write_end_to_end(out, response, |name| !name.eq_ignore_ascii_case(websocket::ACCEPT));
+    Ok(())
 }
 
-fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
+fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>, passes: impl Fn(&str) -> bool) {
     let named = Named::of(response.fields);
     for field in response.fields {
         let kind = fields::kind(field.name);
         let is_passed = matches!(kind, Kind::EndToEnd | Kind::ClaimsClient | Kind::Date);
-        if is_passed && !named.has(field.name) {
+        if is_passed && passes(field.name) && !named.has(field.name) {
             fields::write(out, field.name, field.value);
         }
     }
@@ -558,7 +578,7 @@ mod tests {
                       X-Forwarded-Prefix: /a\r\nX-Forwarded-Scheme: https\r\nx-forwarded-server: s\r\n\
                       X-Forwarded-Protocol: https\r\nFront-End-Https: on\r\nX-Url-Scheme: https\r\n\
                       X-Scheme: https\r\nX-Forwarded-Client-Cert: c\r\nX-Original-URL: /admin\r\n\
-                      X-Rewrite-URL: /admin\r\nProxy: http://6.6.6.6\r\n";
+                      X-Rewrite-URL: /admin\r\nProxy: http://6.6.6.6\r\nEarly-Data: 1\r\n";
         let head =
             format!("GET / HTTP/1.1\r\nHost: x\r\n{claims}X_Real_IP: 7\r\nX-Real: 1\r\n\r\n");
         let of = |x_forwarded| written(&head, &RequestContext { x_forwarded, ..CONTEXT });
@@ -586,6 +606,55 @@ mod tests {
         for (upgrade, more) in [("h2c", ""), ("websocket", "Content-Length: 1\r\n")] {
             let text = written(&head(upgrade, more), &CONTEXT);
             assert!(!text.contains("pgrade"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_websocket_passes_by_connections_alone() {
+        let head = "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                    sec-websocket-key: k\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        let version = "Sec-WebSocket-Version: 13\r\n";
+        let by_connection = written(head, &CONTEXT);
+        assert!(by_connection.contains("sec-websocket-key: k\r\n"), "{by_connection}");
+        assert!(by_connection.contains(version), "{by_connection}");
+        let head = head.replace("HTTP/1.1", "HTTP/2.0");
+        let request = Request::of_stream(head.as_bytes(), Framing::None, false).expect("sound");
+        let mut out = Vec::new();
+        let context = RequestContext { version: Version::Http2, ..CONTEXT };
+        assert!(write_request(&mut out, &request, &context), "it asks for one");
+        let by_stream = String::from_utf8(out).expect("text");
+        assert!(!by_stream.contains("key") && by_stream.contains(version), "{by_stream}");
+    }
+
+    #[test]
+    fn a_stream_gets_the_answer_of_a_websocket_once_its_key_was_understood() {
+        let key = websocket::Key::random();
+        let accept = key.accept();
+        let of = |fields: &str, accept: Option<&Accept>| {
+            let head = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n");
+            let limits = Limits::default();
+            let response = Response::parse(head.as_bytes(), &limits, RequestKind::Other);
+            let (mut out, response) = (Vec::new(), response.expect("sound").expect("whole"));
+            write_upgrade(&mut out, &response, accept)
+                .map(|()| String::from_utf8(out).expect("text"))
+        };
+        let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+        let right = format!("Sec-WebSocket-Accept: {}\r\n", accept.text());
+        let sound = format!("{upgrade}{right}Sec-WebSocket-Protocol: chat\r\n");
+        assert_eq!(
+            of(&sound, Some(&accept)).as_deref(),
+            Ok("HTTP/1.1 200 OK\r\nSec-WebSocket-Protocol: chat\r\n")
+        );
+        let passed = of(&sound, None).expect("it is the client's to judge");
+        assert!(passed.starts_with("HTTP/1.1 101 ") && passed.contains(&right), "{passed}");
+        for fields in [
+            upgrade.to_owned(),
+            format!("{upgrade}Sec-WebSocket-Accept: k\r\n"),
+            format!("{upgrade}{right}{right}"),
+            right.clone(),
+            format!("Upgrade: h2c\r\n{right}"),
+        ] {
+            assert!(of(&fields, Some(&accept)).is_err(), "{fields}");
         }
     }
 

@@ -338,6 +338,65 @@ fn a_client_that_takes_nothing_of_one_stream_gets_the_others() {
     });
 }
 
+/// Those that have waited longest go for those that come.
+#[test]
+fn streams_that_hold_too_much_together_are_cut_and_others_are_served() {
+    const MOST: usize = 1 << 20;
+    const STREAMS: usize = 60;
+    let body = "x".repeat(90_000);
+    let backend = Backend::answering(move |head, client| {
+        if head.contains(" /wait ") {
+            client.rest();
+            return None;
+        }
+        Some(ok("", if head.contains(" /much ") { &body } else { "hi" }))
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access.log");
+    let set = |config: &mut ProxyConfig| {
+        config.limits.http2_waiting_max = MOST;
+        config.monitoring.access_log = Some(LogTarget::File(path.clone()));
+    };
+    on_every_driver(&[backend.address], set, |driver, proxy| {
+        std::fs::write(&path, "").expect("emptied");
+        let mut client = Client2::with_window(proxy, 10);
+        client.releases = false;
+        // One that waits for its backend may go too.
+        let waits = client.ask(Method::Post, "/wait", &[], false);
+        client.send(waits, b"abc", false);
+        proxy.await_that("it has come", |proxy| proxy.in_use() == 1);
+        let streams: Vec<u32> = (0..STREAMS).map(|_| client.get("/much")).collect();
+        let cut = |client: &Client2| {
+            let is_cut = |stream: &&u32| {
+                let answer = &client.answers[*stream];
+                answer.reset.is_some() || answer.status() == "503"
+            };
+            streams.iter().filter(is_cut).count()
+        };
+        // What is left holds no more than that, and each at least 32 KiB.
+        client.until(|client| cut(client) >= STREAMS - MOST / (32 << 10));
+        let held = proxy.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.held_bytes()));
+        assert!(held <= MOST as u64, "{driver}: {held}");
+        for stream in streams.iter().filter(|stream| client.answers[stream].reset.is_some()) {
+            let answer = &client.answers[stream];
+            assert_eq!(answer.reset, Some(ErrorCode::ENHANCE_YOUR_CALM), "{driver}: {answer:?}");
+            assert!(!answer.is_whole && answer.status() == "200", "{driver}: {answer:?}");
+        }
+        assert_eq!(client.answer_to("/").body, b"hi", "{driver}");
+        for stream in streams.iter().chain([&waits]) {
+            client.reset(*stream, ErrorCode::CANCEL);
+        }
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+        let held = || proxy.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.held_bytes()));
+        proxy.await_that("nothing is held", |_| held() == 0);
+        let cut = proxy.count(ProxyCounter::StreamsCut);
+        assert_eq!(proxy.faults(Fault::StreamsFull), cut, "{driver}");
+        let read = || std::fs::read_to_string(&path).unwrap_or_default();
+        let lines = || read().matches(" proxy_streams_full/").count() as u64;
+        proxy.await_that("their lines", |_| lines() == cut);
+    });
+}
+
 #[test]
 fn a_client_that_reads_nothing_is_cut_with_all_that_it_has_asked_for() {
     const MUCH: usize = 64 << 20;
@@ -541,7 +600,7 @@ fn a_client_that_resets_a_stream_ends_what_it_has_at_the_backend() {
         let mut other = Client2::connect(proxy);
         other.get("/wait");
         proxy.await_that("it has come", |proxy| proxy.in_use() == 1);
-        drop(other);
+        other.leave();
         proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
         assert_eq!(proxy.faults(Fault::ClientGone), 7, "{driver}");
     });
@@ -1125,6 +1184,31 @@ fn smuggled() -> Vec<Payload> {
     for authority in ["u@h", "h/x", "h h", "", "h\r\nA: b"] {
         all.push(of(3, authority));
     }
+    let connect = [(":method", "CONNECT"), GET[1], GET[2], GET[3]];
+    let connecting = |more: &[(Text, Text)]| {
+        let fields = fields(&[&connect[..], more].concat());
+        Payload { fields, data: Some(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n".into()), trailers: None }
+    };
+    all.push(connecting(&[]));
+    for more in [
+        (":protocol", "websocket"),
+        ("content-length", "0"),
+        ("content-length", "27"),
+        ("transfer-encoding", "chunked"),
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("host", "other"),
+    ] {
+        all.push(connecting(&[(":protocol", "websocket"), more]));
+    }
+    for protocol in ["", "web socket", "websocket\r\nA: b", "websocket, h2c"] {
+        all.push(connecting(&[(":protocol", protocol)]));
+    }
+    for place in 1..4 {
+        let mut without = [&connect[..], &[(":protocol", "websocket")]].concat();
+        without.remove(place);
+        all.push(Payload { fields: fields(&without), data: None, trailers: None });
+    }
     for (place, pseudo) in GET.into_iter().enumerate() {
         all.push(with(&[pseudo]));
         let mut without = GET.to_vec();
@@ -1219,6 +1303,10 @@ fn no_payload_reaches_a_backend_as_anything_but_one_whole_request() {
             ),
             (of(0, "FOO"), "FOO / HTTP/1.1\r\nHost: x\r\n"),
         ];
+        // Sound, and not served here.
+        let connect = fields(&[(":method", "CONNECT"), (":authority", "x:1")]);
+        let payload = Payload { fields: connect, data: None, trailers: None };
+        assert_eq!(payload.play(proxy), Verdict::Status(405), "{driver}");
         for (payload, _) in &served {
             assert_eq!(payload.play(proxy), Verdict::Status(200), "{driver}");
         }

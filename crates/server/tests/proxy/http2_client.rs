@@ -64,6 +64,12 @@ impl Client2 {
         socket.set_nodelay(true).expect("set");
         Self::on(socket, window)
     }
+
+    /// Leaves without a word, whatever it has read: the proxy sees an error.
+    pub(crate) fn leave(self) {
+        let linger = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.socket, linger).expect("set");
+    }
 }
 
 impl<S: Read + Write> Client2<S> {
@@ -116,6 +122,32 @@ impl<S: Read + Write> Client2<S> {
     /// Begins a GET.
     pub(crate) fn get(&mut self, path: &str) -> u32 {
         self.ask(Method::Get, path, &[], true)
+    }
+
+    /// Asks for this protocol on a stream (RFC 8441), once the proxy has said that it may.
+    pub(crate) fn ask_for(&mut self, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
+        let fields: Vec<_> =
+            fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+        let (method, scheme, authority) = (Method::Connect, "http", "x");
+        let ask = Ask { method, scheme, authority, path, fields: &fields };
+        loop {
+            let asked = self.says(|client, out| client.ask_for_protocol(out, &ask, protocol, ()));
+            if let Some(stream) = asked {
+                self.answers.insert(stream, Answer::default());
+                return stream;
+            }
+            assert!(self.more(), "the connection ended before it was allowed");
+        }
+    }
+
+    /// Reads until so many bytes of a stream are there, which are taken.
+    pub(crate) fn bytes(&mut self, stream: u32, len: usize) -> Vec<u8> {
+        self.until(|client| {
+            let answer = &client.answers[&stream];
+            answer.body.len() >= len || answer.is_over()
+        });
+        let body = &mut self.answers.get_mut(&stream).expect("it is there").body;
+        body.drain(..len.min(body.len())).collect()
     }
 
     /// Sends of this body what the windows take now; says how much that was.

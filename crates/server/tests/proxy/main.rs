@@ -19,6 +19,7 @@
 //! | `encrypted` | TLS from clients, and to backends |
 //! | `http2` | clients of HTTP/2: what becomes of each stream, and which payloads reach no backend |
 //! | `http2_client` | the client of those |
+//! | `tunnels` | streams of HTTP/2 that become WebSockets |
 //! | `identity` | certificates, and both ends of TLS |
 //!
 //! This file starts proxies, backends that play a script, and clients that compare bytes. A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -42,6 +43,7 @@ mod sites;
 mod splicing;
 mod streams;
 mod troubles;
+mod tunnels;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -9,6 +9,7 @@
 //! | pause, as the backend takes no more of the body | gets no WINDOW_UPDATE until it does: its window bounds what is kept |
 //! | have take no more of the answer | waits for its window: its backend is paused when 32 KiB wait |
 //! | cut, as an answer has begun | is reset, the others continue |
+//! | become a tunnel | does (RFC 8441): DATA is its bytes, END_STREAM the end of a side, RST_STREAM a cut |
 
 use std::time::Duration;
 
@@ -46,6 +47,15 @@ pub(super) struct Later {
     is_reading: bool,
     /// Why the answer is one of the proxy, where it is: the exchange has nothing to do with a backend any more.
     page: Option<Fault>,
+    /// Of one that is to become a tunnel, until the backend has agreed: before that it would take them for another request.
+    early: Option<Early>,
+}
+
+/// What came of a tunnel before there is one: at most the window of its stream.
+#[derive(Debug)]
+struct Early {
+    bytes: Vec<u8>,
+    ends: bool,
 }
 
 impl Later {
@@ -92,6 +102,11 @@ impl Later {
         exchange.is_committed() && exchange.has_backend()
     }
 
+    /// Whether it is a tunnel that its client has not ended.
+    pub(super) fn is_open_tunnel(&self, upstreams: &Upstreams) -> bool {
+        self.is_reading() && upstreams.exchanges.get(self.at).is_tunnel()
+    }
+
     /// Books the exchange, which is over, whole or by this fault.
     fn finish(&self, state: &mut LoopState, client: &Client, fault: Option<Fault>) {
         let LoopState { upstreams, log, .. } = state;
@@ -101,15 +116,17 @@ impl Later {
 
     /// The same where the stream came to its end before.
     pub(super) fn finish_cut(&self, state: &mut LoopState, client: &Client, cut: Cut) {
+        let exchange = state.upstreams().exchange(self.at);
         // What reset the stream from here has said so.
-        let known = state.upstreams().exchange(self.at).fault;
-        let fault = known.unwrap_or(match cut {
-            Cut::ClientTimeout => Fault::ClientTimeout,
-            Cut::BadRequest => Fault::BadRequest(Status::BAD_REQUEST),
-            Cut::Ended => Fault::Ended,
-            Cut::ClientGone | Cut::FileFailed => Fault::ClientGone,
+        let fault = exchange.fault.or(match cut {
+            Cut::BadRequest => Some(Fault::BadRequest(Status::BAD_REQUEST)),
+            Cut::Ended => Some(Fault::Ended),
+            // A tunnel has come to its end, by either side.
+            _ if exchange.is_tunnel() => None,
+            Cut::ClientTimeout => Some(Fault::ClientTimeout),
+            Cut::ClientGone | Cut::FileFailed => Some(Fault::ClientGone),
         });
-        self.finish(state, client, Some(fault));
+        self.finish(state, client, fault);
     }
 }
 
@@ -201,14 +218,18 @@ impl Streams {
 
     /// The stream has an exchange from now on.
     fn begin_later(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
-        let later = Later { at, waits: Waits::Nothing, released: 0, is_reading: true, page: None };
         let stood = self.stood_until(call.state.now.at);
-        call.state.upstreams().begin_standing(at, stood);
+        let upstreams = call.state.upstreams();
+        upstreams.begin_standing(at, stood);
+        let is_tunnel = upstreams.exchange(at).wants_tunnel();
+        let early = is_tunnel.then(|| Early { bytes: Vec::new(), ends });
+        let (waits, released, is_reading, page) = (Waits::Nothing, 0, !ends, None);
+        let later = Later { at, waits, released, is_reading, page, early };
         self.begin_sending(call);
-        self.readers += 1;
+        self.readers += usize::from(is_reading);
         let task = self.connection.data_mut(stream).expect("its request has just come");
         task.part = Part::Later(Box::new(later));
-        self.give(call, stream, &[], ends);
+        self.hand_over(call, stream, at, &[], ends || is_tunnel);
     }
 
     /// An exchange may have less time than it had.
@@ -222,7 +243,6 @@ impl Streams {
 
     /// Gives the exchange some of the body, all of which was taken within the window, or its end.
     pub(super) fn give(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
-        let stood = self.stood_until(call.state.now.at);
         let Some(later) = self.later_mut(stream) else { return };
         if !later.is_reading() {
             // Nobody wants it any more.
@@ -230,7 +250,26 @@ impl Streams {
         }
         later.is_reading = !ends;
         let at = later.at;
+        if let Some(early) = &mut later.early {
+            early.bytes.extend_from_slice(data);
+            early.ends = ends;
+            let early_bytes = early.bytes.len();
+            self.readers -= usize::from(ends);
+            return call.state.upstreams().note_early(at, early_bytes);
+        }
         self.readers -= usize::from(ends);
+        self.hand_over(call, stream, at, data, ends);
+    }
+
+    fn hand_over(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        at: ExchangeId,
+        data: &[u8],
+        ends: bool,
+    ) {
+        let stood = self.stood_until(call.state.now.at);
         let limits = call.state.head_limits;
         call.state.upstreams().set_stood(at, stood);
         let given = call.state.upstreams().request_data(at, call.actions, data, ends, &limits);
@@ -294,9 +333,45 @@ impl Streams {
         if let Some(next) = exchange.next().filter(|_| !is_page) {
             return self.end_by(call, stream, next, None);
         }
+        if exchange.is_tunnel() && self.tunnel_moved(call, stream) {
+            return;
+        }
         self.release_body(call, stream);
         self.note_waits(call.state, stream);
         self.note_deadline(call.state, stream);
+    }
+
+    /// Something happened to a tunnel: it has begun, takes bytes or has some, or its backend has left it. Says whether it is no
+    /// more.
+    fn tunnel_moved(&mut self, call: &mut Call<'_, '_>, stream: u32) -> bool {
+        let Some(later) = self.later_mut(stream) else { return true };
+        let at = later.at;
+        if let Some(Early { bytes, ends }) = later.early.take() {
+            call.state.upstreams().note_early(at, 0);
+            self.hand_over(call, stream, at, &bytes, ends);
+        }
+        let exchange = call.state.upstreams().exchange(at);
+        let is_cut = !exchange.response.is_whole();
+        // Of one that was not cut all leaves that the backend has said.
+        let is_over = !exchange.has_backend() && (is_cut || exchange.response.is_done());
+        if is_over {
+            self.end_tunnel(call, stream, is_cut);
+        }
+        is_over
+    }
+
+    /// The backend has left a tunnel, in its middle where it `is_cut`; what the client has not ended is cut too.
+    fn end_tunnel(&mut self, call: &mut Call<'_, '_>, stream: u32, is_cut: bool) {
+        if is_cut || !self.connection.has_peer_ended(stream) {
+            return self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientGone);
+        }
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        let task = std::mem::take(task);
+        self.left(&task);
+        if let Part::Later(later) = &task.part {
+            later.finish(call.state, call.client, None);
+        }
+        self.end_stream(call, stream);
     }
 
     /// Lets the client send as much of the body as has gone to the backend.
@@ -345,8 +420,13 @@ impl Streams {
             actions.advance(len);
             sent_bytes
         });
-        let response = &upstreams.exchange(at).response;
-        if is_over || (later.page.is_some() && response.is_done()) {
+        let exchange = upstreams.exchange(at);
+        if is_over && exchange.is_tunnel() {
+            let Some(task) = self.connection.data_mut(stream) else { return };
+            task.part = Part::Later(later);
+            return self.end_tunnel(call, stream, false);
+        }
+        if is_over || (later.page.is_some() && exchange.response.is_done()) {
             self.senders -= 1;
             self.readers -= usize::from(later.is_reading());
             later.finish(call.state, call.client, later.page);
@@ -386,8 +466,11 @@ impl Streams {
     fn cut_later(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
         let fault = call.state.upstreams().exchange(at).fault;
-        let is_of_client = fault.is_some_and(|fault| fault.party() == Party::Client);
-        let code = if is_of_client { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
+        let code = match fault {
+            Some(Fault::StreamsFull) => ErrorCode::ENHANCE_YOUR_CALM,
+            Some(fault) if fault.party() == Party::Client => ErrorCode::CANCEL,
+            _ => ErrorCode::INTERNAL_ERROR,
+        };
         self.reset(call, stream, code, Cut::ClientGone);
     }
 
@@ -396,7 +479,7 @@ impl Streams {
         let Some(later) = self.later_mut(stream) else { return };
         let at = later.at;
         let was_reading = later.is_reading();
-        later.page = Some(fault);
+        (later.page, later.early) = (Some(fault), None);
         self.readers -= usize::from(was_reading);
         let mut room = std::mem::take(&mut call.state.streams.room);
         room.resize(Actions::ROOM_MIN, 0);
@@ -406,6 +489,7 @@ impl Streams {
         let (head, body) = room[..len].split_at(self.connection.head_len(&room[..len]));
         let upstreams = call.state.upstreams();
         upstreams.part(at);
+        upstreams.note_early(at, 0);
         upstreams.exchange(at).response.begin_page(head, body);
         call.state.streams.room = room;
         self.note_waits(call.state, stream);

@@ -245,6 +245,17 @@ fn a_body_that_is_echoed_comes_back_while_it_is_sent() {
 }
 
 #[test]
+fn an_echo_says_what_it_is_where_there_is_no_body() {
+    let mut pair = Pair::new("echo = true");
+    let (get, head) = (pair.asks(Method::Get, "/", true), pair.asks(Method::Head, "/", true));
+    let post = pair.asks(Method::Post, "/", true);
+    pair.exchange();
+    assert_eq!(pair.body_of(get), ECHO_OF_NOTHING.as_bytes());
+    assert!(pair.body_of(head).is_empty() && pair.body_of(post).is_empty());
+    assert_eq!(pair.events(), format!("{get}: 200, {head}: 200, {post}: 200"));
+}
+
+#[test]
 fn bodies_that_are_too_long_or_not_wanted_get_their_answers_and_the_connection_lives() {
     let mut pair = Pair::new("reply = 1\nmax_body = 10");
     let stream = pair.asks(Method::Post, "/", false);
@@ -331,6 +342,22 @@ fn an_attack_ends_the_connection_with_its_code() {
     assert!(answers.len() < 1100 * 17, "{} bytes", answers.len());
     assert_eq!(pair.counters().goaways(11), 1, "enhance_your_calm");
     assert!(pair.play.closed().is_some());
+}
+
+#[test]
+fn a_server_without_backends_opens_no_tunnels_and_does_not_say_so() {
+    let mut pair = Pair::new("reply = 5");
+    let ask =
+        Ask { method: Method::Connect, scheme: "http", authority: "a", path: "/", fields: &[] };
+    let asked = pair.says(|client, out| client.ask_for_protocol(out, &ask, "websocket", ()));
+    assert_eq!(asked, None, "it was not allowed");
+    // Who asks nevertheless has broken a rule.
+    let block = b"\x02\x07CONNECT\x86\x84\x01\x01a\x00\x09:protocol\x09websocket";
+    pair.output.extend_from_slice(&[0, 0, block.len() as u8, 1, 4, 0, 0, 0, 1]);
+    pair.output.extend_from_slice(block);
+    pair.deliver();
+    let answer = pair.play.take_output();
+    assert_eq!(answer, [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 1], "RST_STREAM, PROTOCOL_ERROR");
 }
 
 #[test]
@@ -523,9 +550,11 @@ fn bodies_that_closed_windows_keep_are_few_and_all_requests_get_theirs() {
 
 #[test]
 fn a_window_that_opens_by_a_byte_now_and_then_holds_no_stream() {
-    // The share of a stream of the default of 1 KiB/s is 11 bytes.
-    for (more, bytes, resets) in [("", 1, 1), ("", 60, 0), ("read_rate_min = 0", 1, 0)] {
-        let config = format!("reply = 40000\nwrite_timeout = \"5s\"\n{more}");
+    // Bytes each four seconds; the default is 1 KiB/s, of which no stream has a share for those that could be open beside it.
+    for (more, bytes, resets) in
+        [("", 1, 1), ("", 60, 1), ("", 2800, 1), ("", 5000, 0), ("read_rate_min = 0", 1, 0)]
+    {
+        let config = format!("reply = 400000\nwrite_timeout = \"5s\"\n{more}");
         let mut pair = Pair::with_window(&config, 100);
         let stream = pair.asks(Method::Get, "/", true);
         pair.deliver();
@@ -535,6 +564,28 @@ fn a_window_that_opens_by_a_byte_now_and_then_holds_no_stream() {
         }
         let timeouts = pair.counters().value(ServerCounter::Http2WindowTimeouts);
         assert_eq!(timeouts, resets, "{bytes} {more}");
+    }
+}
+
+#[test]
+fn streams_that_wait_for_the_window_of_their_connection_share_the_rate() {
+    for (bytes, resets) in [(2800, 0), (1000, 2)] {
+        let mut pair = Pair::silent("reply = 400000\nwrite_timeout = \"5s\"", Pair::WIDE);
+        let settings = Settings { stream_window: Pair::WIDE, ..Settings::DEFAULT };
+        pair.client = Connection::new(Role::Client, Settings { connection_window: 0, ..settings });
+        pair.says(Connection::start);
+        pair.exchange();
+        for _ in 0..2 {
+            pair.asks(Method::Get, "/", true);
+        }
+        pair.deliver();
+        // They take turns.
+        for _ in 0..100 {
+            pair.play.pass(2 * SECOND);
+            pair.play.feed(&window_update(0, bytes));
+        }
+        let timeouts = pair.counters().value(ServerCounter::Http2WindowTimeouts);
+        assert_eq!(timeouts, resets, "{bytes}");
     }
 }
 
@@ -563,8 +614,42 @@ fn a_body_of_a_method_that_is_not_served_is_not_waited_for() {
     let mut pair = Pair::new(&format!("dir = {:?}", folder.path()));
     let stream = pair.asks(Method::Post, "/", false);
     pair.exchange();
-    assert_eq!(pair.events(), format!("{stream}: 405, {stream}: no_error"));
+    assert_eq!(pair.events(), format!("{stream}: 405"));
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: no_error"));
     assert_eq!(pair.counters().value(ServerCounter::Bodies), 0);
+    // One that ends meanwhile is over.
+    let stream = pair.asks(Method::Post, "/", false);
+    pair.says(|client, out| client.send_data(out, stream, b"body", true));
+    pair.exchange();
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 405"));
+    assert_eq!(pair.counters().streams_open(), 0);
+    assert_eq!((pair.counters().requests_total(), pair.counters().refused(1)), (2, 2));
+}
+
+#[test]
+fn a_malformed_body_of_a_method_that_is_not_served_is_reset_behind_the_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let mut pair = Pair::new(&format!("dir = {:?}\naccess_log = {log:?}", folder.path()));
+    let fields = [Field { name: "content-length", value: b"2" }];
+    let ask =
+        Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &fields };
+    let stream = pair.says(|client, out| client.ask(out, &ask, false, ())).expect("free");
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 405"));
+    pair.says(|client, out| client.send_data(out, stream, b"longer", true));
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: protocol_error"));
+    pair.play.pass(2 * SECOND);
+    assert_eq!(pair.counters().streams_open(), 0);
+    drop(pair);
+    let lines = std::fs::read_to_string(log).expect("a log");
+    assert_eq!(lines.matches(" 405 ").count(), 1, "{lines}");
+    assert_eq!(lines.lines().count(), 1, "{lines}");
 }
 
 #[test]

@@ -158,6 +158,11 @@ impl Page<'_> {
                 source.proxy.as_ref().map_or(0, |proxy| proxy.value(counter))
             });
         }
+        let help =
+            "Bytes that streams of HTTP/2 hold for backends and clients that have not taken them";
+        self.each_loop("pollux_proxy_http2_waiting_bytes", "gauge", help, |source| {
+            source.proxy.as_ref().map_or(0, |proxy| proxy.held_bytes())
+        });
         let name = "pollux_proxy_faults_total";
         self.family(name, "counter", "Requests that failed, by fault; its first word is to blame");
         for (index, source) in self.loops.iter().enumerate() {
