@@ -21,7 +21,6 @@ use std::ffi::{c_char, c_int, c_long};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Arriving, CallFlags, Descriptor, Outgoing, Which};
 use pollux_xatmi::conversation::{Conversation, Kind, Message, Sent};
-use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
 
@@ -29,7 +28,7 @@ use crate::context::{self, Conversations, with_client, with_context};
 use crate::fault::{self, Fault};
 use crate::memory::{Borrowed, no_buffer};
 use crate::messages::{Copied, Landing, Wanted, outgoing, service_name};
-use crate::{caller, events, transactions};
+use crate::{caller, events, startup, transactions};
 
 const TPSENDONLY: c_long = 0x800;
 const TPRECVONLY: c_long = 0x1000;
@@ -220,7 +219,7 @@ pub(crate) fn join(incoming: &Incoming) -> Result<Option<Joined>, Fault> {
     if !incoming.begins_conversation() {
         return Ok(None);
     }
-    let environment = Environment::of_process()?;
+    let environment = startup::environment()?;
     let conversation = Conversation::join(&environment, &incoming.client, incoming.cd)?;
     let role = if conversation.has_control() { TPSENDONLY } else { TPRECVONLY };
     SERVED.set(Some(conversation));

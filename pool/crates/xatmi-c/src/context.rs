@@ -22,14 +22,14 @@ use std::time::Duration;
 
 use pollux_xatmi::client::Client;
 use pollux_xatmi::conversation::Conversation;
-use pollux_xatmi::environment::{BadVariable, Environment};
+use pollux_xatmi::environment::BadVariable;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::wire::ClientAddress;
 
-use crate::caller;
 use crate::events::Listener;
 use crate::fault::{self, Cause, Fault};
 use crate::transactions::{self, Transaction};
+use crate::{caller, startup};
 
 /// `TPCONTEXT_T` of a thread whose context another thread ended.
 const TPINVALIDCONTEXT: c_int = -1;
@@ -242,7 +242,7 @@ fn with_place<T>(
 }
 
 fn open(state: &mut State) -> Result<(), Fault> {
-    let client = Client::open(&Environment::of_process()?)?;
+    let client = Client::open(&startup::environment()?)?;
     state.pools_time = client.timeout();
     state.client = Some(client);
     Ok(())

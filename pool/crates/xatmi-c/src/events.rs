@@ -12,7 +12,6 @@ use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Outgoing};
 use pollux_xatmi::control::{MailboxRow, SubscriberRow};
 use pollux_xatmi::conversation::Message;
-use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::events::{self, Mailbox, Subscriptions};
 use pollux_xatmi::expression::{EventPattern, Expression};
@@ -21,7 +20,7 @@ use pollux_xatmi::ubf::UbfRef;
 use crate::fault::{self, Cause, Fault};
 use crate::memory::{self, Held};
 use crate::messages::{Copied, len_for_caller};
-use crate::{caller, context, fields};
+use crate::{caller, context, fields, startup};
 
 /// The program's handler of unsolicited messages.
 type Handler = unsafe extern "C" fn(*mut c_char, c_long, c_long);
@@ -59,7 +58,7 @@ fn with_listener<T>(
     needs_mailbox: bool,
     work: impl FnOnce(&mut Listener) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let environment = Environment::of_process()?;
+    let environment = startup::environment()?;
     context::with_listener(|place, address, (usrname, cltname)| {
         let done = place.take().map_or_else(
             || Ok(Listener { listening: Subscriptions::open(&environment)?, mailbox: None }),
@@ -177,7 +176,7 @@ pub unsafe extern "C" fn tppost(
         // SAFETY: the caller's promise.
         let event = unsafe { text(event, "name of the event") }?;
         let message = Copied::of(data, len)?;
-        let environment = Environment::of_process()?;
+        let environment = startup::environment()?;
         let mut count = 0;
         let mut called = BTreeSet::new();
         for SubscriberRow { filter, service, mailbox } in events::subscribers(&environment, event)?
@@ -243,7 +242,7 @@ pub unsafe extern "C" fn tpnotify(
         let client = client.ok_or_else(|| Fault::invalid("the pointer to the client is null"))?;
         let row = mailbox_of(&client).ok_or_else(|| Fault::invalid("it names no client"))?;
         let message = Copied::of(data, len)?;
-        let prefix = Environment::of_process()?.prefix;
+        let prefix = startup::environment()?.prefix;
         let sent = events::send(&prefix, &row, message.outgoing());
         sent.map(|()| 0).map_err(|error| match error.code() {
             Code::NoEntry => Fault::from(error).by(Cause::NoClient),
@@ -280,7 +279,7 @@ pub unsafe extern "C" fn tpbroadcast(
         // SAFETY: the caller's promise.
         let cltname = unsafe { caller::text(cltname) };
         let message = Copied::of(data, len)?;
-        let environment = Environment::of_process()?;
+        let environment = startup::environment()?;
         let is_meant = |row: &MailboxRow| {
             usrname.is_none_or(|name| name.to_bytes() == row.usrname.as_bytes())
                 && cltname.is_none_or(|name| name.to_bytes() == row.cltname.as_bytes())

@@ -1,11 +1,15 @@
 //! The files of NDRX_CCONFIG: what `[@global]` says becomes the environment of the process when this library is loaded,
 //! before `main` and so before any thread that might read the environment.
 //!
-//! `logging` asks for `[@debug]`; `pollux-pool` asks whether the files were sound.
+//! `logging` asks for `[@debug]`; `pollux-pool` asks whether the files were sound. A C program finds out by the first
+//! function that needs the environment.
 
 use std::sync::OnceLock;
 
 use pollux_xatmi::common_config::CommonConfig;
+use pollux_xatmi::environment::Environment;
+
+use crate::fault::Fault;
 
 /// What the files say; none where the environment names none.
 ///
@@ -46,14 +50,19 @@ fn apply(config: &CommonConfig, variable: &dyn Fn(&str) -> Option<String>) -> Re
     Ok(())
 }
 
+/// What the environment asks for, which the files are part of.
+///
+/// # Errors
+/// TPEINVAL, what is wrong with a file or a variable.
+pub(crate) fn environment() -> Result<Environment, Fault> {
+    common_config().as_ref().map_err(Fault::invalid)?;
+    Ok(Environment::of_process()?)
+}
+
 /// Runs when the library is loaded.
 extern "C" fn on_load() {
-    // A panic would leave through C.
-    let read = std::panic::catch_unwind(common_config);
-    if let Ok(Err(why)) = read {
-        // There is no report of a standard error that cannot be written.
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("pollux: {why}\n"));
-    }
+    // A panic would leave through C. What is wrong is reported where the environment is asked for.
+    let _ = std::panic::catch_unwind(common_config);
 }
 
 /// What the dynamic linker calls.

@@ -23,12 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::client::{CallFlags, Client, Descriptor};
-use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment, TIMEOUT_MAX};
+use pollux_xatmi::environment::{DEFAULT_TIMEOUT, TIMEOUT_MAX};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::monotonic_ns;
 
 use crate::context::pools_time;
 use crate::fault::{self, Fault};
+use crate::startup;
 
 /// `tperrno` of a transaction that could not commit.
 const TPEABORT: c_int = 1;
@@ -310,7 +311,7 @@ fn of_thread_or(of_pool: Duration) -> Duration {
 
 /// How long something of this thread may take that is not a call.
 pub(crate) fn timeout() -> Duration {
-    let of_environment = || Environment::of_process().ok().and_then(|known| known.timeout);
+    let of_environment = || startup::environment().ok().and_then(|known| known.timeout);
     let of_pool = pools_time().or_else(of_environment).unwrap_or(DEFAULT_TIMEOUT);
     of_thread_or(of_pool)
 }
@@ -356,7 +357,7 @@ pub(crate) extern "C" fn tptoutget() -> c_int {
         0 => {
             let holds = match pools_time() {
                 Some(pools) => pools,
-                None => Environment::of_process()?.timeout.unwrap_or(DEFAULT_TIMEOUT),
+                None => startup::environment()?.timeout.unwrap_or(DEFAULT_TIMEOUT),
             };
             Ok(c_int::try_from(holds.as_secs()).unwrap_or(c_int::MAX))
         }

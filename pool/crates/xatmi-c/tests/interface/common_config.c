@@ -1,4 +1,5 @@
-/* The files of NDRX_CCONFIG and NDRX_DEBUG_CONF. argv: the log that lines of level 3 go to, NDRX_NODEID of the file. */
+/* The files of NDRX_CCONFIG and NDRX_DEBUG_CONF. argv: the log that lines of level 3 go to, NDRX_NODEID of the file; or
+ * what is wrong with a file. */
 #include <atmi.h>
 #include <ndebug.h>
 #include <stdlib.h>
@@ -9,6 +10,11 @@
 int main(int argc, char **argv) {
   char text[4096];
   const char *own = getenv("NDRX_NODEID");
+  if (argc == 2) {
+    /* A file with a mistake is named by the first call. */
+    CHECK(tpinit(NULL) == -1 && tperrno == TPEINVAL && strstr(tpstrerror(tperrno), argv[1]) != NULL);
+    return failures != 0;
+  }
   CHECK(argc == 3);
   CHECK(own != NULL && strcmp(own, argv[2]) == 0 && tpgetnodeid() == atol(argv[2]));
   TP_LOG(log_info, "not written");

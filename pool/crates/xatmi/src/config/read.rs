@@ -13,6 +13,7 @@ use super::system_servers::passed_over;
 use super::{
     ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections,
 };
+use crate::common_config::TAG_VARIABLE;
 use crate::environment::{Group, Transport};
 use crate::queue::ServiceName;
 
@@ -27,10 +28,30 @@ const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_m
      restart_to_check, gather_pq_stats";
 /// Elements of `<server>`.
 const SERVER_NAMES: &str = "srvid, min, max, autokill, respawn, start_max, pingtime, ping_max, \
-     end_max, killtime, exportsvcs, sysopt, appopt, envs";
+     end_max, killtime, exportsvcs, sysopt, appopt, envs, cctag";
 /// Elements of `<defaults>`.
 const DEFAULT_NAMES: &str = "min, max, autokill, respawn, start_max, pingtime, ping_max, \
-     end_max, killtime, exportsvcs, envs";
+     end_max, killtime, exportsvcs, envs, cctag";
+/// Elements of Enduro/X that are not used here. Nearly every configuration of it has some, so one warning names them all.
+const NOT_USED: [&str; 17] = [
+    "checkpm",
+    "rqaddrttl",
+    "ddrreload",
+    "respawncheck",
+    "protected",
+    "isprot",
+    "reloadonchange",
+    "blacklistsvcs",
+    "srvstartwait",
+    "srvstopwait",
+    "sleep_after",
+    "rssmax",
+    "vszmax",
+    "mindispatchthreads",
+    "maxdispatchthreads",
+    "threadstacksize",
+    "procgrp_lp",
+];
 /// Elements that may stand several times; of the others the last one counts.
 const REPEATED_NAMES: [&str; 4] = ["server", "env", "envs", "exportsvcs"];
 
@@ -56,12 +77,14 @@ pub(super) fn read(
         mistakes: Vec::new(),
         warnings: Vec::new(),
         is_passing_over: false,
+        not_used: BTreeMap::new(),
     };
     match super::ids_end(lookup) {
         Ok(end) => reading.ids_end = end,
         Err(why) => reading.mistake_at(0, why),
     }
     let mut config = reading.root(&root);
+    reading.warn_of_not_used();
     for (line, why) in super::id_mistakes(&config.entries, reading.ids_end) {
         reading.mistake_at(line, why);
     }
@@ -106,6 +129,8 @@ struct Reading<'a> {
     warnings: Vec<Diagnostic>,
     /// A server of Enduro/X was there.
     is_passing_over: bool,
+    /// Elements that are not used here, with the first line and the number of each.
+    not_used: BTreeMap<&'static str, (usize, usize)>,
 }
 
 impl Reading<'_> {
@@ -179,7 +204,6 @@ impl Reading<'_> {
                 "restart_max" => self.count(one, 0, "cycles", &mut settings.restart_max_cycles),
                 "restart_to_check" => self.count(one, 0, "seconds", &mut settings.learning),
                 "gather_pq_stats" => self.flag(one, &mut settings.gathers_queue_depths),
-                "respawncheck" => self.warn(one, "<respawncheck> is obsolete: <sanity> counts"),
                 _ => self.unknown(one, APP_NAMES),
             }
         }
@@ -282,6 +306,10 @@ impl Reading<'_> {
             "killtime" => self.count(one, 1, "cycles", &mut policy.kill_cycles),
             "exportsvcs" => self.exports(one),
             "envs" => self.variables(one, &mut into.variables),
+            "cctag" => {
+                let tag = self.text(one);
+                set(&mut into.variables, TAG_VARIABLE, tag);
+            }
             "env" if one.text.is_empty() => {}
             "env" => self.warn(
                 one,
@@ -309,8 +337,7 @@ impl Reading<'_> {
             match (one.name.as_str(), one.attribute("name")) {
                 ("env", Some(name)) if !name.is_empty() && !name.contains('=') => {
                     let value = self.text_for_copies(one);
-                    into.retain(|(known, _)| known != name);
-                    into.push((name.to_owned(), value));
+                    set(into, name, value);
                 }
                 ("env", _) => self
                     .mistake(one, "<env> without a name; expected <env name=\"NAME\">value</env>"),
@@ -431,17 +458,38 @@ impl Reading<'_> {
     }
 
     fn unknown(&mut self, one: &Element, known: &str) {
+        if let Some(name) = NOT_USED.into_iter().find(|name| *name == one.name) {
+            let (_, count) = self.not_used.entry(name).or_insert((one.line, 0));
+            *count += 1;
+            return;
+        }
         self.warn(one, format!("<{}> is unknown here and ignored; expected {known}", one.name));
     }
 
+    fn warn_of_not_used(&mut self) {
+        let Some(line) = self.not_used.values().map(|(line, _)| *line).min() else { return };
+        let each: Vec<String> = std::mem::take(&mut self.not_used)
+            .into_iter()
+            .map(|(name, (line, count))| match count {
+                1 => format!("<{name}> (line {line})"),
+                _ => format!("<{name}> (from line {line}, {count} times)"),
+            })
+            .collect();
+        self.warn_at(line, format!("of Enduro/X, and not used here: {}", each.join(", ")));
+    }
+
     fn warn(&mut self, one: &Element, message: impl AsRef<str>) {
+        self.warn_at(one.line, message);
+    }
+
+    fn warn_at(&mut self, line: usize, message: impl AsRef<str>) {
         match self.warnings.len() {
             0..WARNINGS_MAX => {
-                self.warnings.push(Diagnostic::new(self.file, one.line, message.as_ref()));
+                self.warnings.push(Diagnostic::new(self.file, line, message.as_ref()));
             }
             WARNINGS_MAX => {
                 let more = "there are more warnings; they are not shown";
-                self.warnings.push(Diagnostic::new(self.file, one.line, more));
+                self.warnings.push(Diagnostic::new(self.file, line, more));
             }
             _ => {}
         }
@@ -454,6 +502,12 @@ impl Reading<'_> {
     fn mistake_at(&mut self, line: usize, message: impl AsRef<str>) {
         self.mistakes.push(Diagnostic::new(self.file, line, message.as_ref()));
     }
+}
+
+/// Gives a variable a value, in place of the one that it had.
+fn set(variables: &mut Vec<(String, String)>, name: &str, value: String) {
+    variables.retain(|(known, _)| known != name);
+    variables.push((name.to_owned(), value));
 }
 
 /// The unit of a whole number.

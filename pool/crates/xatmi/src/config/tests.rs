@@ -402,3 +402,23 @@ fn words_behind_two_dashes_are_the_programs() {
         (vec!["-r".to_owned()], "-a-b".to_owned())
     );
 }
+
+#[test]
+fn elements_that_are_not_used_are_one_warning_and_a_tag_is_a_variable() {
+    let text = "<endurox><appconfig>\n<checkpm>1</checkpm>\n<hue/></appconfig>\n\
+                <defaults><protected>1</protected><cctag>A/B</cctag></defaults><servers>\n\
+                <server name='a'><srvid>1</srvid><protected>2</protected></server>\n\
+                <server name='b'><srvid>5</srvid><protected>2</protected><cctag>C</cctag></server>\n\
+                </servers></endurox>";
+    let config = read(text).expect("right");
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("pool.xml:3: <hue> is unknown here"), "{warnings:?}");
+    assert_eq!(
+        warnings[1],
+        "pool.xml:2: of Enduro/X, and not used here: <checkpm> (line 2), <protected> (from line 4, 3 times)"
+    );
+    let tags: Vec<_> = config.entries.iter().flat_map(|entry| entry.variables.clone()).collect();
+    let tag = |tag: &str| ("NDRX_CCTAG".to_owned(), tag.to_owned());
+    assert_eq!(tags, [tag("A/B"), tag("C")]);
+}
