@@ -10,6 +10,8 @@
 
 #include "fml32.h"
 
+#define FMLTYPE "FML"
+
 typedef UBFH FBFR;
 typedef BFLDID FLDID;
 typedef BFLDLEN FLDLEN;
@@ -25,6 +27,8 @@ typedef BFLDOCC FLDOCC;
 
 #define Fadd Fadd32
 #define Fchg Fchg32
+#define Fvals Fvals32
+#define Fvall Fvall32
 #define Fget Bget
 #define Fdel Bdel
 #define Fdelall Bdelall

@@ -24,6 +24,7 @@ typedef BFLDOCC FLDOCC32;
 #define FLD_PTR BFLD_PTR
 #define FLD_FML32 BFLD_UBF
 #define FLD_VIEW32 BFLD_VIEW
+#define FMLTYPE32 "FML32"
 
 #define BADFLDID BBADFLDID
 #define FIRSTFLDID BFIRSTFLDID
@@ -58,6 +59,18 @@ static __inline__ int Fadd32(UBFH *fbfr, BFLDID id, char *value, BFLDLEN len) {
 static __inline__ int Fchg32(UBFH *fbfr, BFLDID id, BFLDOCC occ, char *value, BFLDLEN len) {
   return Bfldtype(id) == BFLD_PTR && value != 0 ? Bchg(fbfr, id, occ, (char *)&value, 0)
                                                 : Bchg(fbfr, id, occ, value, len);
+}
+
+/* Values that are there in any case: an empty text and 0 where the field is not, or is of another type. */
+static __inline__ char *Fvals32(UBFH *fbfr, BFLDID id, BFLDOCC occ) {
+  char *value = Bfldtype(id) == BFLD_STRING ? Bfind(fbfr, id, occ, 0) : 0;
+  return value != 0 ? value : (char *)"";
+}
+static __inline__ long Fvall32(UBFH *fbfr, BFLDID id, BFLDOCC occ) {
+  long value = 0;
+  int type = Bfldtype(id);
+  if ((type != BFLD_LONG && type != BFLD_SHORT) || CBget(fbfr, id, occ, (char *)&value, 0, BFLD_LONG) != 0) value = 0;
+  return value;
 }
 
 #define Fget32 Bget

@@ -39,6 +39,8 @@ pub const DEBUG_VARIABLE: &str = "NDRX_DEBUG_CONF";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most files of a folder.
 const FILES_MAX: usize = 256;
+/// The sections that are read, with those below them.
+const SECTIONS: [&str; 2] = ["@global", "@debug"];
 /// Of a folder, files with these endings are read.
 const ENDINGS: [&str; 4] = ["ini", "cfg", "conf", "config"];
 
@@ -81,7 +83,8 @@ impl CommonConfig {
         Ok(Some(config))
     }
 
-    /// Takes in a file: comments begin with `;` or `#`, the rest are `[SECTION]` and `NAME=VALUE`.
+    /// Takes in a file: comments begin with `;` or `#`, the rest are `[SECTION]` and `NAME=VALUE`. Sections of other
+    /// programs may hold what they like.
     fn add(&mut self, file: &Path, text: &str) -> Result<(), String> {
         let mut section = None;
         for (number, line) in text.lines().enumerate() {
@@ -93,16 +96,22 @@ impl CommonConfig {
             if let Some(name) = line.strip_prefix('[') {
                 let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
                 let name = name.ok_or_else(|| wrong("expected [SECTION]"))?;
-                section = Some(self.sections.entry(name.to_owned()).or_default());
+                let is_read = SECTIONS.contains(&name.split('/').next().unwrap_or_default());
+                let entries = is_read.then(|| self.sections.entry(name.to_owned()).or_default());
+                section = Some(entries);
                 continue;
             }
-            let (name, value) = line
-                .split_once('=')
-                .ok_or_else(|| wrong("expected NAME=VALUE, [SECTION] or a comment"))?;
-            let section = section.as_mut().ok_or_else(|| {
-                wrong("it stands in no section; expected [@global] or another one before it")
-            })?;
-            section.push((name.trim().to_owned(), value.trim().to_owned()));
+            let Some(entries) = section.as_mut() else {
+                return Err(wrong(
+                    "it stands in no section; expected [@global] or another one before it",
+                ));
+            };
+            if let Some(entries) = entries {
+                let (name, value) = line
+                    .split_once('=')
+                    .ok_or_else(|| wrong("expected NAME=VALUE, [SECTION] or a comment"))?;
+                entries.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
         }
         Ok(())
     }
@@ -249,7 +258,7 @@ mod tests {
         NDRX_CONFIG=${NDRX_CONF}/ndrxconfig.xml\nNDRX_CONF = ${NDRX_APPHOME}/conf\n\
         PATH=${PATH}:${NDRX_APPHOME}/bin\nEMPTY=${NOWHERE}\n# another\n[@global/RM1]\nFIELDTBLS=rm1.fd\n\
         NDRX_QPREFIX=/rm1\n[@debug]\n*= ndrx=5 tp=3 lines=1 file=\nbanksv=file=${NDRX_APPHOME}/log/banksv.log tp=5\n\
-        [elsewhere]\nX=1\n";
+        [elsewhere]\nX=1\nwords of another program\n";
 
     #[test]
     fn a_file_holds_the_environment_and_the_settings_of_logs() {

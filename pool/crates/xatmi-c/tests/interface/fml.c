@@ -56,6 +56,15 @@ int main(void) {
   CHECK(Fchg32(wide, address, 0, NULL, 0) == 0 && Fpres32(wide, address, 0) == 0);
   CHECK(Fadd(wide, address, text, 0) == 0 && Fchg(wide, address, 1, text, 0) == 0 && Foccur32(wide, address) == 2);
 
+  /* Values that are there in any case. */
+  short few = -3;
+  FLDID32 small = Fmkfldid32(FLD_SHORT, 10);
+  CHECK(Fadd32(wide, small, (char *)&few, 0) == 0 && Fvall32(wide, small, 0) == -3);
+  CHECK(Fvall32(wide, age, 0) == 42 && Fvall(wide, age, 9) == 0 && Ferror32 == FNOTPRES);
+  CHECK(Fvall32(wide, name, 0) == 0 && strcmp(Fvals32(wide, name, 0), "one") == 0);
+  CHECK(Fvals(wide, name, 9)[0] == 0 && Fvals32(wide, age, 0)[0] == 0);
+  CHECK(strcmp(FMLTYPE, "FML") == 0 && strcmp(FMLTYPE32, "FML32") == 0);
+
   /* With a length the text is a pattern of the whole value. */
   CHECK(Fadd32(wide, name, "ABC", 0) == 0 && Fadd32(wide, name, "A.C", 0) == 0);
   CHECK(Ffindocc32(wide, name, "A.C", 0) == 2 && Ffindocc32(wide, name, "A.C", 1) == 1);

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | two texts | bytes, one by one |
 //! | two whole numbers | whole numbers |
-//! | anything else | floating numbers; a text is the number at its start |
+//! | anything else | floating numbers, which are equal where they differ by less than a millionth; a text is the number at its start |
 //!
 //! A missing value makes arithmetic missing and a comparison false, and is itself false.
 
@@ -19,6 +19,9 @@ use crate::ubf::{UbfError, UbfRef, Value};
 
 /// Most comparisons of one evaluation; only `[?]` on both sides, or a very large buffer, comes near.
 pub const COMPARISONS_MAX: usize = 1_000_000;
+
+/// Floating numbers that differ by less are equal.
+const EQUAL_WITHIN: f64 = 1e-6;
 
 /// Bytes of a text that count as one more comparison.
 const BYTES_EACH: usize = 64;
@@ -218,7 +221,12 @@ impl<'v> Operand<'v> {
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => Some(one.cmp(other)),
             (Self::Long(one), Self::Long(other)) => Some(one.cmp(&other)),
-            (one, other) => one.floating()?.partial_cmp(&other.floating()?),
+            (one, other) => {
+                let (one, other) = (one.floating()?, other.floating()?);
+                // What was computed of decimals: 100.51 - 100.49 is 0.02.
+                let is_near = (one - other).abs() < EQUAL_WITHIN;
+                if is_near { Some(Ordering::Equal) } else { one.partial_cmp(&other) }
+            }
         }
     }
 
