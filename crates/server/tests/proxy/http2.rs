@@ -6,13 +6,13 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use pollux_engine::Counter;
-use pollux_http::Method;
 use pollux_http::h2::{Ask, ErrorCode};
+use pollux_http::{Field, Method};
 use pollux_server::config::{Forwarding, LogTarget, ProxyConfig};
 use pollux_server::{Fault, FieldRule, ProxyCounter, ServerCounter};
 
 use crate::heads::answer_rules;
-use crate::http2_client::Client2;
+use crate::http2_client::{Answer, Client2};
 use crate::identity::{Identity, pattern};
 use crate::{Backend, Client, Proxy, field, ok, on_every_driver, unreachable};
 
@@ -129,6 +129,50 @@ fn streams_of_one_connection_have_connections_of_their_own_which_are_kept() {
         }
         assert_eq!(backend.accepted() - before, STREAMS as u64, "{driver}");
         assert_eq!(proxy.sum(|each| each.server.value(ServerCounter::Http2Connections)), 1);
+    });
+}
+
+/// Some clients say the end of a request without a body in a frame of its own.
+#[test]
+fn an_end_in_an_empty_frame_behind_the_head_is_one_with_it() {
+    let backend = Backend::answering(|head, client| {
+        let framing = field(head, "Transfer-Encoding").or(field(head, "Content-Length"));
+        let framing = framing.unwrap_or("none").to_owned();
+        body_of(client, head);
+        Some(ok("", &framing))
+    });
+    backend.on_every_driver(|driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        let mut asked = |method, fields: &[(&'static str, &'static str)], body: &[u8]| {
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| Field { name, value: value.as_bytes() })
+                .collect();
+            let (scheme, authority, path) = ("http", "x", "/");
+            let ask = Ask { method, scheme, authority, path, fields: &fields };
+            let stream = client.says(|client, out| {
+                let stream = client.ask(out, &ask, false, ()).expect("a stream is free");
+                client.send_data(out, stream, body, true);
+                stream
+            });
+            client.answers.insert(stream, Answer::default());
+            let answer = client.answer(stream);
+            assert!(answer.is_whole && answer.reset.is_none(), "{driver}: {answer:?}");
+            (answer.status().to_owned(), String::from_utf8(answer.body).expect("text"))
+        };
+        let expected = |framing: &str| ("200".to_owned(), framing.to_owned());
+        assert_eq!(asked(Method::Get, &[], b""), expected("none"), "{driver}");
+        assert_eq!(
+            asked(Method::Get, &[("content-length", "0")], b""),
+            expected("none"),
+            "{driver}"
+        );
+        assert_eq!(asked(Method::Post, &[], b""), expected("0"), "{driver}");
+        assert_eq!(asked(Method::Post, &[], b"abc"), expected("chunked"), "{driver}");
+        // One that is answered here.
+        assert_eq!(asked(Method::Trace, &[], b"").0, "405", "{driver}");
+        let streams = |it: &Proxy| it.sum(|each| each.server.streams_open());
+        proxy.await_that("no stream is open", |proxy| streams(proxy) == 0);
     });
 }
 

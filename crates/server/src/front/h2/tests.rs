@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use pollux_engine::{CloseCause, Now, Rehearsal};
-use pollux_http::Field;
 use pollux_http::h2::Ask;
+use pollux_http::{Field, Method};
 use pollux_settings::Given;
 
 use super::*;
 use crate::counters::ServerCounters;
 use crate::front::h1::HttpSession;
+use crate::front::h2::answers::ECHO_OF_NOTHING;
 use crate::log::Logs;
 
 const SECOND: Duration = Duration::from_secs(1);
