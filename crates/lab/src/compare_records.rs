@@ -11,21 +11,17 @@
 //!
 //! A gate that finds nothing says how many rows could have shown something.
 
-use std::fmt;
-
 use pollux_report::number::{change_in_words, effect_in_words};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
 use pollux_stats::student_t_quantile;
+pub use pollux_stats::{BETWEEN_RUNS, Change};
 use serde::Serialize;
 
 use crate::record::{Record, ResultRow, Verdict};
 
 /// The change for which a gate counts the rows that could have shown it.
 const GATE_EFFECT: f64 = 0.1;
-/// How far the ratio of a row lies apart in two runs of one build by more than its intervals say, on a
-/// machine that is shared (docs/ci-gate.md).
-pub const BETWEEN_RUNS: f64 = 0.05;
 
 /// Why two records can't be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,22 +67,6 @@ pub enum CompareError {
     },
 }
 
-/// How a row changed from the first record to the second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Its ratio to the baseline fell, or rose where it is one of costs, beyond noise.
-    Worse,
-    /// Its ratio moved the other way, beyond noise.
-    Better,
-    /// The interval of the change lies within the minimum effect.
-    Same,
-    /// Neither: too wide to tell, or too near to the noise.
-    Unclear,
-    /// It was measured in the first record, but failed or was not run in the second.
-    Missing,
-}
-
 /// One row of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
@@ -118,18 +98,6 @@ impl Compared {
             }
             (change, _) => change.to_string(),
         }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Worse => "worse",
-            Self::Better => "better",
-            Self::Same => "same",
-            Self::Unclear => "unclear",
-            Self::Missing => "missing",
-        })
     }
 }
 
@@ -303,18 +271,8 @@ impl Moved {
 
     /// More is better here; ratios of costs come in turned over.
     fn judged(self, band: f64, min_effect: f64) -> Change {
-        let [_, low, high] = self.bounds();
         let corrected = self.reach * self.stricter;
-        let (band, least) = (band.ln_1p(), min_effect.ln_1p());
-        if self.centre + corrected < -band {
-            Change::Worse
-        } else if self.centre - corrected > band {
-            Change::Better
-        } else if low >= -least && high <= least {
-            Change::Same
-        } else {
-            Change::Unclear
-        }
+        Change::judged(self.centre, self.reach, corrected, band.ln_1p(), min_effect.ln_1p())
     }
 }
 

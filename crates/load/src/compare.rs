@@ -9,18 +9,15 @@
 //!
 //! Intervals are of 95 %; worse and better are corrected for all rows (Bonferroni).
 
-use std::fmt;
-
 use pollux_report::number::{change_in_words, effect_in_words, si, size_in_words, time};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
+pub use pollux_stats::{BETWEEN_RUNS, Change};
 use pollux_stats::{mean, standard_deviation, student_t_quantile};
 use serde::Serialize;
 
 use crate::{Outcome, Second};
 
-/// How far two runs of one build may lie apart on a machine that is shared.
-pub const BETWEEN_RUNS: f64 = 0.05;
 /// A smaller change does not matter.
 pub const LEAST_EFFECT: f64 = 0.02;
 /// Of fewer pairs there is no interval over pairs.
@@ -58,34 +55,6 @@ pub enum CompareError {
     /// A run had no answer.
     #[error("the result {0} has no answers")]
     Nothing(&'static str),
-}
-
-/// What became of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// It got worse, beyond noise.
-    Worse,
-    /// It got better, beyond noise.
-    Better,
-    /// The interval lies within the least effect.
-    Same,
-    /// Neither.
-    Unclear,
-    /// There is no interval: too few seconds, or too few answers for this quantile.
-    Open,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Worse => "worse",
-            Self::Better => "better",
-            Self::Same => "same",
-            Self::Unclear => "unclear",
-            Self::Open => "n/a",
-        })
-    }
 }
 
 /// A figure in both results.
@@ -304,13 +273,8 @@ impl Moved {
         let (band, least) = (least_change.ln_1p(), LEAST_EFFECT.ln_1p());
         // Of several pairs any change counts whose interval is beyond none.
         let band = if least_change > LEAST_EFFECT { band } else { 0.0 };
-        let change = match (interval, corrected) {
-            (Some([low, high]), Some(corrected)) => match () {
-                () if low >= -least && high <= least => Change::Same,
-                () if better + corrected < -band => Change::Worse,
-                () if better - corrected > band => Change::Better,
-                () => Change::Unclear,
-            },
+        let change = match (reach(LEVEL), corrected) {
+            (Some(reach), Some(corrected)) => Change::judged(better, reach, corrected, band, least),
             _ => Change::Open,
         };
         Compared {

@@ -9,12 +9,9 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{
     Deserializer as HistogramReader, Serializer as _, V2DeflateSerializer,
 };
+use pollux_stats::{LATENCY_DIGITS, LONGEST_NS};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// The longest time that is distinguished: one hour.
-pub const LONGEST_NS: u64 = 3_600_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The quantiles that results show, in parts of one.
 pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
@@ -39,7 +36,7 @@ impl Distribution {
     /// One without values.
     #[must_use]
     pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS);
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, LATENCY_DIGITS);
         Self {
             counted: histogram.expect("the bounds are those of a histogram"),
             noted_ns: 0,

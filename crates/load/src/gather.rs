@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pollux_engine::CpuList;
 use pollux_host::Tree;
 use pollux_report::number::plural;
-use rustix::time::{ClockId, clock_gettime};
+use pollux_sys::clock;
 
 use crate::control::Control;
 use crate::course::{Course, silence, stalls, standstills};
@@ -492,7 +492,7 @@ pub(crate) struct OwnUse {
 impl OwnUse {
     /// As of now.
     pub(crate) fn read() -> Self {
-        Self { cpu: cpu_time(), involuntary_switches: involuntary_switches() }
+        Self { cpu: clock::thread_cpu(), involuntary_switches: involuntary_switches() }
     }
 
     /// What was used since `before`.
@@ -503,12 +503,6 @@ impl OwnUse {
             involuntary_switches: switches.map(|(now, then)| now.saturating_sub(then)),
         }
     }
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn cpu_time() -> Duration {
-    let read = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(read.tv_sec as u64, read.tv_nsec as u32)
 }
 
 /// From `/proc/thread-self/status` (`proc_pid_status(5)`).

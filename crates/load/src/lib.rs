@@ -98,7 +98,7 @@ pub use answer_start::AnswerStart;
 pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;
 pub use course::{Silence, Stall};
-pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
+pub use distribution::{Distribution, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
 pub use objective::{Objective, broken_by, parse_percent, percentile};

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use pollux_report::number::{self, count, plural, time};
 use pollux_settings::quantity::{self, NotADuration};
+use pollux_stats::LONGEST_NS;
 
-use crate::{Distribution, FindingKind, Judged, LONGEST_NS, Outcome};
+use crate::{Distribution, FindingKind, Judged, Outcome};
 
 /// Part of the requests that may fail while a time or a rate holds, where no objective says
 /// another one.

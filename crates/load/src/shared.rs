@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
 use pollux_http::h2;
-use rustix::time::{ClockId, clock_gettime};
+use pollux_sys::clock;
 
 use crate::active::{Active, Again, UnderWay};
 use crate::answer::Answer;
@@ -35,8 +35,8 @@ pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// The monotonic clock, which the loops' moments are of.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
-    let read = clock_gettime(ClockId::Monotonic);
-    read.tv_sec as u64 * 1_000_000_000 + read.tv_nsec as u64
+    let since_start = clock::monotonic();
+    since_start.as_secs() * SECOND_NS + u64::from(since_start.subsec_nanos())
 }
 
 /// What a plan asks of each connection.

@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use pollux_host::Tree;
 use pollux_report::number::plural;
 use pollux_stats::{mean, set_ratio, standard_deviation};
+use pollux_sys::clock;
 
 use crate::active::Active;
 use crate::compare::{Comparison, Moved, figure};
 use crate::control::Control;
-use crate::gather::{cpu_time, tree_of};
+use crate::gather::tree_of;
 use crate::plan::check;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
@@ -346,9 +347,9 @@ fn measured(
         for side in [first, 1 - first] {
             let lead_in = (requests / LEAD_IN_PART).max(connections);
             turn(&mut arms[side], side, TURN_MAX, Some(lead_in))?;
-            let (server, own) = (asleep(&mut trees[side]), cpu_time());
+            let (server, own) = (asleep(&mut trees[side]), clock::thread_cpu());
             let turned = turn(&mut arms[side], side, TURN_MAX, Some(requests))?;
-            let own = cpu_time().saturating_sub(own);
+            let own = clock::thread_cpu().saturating_sub(own);
             let server = asleep(&mut trees[side]).saturating_sub(server);
             let each = |time: Duration| time.as_secs_f64() * 1e6 / turned.right as f64;
             // Each connection waits for its answers one after the other.

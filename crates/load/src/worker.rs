@@ -22,6 +22,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use pollux_engine::{CloseCause, ConnectError, ConnectionId, EventLoop, Limits, Moment};
+use pollux_sys::clock;
 use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
@@ -29,7 +30,7 @@ use crate::control::{Control, Counts};
 use crate::course::{Course, Waits};
 
 use crate::crowd::{Kind, Member};
-use crate::gather::{Handed, OwnUse, ThreadOutcome, cpu_time};
+use crate::gather::{Handed, OwnUse, ThreadOutcome};
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::{Client, ClientSession, Tls};
@@ -346,7 +347,7 @@ impl Worker {
     fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
         let targets = self.shared().requests.targets();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
-        let now = (cpu_time(), self.spun_ns);
+        let now = (clock::thread_cpu(), self.spun_ns);
         let (cpu, spun_ns) = std::mem::replace(&mut self.handed, now);
         let spun = Duration::from_nanos(now.1.saturating_sub(spun_ns));
         let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
@@ -479,7 +480,7 @@ impl Worker {
             part_ns => part_ns,
         };
         self.boundary_ns = origin_ns + first_ns;
-        self.handed = (cpu_time(), self.spun_ns);
+        self.handed = (clock::thread_cpu(), self.spun_ns);
         self.course.begin(origin_ns);
         let shared = self.event_loop.shared_mut();
         shared.stage = Stage::Running;

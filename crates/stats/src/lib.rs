@@ -41,9 +41,11 @@
 #![forbid(unsafe_code)]
 
 pub mod agree;
+mod change;
 mod confidence;
 mod drift;
 mod few;
+mod latency;
 mod random;
 mod ratio;
 mod sample_size;
@@ -54,9 +56,11 @@ mod verdict;
 #[cfg(test)]
 mod acceptance;
 
+pub use change::{BETWEEN_RUNS, Change};
 pub use confidence::{Interval, Method, Resampling};
 pub use drift::{SetChange, change_over_sets, change_within_sets};
 pub use few::bounds_of_few_sets;
+pub use latency::{LATENCY_DIGITS, LONGEST_NS};
 pub use random::{Rng, block_order};
 pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
 pub use sample_size::{

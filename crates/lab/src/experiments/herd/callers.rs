@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use pollux_host::ControlSocket;
+use pollux_stats::{LATENCY_DIGITS, LONGEST_NS};
 use pollux_sys::clock;
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +26,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVALS_MAX: usize = 10_000;
 /// The quantiles that a run keeps, by the name of their figure.
 const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)];
-/// Longest time that is recorded as it is; what is longer counts as that.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Significant digits of a latency.
-const DIGITS: u8 = 3;
 
 /// Why a target could not be obtained, or a call failed.
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
@@ -272,7 +269,8 @@ fn call_for<T: Target>(
 }
 
 fn none_yet() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are those of a histogram")
+    Histogram::new_with_bounds(1, LONGEST_NS, LATENCY_DIGITS)
+        .expect("the bounds are those of a histogram")
 }
 
 /// A caller's thread: calls until the end, then says how long each call took.
