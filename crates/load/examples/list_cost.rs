@@ -12,7 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_load::{End, Order, Plan, RequestList, Target, Turns};
+use pollux_load::{End, Plan, RequestList, RequestOrder, Target, Turns};
 use pollux_stats::{mean, set_ratio, standard_deviation, student_t_quantile};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -21,12 +21,12 @@ const ROUNDS: usize = 60;
 const REQUESTS: u64 = 1_000;
 
 /// What is compared: the name, which request each line is, and in which order they are sent.
-const ARMS: [(&str, u32, Order, bool); 5] = [
-    ("one", 1, Order::InTurn, false),
-    ("one again", 1, Order::InTurn, false),
-    ("in turn", LINES, Order::InTurn, false),
-    ("random", LINES, Order::Random, false),
-    ("weighted", LINES, Order::Random, true),
+const ARMS: [(&str, u32, RequestOrder, bool); 5] = [
+    ("one", 1, RequestOrder::InTurn, false),
+    ("one again", 1, RequestOrder::InTurn, false),
+    ("in turn", LINES, RequestOrder::InTurn, false),
+    ("random", LINES, RequestOrder::Random, false),
+    ("weighted", LINES, RequestOrder::Random, true),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,7 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let reach = student_t_quantile(0.975, ratios.len() as u32 - 1) * error;
         let mean = mean(ratios).ok_or("no sets")?;
         let [low, high] = [mean - reach, mean + reach].map(f64::exp);
-        let (name, cost, mean) = (ARMS[arm].0, costs[arm], mean.exp());
+        let name = ARMS[arm].0;
+        let cost = costs[arm];
+        let mean = mean.exp();
         writeln!(std::io::stdout(), "{name:10} {cost:6.3} us  {mean:.3} [{low:.3}, {high:.3}]")?;
     }
     Ok(())
@@ -71,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn opened(
     base: &str,
-    (_, lines, order, is_weighted): (&str, u32, Order, bool),
+    (_, lines, order, is_weighted): (&str, u32, RequestOrder, bool),
 ) -> Result<Turns, Box<dyn std::error::Error>> {
     let mut list = RequestList::new(false);
     let mut target = Target::parse(&format!("{base}/"), None)?;

@@ -231,8 +231,10 @@ impl Active {
                 self.note_unasked(shared, &input[used..]);
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
-            let (kind, cache) = (request.kind, shared.requests.cache(request.target));
-            let (cookies, wanted) = (&mut self.cookies, shared.firsts.wanted(shared.terms.expect));
+            let kind = request.kind;
+            let cache = shared.requests.cache(request.target);
+            let cookies = &mut self.cookies;
+            let wanted = shared.firsts.wanted(shared.terms.expect);
             let seen = |head: &[u8]| {
                 if let Some(cookies) = cookies {
                     cookies.note(head);

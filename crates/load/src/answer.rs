@@ -21,6 +21,9 @@ use crate::requests::{ANSWER_LIMITS, Prepared, prepare};
 use crate::{LoadError, Protocol, Target, Trust};
 use streams::{Http2, Whole};
 
+/// What is read at once.
+const PART_BYTES: usize = 64 * 1024;
+
 /// A whole answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
@@ -184,9 +187,6 @@ impl Reading {
     }
 }
 
-/// What is read at once.
-const PART_BYTES: usize = 64 * 1024;
-
 /// What a server answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answered {
@@ -292,7 +292,8 @@ impl Client {
         let line = Line::open(http, target, trust, patience)?;
         let head_bytes = request.bytes.len() - target.body.len();
         let http2 = (http == Protocol::Http2).then(|| Http2::new(head_bytes));
-        let (reading, unread) = (Reading::default(), Vec::new());
+        let reading = Reading::default();
+        let unread = Vec::new();
         Ok(Self { line, request, head_bytes, reading, http2, unread })
     }
 
@@ -319,7 +320,8 @@ impl Client {
         loop {
             if let Some(whole) = http2.answer() {
                 let Whole { status, body_bytes, .. } = whole?;
-                let (keep_alive, tls) = (http2.keeps(), line.tls.as_ref().and_then(Layer::suite));
+                let keep_alive = http2.keeps();
+                let tls = line.tls.as_ref().and_then(Layer::suite);
                 return Ok(Answered { status, body_bytes, keep_alive, is_chunked: false, tls });
             }
             let len =
@@ -378,7 +380,8 @@ impl Client {
             };
             unread.drain(..read.0);
             if let Some(answer) = read.1 {
-                let (status, body_bytes) = (answer.status, answer.body_bytes);
+                let status = answer.status;
+                let body_bytes = answer.body_bytes;
                 // One that is ended by the end of its connection says so by nothing else.
                 let keep_alive = answer.keep_alive && len > 0;
                 let tls = line.tls.as_ref().and_then(Layer::suite);
@@ -475,7 +478,8 @@ impl Line {
                 tls.decrypt(&mut rest).map_err(RequestError::Tls)?;
             }
             let plain = tls.take_input();
-            let (len, is_closed) = (plain.len(), tls.is_closed());
+            let len = plain.len();
+            let is_closed = tls.is_closed();
             unread.extend_from_slice(&plain);
             self.flush()?;
             if len > 0 || is_closed {
@@ -529,7 +533,9 @@ mod tests {
     /// Feeds `wire` in pieces of `piece` bytes, as a loop would: what is unused comes again.
     fn read_all(wire: &[u8], piece: usize) -> (Vec<(u16, u64, u64)>, Option<Answer>) {
         let mut cache = HeadCache::new(Limits::default());
-        let (mut reading, mut kept, mut found) = (Reading::default(), Vec::new(), Vec::new());
+        let mut reading = Reading::default();
+        let mut kept = Vec::new();
+        let mut found = Vec::new();
         for part in wire.chunks(piece) {
             kept.extend_from_slice(part);
             let mut used = 0;

@@ -53,7 +53,8 @@ impl CapacitySearch {
     #[must_use]
     pub fn new(first_per_s: f64) -> Self {
         let trying = first_per_s.max(RATE_MIN);
-        let (verdicts, fails) = (Vec::new(), Vec::new());
+        let verdicts = Vec::new();
+        let fails = Vec::new();
         Self { trying, verdicts, holds: None, fails, is_confirmed: false, rates: 0 }
     }
 
@@ -108,10 +109,12 @@ impl CapacitySearch {
 /// `None` where that is not so, or can't be known: of closed loops, and of runs that ended early or by number.
 #[must_use]
 pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
-    let (in_time, asked_per_s) = (outcome.in_time?, outcome.setting.asked_per_s?);
+    let in_time = outcome.in_time?;
+    let asked_per_s = outcome.setting.asked_per_s?;
     let Errors { status, mismatch, unsent, .. } = outcome.errors;
     let failed = outcome.errors.total() - status - mismatch - unsent;
-    let (due, done) = (outcome.totals.due, in_time.answered + failed);
+    let due = outcome.totals.due;
+    let done = in_time.answered + failed;
     let grown = due.checked_sub(done)?;
     let measured_s = outcome.measured.as_secs_f64();
     let requests = asked_per_s * measured_s.max(GROWTH_FROM_S);
@@ -135,7 +138,8 @@ pub fn backlog_grew(outcome: &Outcome) -> Option<String> {
 /// Part of the requests by which a backlog has to grow to be one, by the latencies of both halves; `None` where these
 /// show none.
 fn growth_share(first: &Distribution, second: &Distribution) -> Option<f64> {
-    let (middle_ns, fastest_ns) = (first.quantile_ns(0.5)?, second.quantile_ns(FASTEST)?);
+    let middle_ns = first.quantile_ns(0.5)?;
+    let fastest_ns = second.quantile_ns(FASTEST)?;
     if fastest_ns as f64 > middle_ns as f64 * SHIFTED {
         return Some(GROWTH_SHARE);
     }
@@ -292,7 +296,8 @@ mod tests {
                 let came_s = start_s + self.service_s;
                 free_s[worker] = came_s;
                 let latency_ns = ((came_s - due_s) * 1e9) as u64;
-                let (is_measured, is_in_time) = (due_s >= WARM_UP_S, came_s < end_s);
+                let is_measured = due_s >= WARM_UP_S;
+                let is_in_time = came_s < end_s;
                 if is_in_time && came_s >= WARM_UP_S {
                     in_time.answered += 1;
                     in_time.of_warm_up += u64::from(!is_measured);

@@ -233,7 +233,8 @@ impl Moved {
             pairs.iter().map(|(before, after)| log(before).zip(log(after))).collect();
         let logs = logs?;
         let (befores, afters): (Vec<f64>, Vec<f64>) = logs.iter().copied().unzip();
-        let (before, after) = (mean(&befores)?, mean(&afters)?);
+        let before = mean(&befores)?;
+        let after = mean(&afters)?;
         let error = match pairs {
             [(before, after)] => of_seconds(figure, before, after),
             _ => {
@@ -256,7 +257,8 @@ impl Moved {
         let cut = if n < TRIMMED_FROM { 0 } else { n / 4 };
         let kept = &changes[cut..n - cut];
         let centre = mean(kept).unwrap_or_default();
-        let (low, high) = (kept[0], kept[kept.len() - 1]);
+        let low = kept[0];
+        let high = kept[kept.len() - 1];
         let winsorized: Vec<f64> = changes.iter().map(|change| change.clamp(low, high)).collect();
         let share = kept.len() as f64 / n as f64;
         let error = standard_deviation(&winsorized).unwrap_or_default() / (n as f64).sqrt() / share;
@@ -270,7 +272,8 @@ impl Moved {
         let interval = reach(LEVEL).map(|reach| [self.centre - reach, self.centre + reach]);
         let corrected = reach(1.0 - (1.0 - LEVEL) / judged.max(1) as f64);
         let better = if figure.more_is_better { self.centre } else { -self.centre };
-        let (band, least) = (least_change.ln_1p(), LEAST_EFFECT.ln_1p());
+        let band = least_change.ln_1p();
+        let least = LEAST_EFFECT.ln_1p();
         // Of several pairs any change counts whose interval is beyond none.
         let band = if least_change > LEAST_EFFECT { band } else { 0.0 };
         let change = match (reach(LEVEL), corrected) {
@@ -293,7 +296,8 @@ impl Moved {
 fn of_seconds(figure: &Figure, before: &Outcome, after: &Outcome) -> Option<(f64, u32)> {
     let [a, b] = [before, after].map(|run| seconds(figure, run));
     let ((a, a_n), (b, b_n)) = (a?, b?);
-    let (a, b) = (standard_deviation(&a)?.powi(2) / a_n, standard_deviation(&b)?.powi(2) / b_n);
+    let a = standard_deviation(&a)?.powi(2) / a_n;
+    let b = standard_deviation(&b)?.powi(2) / b_n;
     // Welch and Satterthwaite.
     let df = (a + b).powi(2) / (a * a / (a_n - 1.0) + b * b / (b_n - 1.0));
     let df = if df.is_finite() { df.max(1.0) as u32 } else { 1 };
@@ -398,10 +402,12 @@ impl Comparison {
             Some([low, high]) => change_in_words(*ratio, *low, *high),
             None => size_in_words(*ratio),
         };
-        let (before, after) = (value(unit, *before), value(unit, *after));
-        let bound = match self.least_change > LEAST_EFFECT {
-            true => format!("more than {}", effect_in_words(self.least_change)),
-            false => "a change that is certain".to_owned(),
+        let before = value(unit, *before);
+        let after = value(unit, *after);
+        let bound = if self.least_change > LEAST_EFFECT {
+            format!("more than {}", effect_in_words(self.least_change))
+        } else {
+            "a change that is certain".to_owned()
         };
         let others = match worse.len() - 1 {
             0 => String::new(),
@@ -417,7 +423,8 @@ impl Comparison {
     #[must_use]
     pub fn unclear(&self) -> Option<String> {
         let is_open = |row: &&Compared| matches!(row.change, Change::Unclear | Change::Open);
-        let (first, all) = (self.rows.iter().find(is_open)?, self.rows.len());
+        let first = self.rows.iter().find(is_open)?;
+        let all = self.rows.len();
         let open = self.rows.iter().filter(is_open).count();
         Some(format!(
             "--strict: {open} of {all} figures are unclear or without an interval, the first: {}",
@@ -552,7 +559,8 @@ mod tests {
 
     #[test]
     fn other_loads_and_two_pairs_are_refused() {
-        let (a, mut b) = (run(1e6, 8.0, 0.02, 1), run(1e6, 8.0, 0.02, 2));
+        let a = run(1e6, 8.0, 0.02, 1);
+        let mut b = run(1e6, 8.0, 0.02, 2);
         b.setting.connections = 128;
         let message = compare(&[(a.clone(), b.clone())], false).expect_err("others").to_string();
         assert!(
@@ -560,7 +568,8 @@ mod tests {
             "{message}"
         );
         assert!(compare(&[(a.clone(), b)], true).is_ok());
-        let (mut a2, mut b2) = (a.clone(), run(1e6, 8.0, 0.02, 2));
+        let mut a2 = a.clone();
+        let mut b2 = run(1e6, 8.0, 0.02, 2);
         (a2.setting.windows, b2.setting.windows) =
             (Some((1 << 30, 1 << 30)), Some((65_536, 1 << 20)));
         let message = compare(&[(a2.clone(), b2)], false).expect_err("others").to_string();

@@ -74,10 +74,7 @@ impl Cookies {
         let fresh = std::mem::take(&mut self.fresh);
         let mut learnt = Learnt::default();
         for value in fresh.split(|byte| *byte == b'\n').filter(|value| !value.is_empty()) {
-            match self.set(value, request) {
-                true => learnt.set += 1,
-                false => learnt.refused += 1,
-            }
+            if self.set(value, request) { learnt.set += 1 } else { learnt.refused += 1 }
         }
         // Its room is used again.
         self.fresh = fresh;
@@ -89,19 +86,18 @@ impl Cookies {
     fn set(&mut self, text: &[u8], request: &[u8]) -> bool {
         let mut parts = text.split(|byte| *byte == b';');
         let Some((name, value)) = pair(parts.next().unwrap_or_default()) else { return false };
-        let (mut path, mut max_age, mut expires) = (None, None, None);
+        let mut path = None;
+        let mut max_age = None;
+        let mut expires = None;
         for attribute in parts {
             let (key, value) = pair(attribute).unwrap_or((attribute.trim_ascii(), b""));
-            match () {
-                () if key.eq_ignore_ascii_case(b"path") => {
-                    path = Some(value).filter(|path| path.starts_with(b"/"));
-                }
-                () if key.eq_ignore_ascii_case(b"max-age") => max_age = seconds(value).or(max_age),
-                () if key.eq_ignore_ascii_case(b"expires") => {
-                    let text = std::str::from_utf8(value).ok();
-                    expires = text.and_then(|text| parse_http_date(text).ok()).or(expires);
-                }
-                () => {}
+            if key.eq_ignore_ascii_case(b"path") {
+                path = Some(value).filter(|path| path.starts_with(b"/"));
+            } else if key.eq_ignore_ascii_case(b"max-age") {
+                max_age = seconds(value).or(max_age);
+            } else if key.eq_ignore_ascii_case(b"expires") {
+                let text = std::str::from_utf8(value).ok();
+                expires = text.and_then(|text| parse_http_date(text).ok()).or(expires);
             }
         }
         let path = path.unwrap_or_else(|| default_path(request));
@@ -163,7 +159,8 @@ impl Cookies {
 /// Name and value without the blanks around them; none without a name.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = (text[..at].trim_ascii(), text[at + 1..].trim_ascii());
+    let name = text[..at].trim_ascii();
+    let value = text[at + 1..].trim_ascii();
     (!name.is_empty()).then_some((name, value))
 }
 

@@ -79,7 +79,8 @@ impl Course {
         if self.origin_ns == 0 || now_ns < self.looked_ns {
             return;
         }
-        let (before, now) = (self.step(self.looked_ns), self.step(now_ns));
+        let before = self.step(self.looked_ns);
+        let now = self.step(now_ns);
         let passed_ns = now_ns - self.looked_ns;
         if passed_ns > planned_ns + STALL_NS {
             self.stalled(passed_ns);
@@ -120,7 +121,8 @@ impl Course {
 pub(crate) fn standstills(courses: &[&Course]) -> Vec<Stall> {
     let steps = courses.iter().map(|course| course.waited.len()).max().unwrap_or(0);
     let mut found = Vec::new();
-    let (mut from, mut silent) = (0, 0);
+    let mut from = 0;
+    let mut silent = 0;
     for step in 0..=steps {
         let is_over = step == steps || courses.iter().any(|course| course.answered.has(step));
         if !is_over && courses.iter().any(|course| course.waited.has(step)) {

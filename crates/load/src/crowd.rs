@@ -121,7 +121,9 @@ pub(crate) struct Member {
 impl Member {
     /// One that has no socket yet.
     pub(crate) fn new(kind: Kind) -> Self {
-        let (reading, connected_ns, sent_bytes) = (None, 0, 0);
+        let reading = None;
+        let connected_ns = 0;
+        let sent_bytes = 0;
         Self { reading, connected_ns, sent_bytes, kind, is_connected: false, is_settled: false }
     }
 

@@ -142,7 +142,8 @@ impl Distribution {
 
     /// Part of the values that is not further from the mean than that.
     pub(crate) fn share_within_deviation(&self) -> Option<f64> {
-        let (mean, deviation) = (self.mean_ns()?, self.sample_deviation_ns()?);
+        let mean = self.mean_ns()?;
+        let deviation = self.sample_deviation_ns()?;
         let is_within = |value: u64| (value as f64 - mean).abs() <= deviation;
         let within = self
             .counted
@@ -245,7 +246,8 @@ impl Distribution {
             .map_err(|error| format!("histogram: {error}"))?;
         let mut distribution = Self::new();
         for value in read.iter_recorded() {
-            let (at, times) = (value.value_iterated_to(), value.count_at_value());
+            let at = value.value_iterated_to();
+            let times = value.count_at_value();
             distribution.counted.saturating_record_n(at, times);
         }
         Ok(distribution)
@@ -314,8 +316,10 @@ mod tests {
             let read: Distribution = serde_json::from_str(&text).expect("what was written");
             assert_eq!((read.count(), read.max_ns()), (1_000, Some(3_000_000_000)));
             for quantile in QUANTILES {
-                let (of, found) = (times.quantile_ns(quantile), read.quantile_ns(quantile));
-                let (of, found) = (of.expect("values"), found.expect("values"));
+                let of = times.quantile_ns(quantile);
+                let found = read.quantile_ns(quantile);
+                let of = of.expect("values");
+                let found = found.expect("values");
                 assert!(of.abs_diff(found) * 10_000 <= of * apart, "{quantile}: {of} {found}");
             }
             let mut all = times.clone();

@@ -28,6 +28,15 @@ const ERRORS_SHARE_MAX: f64 = 0.001;
 /// Answers beyond a quantile that it takes to believe it.
 pub(crate) const ANSWERS_BEYOND_MIN: f64 = 10.0;
 
+/// An answer that takes so many times as long as the first ones did waited behind others in the server.
+const QUEUES_FROM: f64 = 2.0;
+/// A shorter one is not a finding: neither a standstill of the generator nor a request that waits.
+const NOTABLE_S: f64 = 1.0;
+/// A clock of 20 ms takes some of its steps off both ends.
+const AT_THE_ENDS_S: f64 = 0.1;
+/// Connections of a thread whose first requests, all at once, may take it a second.
+const MANY_TO_START: f64 = 1_000.0;
+
 /// All findings of a run, worst first.
 #[must_use]
 pub fn findings(outcome: &Outcome) -> Vec<Finding> {
@@ -70,15 +79,13 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
         "{asked} requests/s were asked for, {reached} answered ({share:.1} %){}",
         dropped(outcome)
     );
-    let advice = match was_away(outcome) {
-        true => format!("{}: look at the server's own log", what_went_wrong(outcome)),
-        false => what_limits(outcome),
+    let advice = if was_away(outcome) {
+        format!("{}: look at the server's own log", what_went_wrong(outcome))
+    } else {
+        what_limits(outcome)
     };
     finding(FindingKind::RateMissed, text, &advice)
 }
-
-/// An answer that takes so many times as long as the first ones did waited behind others in the server.
-const QUEUES_FROM: f64 = 2.0;
 
 /// What a server that worked all the time was limited by, and what to change, as far as the run shows it.
 fn what_limits(outcome: &Outcome) -> String {
@@ -179,18 +186,20 @@ fn generator_bound(outcome: &Outcome) -> Option<Finding> {
     // Threads that share CPUs can have used up these while none of them looks busy.
     let cpus = outcome.generator.cpus.map_or(f64::INFINITY, f64::from);
     let of_cpus = shares.iter().sum::<f64>() / cpus;
-    let text = match () {
-        () if busiest >= BUSY_SHARE_MAX => format!(
+    let text = if busiest >= BUSY_SHARE_MAX {
+        format!(
             "the generator is the bottleneck: a thread of it worked {:.0} % of the time",
             busiest * 100.0
-        ),
-        () if of_cpus >= BUSY_SHARE_MAX => format!(
+        )
+    } else if of_cpus >= BUSY_SHARE_MAX {
+        format!(
             "the generator is the bottleneck: {} threads of it worked {:.0} % of the time of \
              all its CPUs ({cpus})",
             shares.len(),
             of_cpus * 100.0
-        ),
-        () => return None,
+        )
+    } else {
+        return None;
     };
     let advice = "rate and latency are the generator's, not the server's; give it more threads \
                   (--threads) and CPUs, or judge the server by its CPU time for each request";
@@ -221,7 +230,8 @@ fn delayed_ack(outcome: &Outcome) -> Option<Finding> {
     if !is_timer || !holds_by_little(outcome) {
         return None;
     }
-    let (rate, median_ms) = (outcome.answered_per_s(), median as f64 / 1e6);
+    let rate = outcome.answered_per_s();
+    let median_ms = median as f64 / 1e6;
     let slots = slots(outcome);
     let text = format!(
         "answers seem to wait for a delayed acknowledgement: nearly all took {median_ms:.0} ms, and \
@@ -245,9 +255,10 @@ fn holds_by_little(outcome: &Outcome) -> bool {
 fn slots(outcome: &Outcome) -> f64 {
     let Setting { connections, pipeline, streams, .. } = &outcome.setting;
     let allowed = outcome.http2.as_ref().and_then(|http2| http2.streams_allowed);
-    let streams = match outcome.http2.is_some() {
-        true => allowed.map_or(*streams, |allowed| allowed.min(*streams)).max(1),
-        false => 1,
+    let streams = if outcome.http2.is_some() {
+        allowed.map_or(*streams, |allowed| allowed.min(*streams)).max(1)
+    } else {
+        1
     };
     f64::from(*connections) * f64::from(*pipeline) * f64::from(streams)
 }
@@ -263,7 +274,8 @@ fn more_slots(outcome: &Outcome) -> &'static str {
 
 /// Redirects are not followed: what was measured is the answer that sends elsewhere.
 fn redirected(outcome: &Outcome) -> Option<Finding> {
-    let (redirected, answered) = (outcome.totals.redirected, outcome.totals.answered);
+    let redirected = outcome.totals.redirected;
+    let answered = outcome.totals.answered;
     if redirected as f64 <= answered as f64 * ERRORS_SHARE_MAX {
         return None;
     }
@@ -340,9 +352,6 @@ fn only_of_warm_up(outcome: &Outcome) -> String {
     )
 }
 
-/// A shorter one is not a finding: neither a standstill of the generator nor a request that waits.
-const NOTABLE_S: f64 = 1.0;
-
 pub(crate) fn no_answers(outcome: &Outcome) -> Option<Finding> {
     if outcome.totals.answered > 0 || outcome.within().answered > 0 {
         return None;
@@ -398,11 +407,10 @@ fn never_any(outcome: &Outcome) -> (String, &'static str) {
         return (text, never_answered_because(outcome));
     }
     let is_crowd = outcome.crowd.iter().any(|kind| kind.asked > 0);
-    let advice = match is_crowd {
-        true => {
-            "let it run longer (-d); a crowd that the server does not answer holds the start up"
-        }
-        false => "let it run longer (-d)",
+    let advice = if is_crowd {
+        "let it run longer (-d); a crowd that the server does not answer holds the start up"
+    } else {
+        "let it run longer (-d)"
     };
     ("the run ended before a request had begun that counts".to_owned(), advice)
 }
@@ -434,7 +442,8 @@ fn never_answered_because(outcome: &Outcome) -> &'static str {
 
 /// The measured part had no answer, the warm-up had `answered`.
 fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
-    let (due, sent) = (outcome.totals.due, outcome.totals.sent);
+    let due = outcome.totals.due;
+    let sent = outcome.totals.sent;
     match (due, outcome.unanswered.count()) {
         (0, 0) => (
             "no request began in the measured part; answers came in the warm-up only".to_owned(),
@@ -460,11 +469,10 @@ fn only_in_warm_up(outcome: &Outcome, answered: u64) -> (String, &'static str) {
                 dropped(outcome),
                 first_failure(outcome)
             ),
-            match was_away(outcome) {
-                true => "the server stopped answering: look at its own log",
-                false => {
-                    "an answer takes longer than was measured: measure for a longer time (-d), or ask for less"
-                }
+            if was_away(outcome) {
+                "the server stopped answering: look at its own log"
+            } else {
+                "an answer takes longer than was measured: measure for a longer time (-d), or ask for less"
             },
         ),
     }
@@ -492,9 +500,6 @@ pub(crate) fn outage(outcome: &Outcome) -> Option<Finding> {
         format!("{}look at the seconds (--csv) and at the server's own log", meanwhile(outcome));
     finding(FindingKind::Outage, text, &advice)
 }
-
-/// A clock of 20 ms takes some of its steps off both ends.
-const AT_THE_ENDS_S: f64 = 0.1;
 
 /// What requests did while nothing was answered, and where that is seen.
 fn meanwhile(outcome: &Outcome) -> String {
@@ -526,22 +531,16 @@ pub(crate) fn generator_stalled(outcome: &Outcome) -> Option<Finding> {
     let text =
         for_so_long("the generator itself did not run", &stalls.copied().collect::<Vec<_>>())?;
     let opens = f64::from(outcome.setting.connections) / f64::from(outcome.setting.threads.max(1));
-    let advice = match stalls_began_at_start(outcome) && opens >= MANY_TO_START {
-        true => {
-            "it began with the requests of all its connections at once: the first latencies are its own, not \
+    let advice = if stalls_began_at_start(outcome) && opens >= MANY_TO_START {
+        "it began with the requests of all its connections at once: the first latencies are its own, not \
              the server's; give it more threads (--threads) and CPUs of its own (--cpus), or a longer \
              --warm-up"
-        }
-        false => {
-            "the longest latencies are its own, not the server's; give it CPUs of its own (--cpus): others \
+    } else {
+        "the longest latencies are its own, not the server's; give it CPUs of its own (--cpus): others \
              had them, or the machine was suspended"
-        }
     };
     finding(FindingKind::GeneratorStalled, text, advice)
 }
-
-/// Connections of a thread whose first requests, all at once, may take it a second.
-const MANY_TO_START: f64 = 1_000.0;
 
 fn stalls_began_at_start(outcome: &Outcome) -> bool {
     let mut notable = outcome.generator.stalls.iter().filter(|stall| stall.lasted_s >= NOTABLE_S);
@@ -759,7 +758,9 @@ mod tests {
 
     fn second(end_s: f64, is_warm_up: bool, answered: u64, errors: u64) -> Second {
         let latency = Distribution::new();
-        let (sent, bytes_in, open) = (answered + errors, 0, 0);
+        let sent = answered + errors;
+        let bytes_in = 0;
+        let open = 0;
         Second {
             end_s,
             is_warm_up,

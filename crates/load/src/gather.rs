@@ -23,8 +23,8 @@ use crate::schedule::rate_in_words;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Spoke, Tally, Times};
 use crate::{
-    CrowdOutcome, Distribution, Errors, Generator, InTime, Order, Outcome, Pace, Plan, SHOWN,
-    Schedule, Second, SentToAnswer, ServerUse, Setting, Stall, TargetOutcome, findings,
+    CrowdOutcome, Distribution, Errors, Generator, InTime, Outcome, Pace, Plan, RequestOrder,
+    SHOWN, Schedule, Second, SentToAnswer, ServerUse, Setting, Stall, TargetOutcome, findings,
 };
 
 /// An interval of one thread.
@@ -107,7 +107,9 @@ impl Gatherer {
         server: Option<ServerCpu>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
-        let (lag, early, seconds) = (Distribution::new(), Early::default(), BTreeMap::new());
+        let lag = Distribution::new();
+        let early = Early::default();
+        let seconds = BTreeMap::new();
         let open = vec![0; plan.threads as usize];
         Self {
             plan,
@@ -217,7 +219,8 @@ impl Gatherer {
 
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
-        let (in_time, sent_to_answer) = (self.came_in_time(), self.sent_to_answer());
+        let in_time = self.came_in_time();
+        let sent_to_answer = self.sent_to_answer();
         let Self { plan, control, all, lag, seconds, spoke, .. } = self;
         let courses: Vec<&Course> = threads.iter().map(|thread| &thread.course).collect();
         let standstills = standstills(&courses);
@@ -373,9 +376,9 @@ fn setting(plan: &Plan, measured: Duration, spoke: Spoke) -> Setting {
         urls: plan.targets.iter().map(|target| target.url.clone()).collect(),
         listed: plan.list.as_ref().map(|(list, order)| {
             let order = match order {
-                Order::InTurn => "in turn",
-                Order::Random if list.is_weighted() => "at random by weight",
-                Order::Random => "at random",
+                RequestOrder::InTurn => "in turn",
+                RequestOrder::Random if list.is_weighted() => "at random by weight",
+                RequestOrder::Random => "at random",
             };
             format!("{} {order}", plural(list.len() as u64, "request"))
         }),
@@ -392,10 +395,7 @@ fn setting(plan: &Plan, measured: Duration, spoke: Spoke) -> Setting {
         pace,
         asked_per_s,
         warm_up_s: plan.warm_up.as_secs_f64(),
-        quantiles: match plan.quantiles.is_empty() {
-            true => SHOWN.to_vec(),
-            false => plan.quantiles.clone(),
-        },
+        quantiles: if plan.quantiles.is_empty() { SHOWN.to_vec() } else { plan.quantiles.clone() },
     }
 }
 
@@ -426,7 +426,8 @@ fn asked_in(plan: &Plan, mut seconds: Vec<Second>) -> Vec<Second> {
 
 fn targets(plan: &Plan, all: &Tally, latency: &Distribution) -> Vec<TargetOutcome> {
     let of = |(number, target): (usize, &crate::Target)| {
-        let (url, weight) = (target.url.clone(), target.weight);
+        let url = target.url.clone();
+        let weight = target.weight;
         let (answered, errors, latency) = match all.targets.get(number) {
             Some(tally) => (tally.answered, tally.errors, &tally.latency),
             None => (all.totals.answered, all.errors, latency),
@@ -526,9 +527,10 @@ pub(crate) struct ServerCpu {
 /// server's.
 pub(crate) fn tree_of(pid: u32) -> io::Result<Tree> {
     let tree = Tree::of(&[pid])?;
-    match tree.pids().contains(&std::process::id()) {
-        true => Err(io::Error::other("this program is one of those that it started")),
-        false => Ok(tree),
+    if tree.pids().contains(&std::process::id()) {
+        Err(io::Error::other("this program is one of those that it started"))
+    } else {
+        Ok(tree)
     }
 }
 
@@ -554,7 +556,8 @@ impl ServerCpu {
     /// What was used in the measured seconds.
     pub(crate) fn used(&self, seconds: &[Second]) -> ServerUse {
         let measured = seconds.iter().filter(|second| !second.is_warm_up);
-        let (mut cpu_s, mut answered) = (0.0, 0);
+        let mut cpu_s = 0.0;
+        let mut answered = 0;
         for second in measured {
             let Some(used_s) = second.server_cpu_s else { continue };
             cpu_s += used_s;

@@ -55,9 +55,10 @@ impl Statuses {
 fn unreadable(input: &[u8], is_start: bool, why: &str) -> AnswerStart {
     let (line, rest) = if is_start { first_line(input) } else { (&[][..], input) };
     AnswerStart {
-        status_line: match is_start {
-            true => escaped(line, LINE_BYTES),
-            false => "in the body of an answer".to_owned(),
+        status_line: if is_start {
+            escaped(line, LINE_BYTES)
+        } else {
+            "in the body of an answer".to_owned()
         },
         location: None,
         body: escaped(rest, BODY_BYTES),
@@ -274,7 +275,8 @@ mod tests {
 
     #[test]
     fn each_status_is_counted() {
-        let (mut all, mut more) = (Statuses::default(), Statuses::default());
+        let mut all = Statuses::default();
+        let mut more = Statuses::default();
         [200, 404, 200].into_iter().for_each(|status| all.count(status));
         [503, 404].into_iter().for_each(|status| more.count(status));
         all.take(&mut more);

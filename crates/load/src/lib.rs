@@ -112,7 +112,7 @@ pub use plan::{
 pub use pollux_tls::{Keys, Trust};
 pub use protocol::{CONNECTION_WINDOW, Protocol, STREAM_WINDOW, STREAMS_MAX};
 pub use render::StoredError;
-pub use requests::{Order, RequestList};
+pub use requests::{RequestList, RequestOrder};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, RateError, Schedule, parse_rate};
 pub use turns::{ComparedServer, Turned, Turns, beside};

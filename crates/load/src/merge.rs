@@ -127,9 +127,10 @@ fn same_time(outcomes: &[Outcome]) -> Result<(), MergeError> {
     let lengths = outcomes.iter().map(|outcome| outcome.measured.as_secs_f64());
     let (together_s, shortest_s) =
         ((first_ended - last_began).max(0.0), lengths.fold(f64::MAX, f64::min));
-    match together_s >= shortest_s * TOGETHER_MIN {
-        true => Ok(()),
-        false => Err(MergeError::Apart { together_s, shortest_s }),
+    if together_s >= shortest_s * TOGETHER_MIN {
+        Ok(())
+    } else {
+        Err(MergeError::Apart { together_s, shortest_s })
     }
 }
 
@@ -155,7 +156,8 @@ impl Outcome {
             }),
             (mine, more) => mine.or(more),
         };
-        let (setting, more) = (&mut self.setting, &other.setting);
+        let setting = &mut self.setting;
+        let more = &other.setting;
         if setting.driver != more.driver {
             setting.driver = format!("{}, {}", setting.driver, more.driver);
         }
@@ -213,7 +215,8 @@ impl Outcome {
                 None => self.crowd.push(*kind),
             }
         }
-        let (generator, more) = (&mut self.generator, &other.generator);
+        let generator = &mut self.generator;
+        let more = &other.generator;
         generator.cpu += more.cpu;
         generator.spun += more.spun;
         generator.busy_share.extend(&more.busy_share);
@@ -263,7 +266,8 @@ mod tests {
         assert_eq!((all.setting.connections, all.setting.threads), (96, 2));
         assert_eq!(all.setting.driver, "epoll-et, uring");
         assert!((all.answered_per_s() - 150.0).abs() < 0.01);
-        let (middle, high) = (all.latency.quantile_ns(0.5), all.latency.quantile_ns(0.9));
+        let middle = all.latency.quantile_ns(0.5);
+        let high = all.latency.quantile_ns(0.9);
         assert!(middle < Some(1_010_000) && high > Some(2_990_000), "{middle:?} {high:?}");
         assert_eq!(all.generator.cpu, Duration::from_secs(6));
         let per_answer = all.server.and_then(|server| server.cpu_us_per_answer);
@@ -296,7 +300,8 @@ mod tests {
     #[test]
     fn seconds_of_the_same_number_are_added() {
         let second = |answered| Second { answered, open: 3, ..Second::default() };
-        let (mut a, mut b) = (sample(1, 10, 5), sample(1, 10, 5));
+        let mut a = sample(1, 10, 5);
+        let mut b = sample(1, 10, 5);
         b.began_unix_s += 1e-5;
         a.seconds = vec![second(5), second(6)];
         b.seconds = vec![second(1), second(2), second(3)];

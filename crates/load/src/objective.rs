@@ -262,7 +262,8 @@ fn unfit(objectives: &[Objective], outcome: &Outcome) -> Option<String> {
         let share = outcome.answered_per_s() / asked * 100.0;
         return Some(format!("{share:.1} % of the rate answered"));
     }
-    let (errors, due) = (outcome.errors.total(), outcome.totals.due);
+    let errors = outcome.errors.total();
+    let due = outcome.totals.due;
     let has_limit = objectives.iter().any(Objective::limits_errors);
     (!has_limit && errors as f64 > due as f64 * ERRORS_SHARE_MAX)
         .then(|| format!("{} of {} failed", count(errors), plural(due, "request")))
@@ -283,7 +284,8 @@ fn with_unanswered(
     let answered = outcome.latency.count() as f64;
     let quantile = quantile * (answered + unanswered as f64) / answered;
     if quantile > 1.0 {
-        let (unanswered, due) = (count(unanswered), plural(outcome.totals.due, "request"));
+        let unanswered = count(unanswered);
+        let due = plural(outcome.totals.due, "request");
         return Some(Err(format!("{unanswered} of {due} were not answered")));
     }
     outcome.latency.quantile_ns(quantile).map(|ns| Ok(ns as f64))

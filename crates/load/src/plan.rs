@@ -19,7 +19,20 @@ use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
 use crate::reach::with_port;
-use crate::{LoadError, Objective, Order, Protocol, RequestList};
+use crate::{LoadError, Objective, Protocol, RequestList, RequestOrder};
+
+/// Windows of HTTP/2 that never hold up a server: what comes is read at once, so they cost no memory.
+pub const WINDOW_BYTES: u32 = 1 << 30;
+/// Requests under way on one connection at most.
+pub const PIPELINE_MAX: u32 = 1024;
+/// Threads at most: far more than machines that have a use for them have CPUs.
+pub const THREADS_MAX: u32 = 1024;
+/// Descriptors that a run needs beside its connections: loops, timers, files of the program.
+const DESCRIPTORS_OVER: u64 = 32;
+/// And for each thread.
+const DESCRIPTORS_PER_THREAD: u64 = 8;
+/// What a URL looks like.
+const FORM: &str = "expected http://HOST[:PORT]/PATH or https://…";
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -29,7 +42,7 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// Requests that active connections send instead of those of the one target, which says where
     /// to; none of it is counted apart.
-    pub list: Option<(Arc<RequestList>, Order)>,
+    pub list: Option<(Arc<RequestList>, RequestOrder)>,
     /// The loop that the generator itself runs on.
     pub driver: Driver,
     /// Loops, each on a thread of its own.
@@ -234,17 +247,6 @@ impl Default for Crowd {
     }
 }
 
-/// Windows of HTTP/2 that never hold up a server: what comes is read at once, so they cost no memory.
-pub const WINDOW_BYTES: u32 = 1 << 30;
-/// Requests under way on one connection at most.
-pub const PIPELINE_MAX: u32 = 1024;
-/// Threads at most: far more than machines that have a use for them have CPUs.
-pub const THREADS_MAX: u32 = 1024;
-/// Descriptors that a run needs beside its connections: loops, timers, files of the program.
-const DESCRIPTORS_OVER: u64 = 32;
-/// And for each thread.
-const DESCRIPTORS_PER_THREAD: u64 = 8;
-
 /// Says what is wrong with `plan`.
 ///
 /// # Errors
@@ -310,7 +312,8 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
     }
     let is_crowd_only = plan.connections == 0 && !plan.crowd.is_empty();
     if plan.connections < plan.threads && !is_crowd_only {
-        let (connections, threads) = (plan.connections, plan.threads);
+        let connections = plan.connections;
+        let threads = plan.threads;
         let threads = plural(threads.into(), "thread");
         let why = format!("{connections} for {threads}; each thread needs at least one");
         return refuse("--connections", why);
@@ -353,13 +356,14 @@ fn pace(plan: &Plan) -> Result<(), LoadError> {
         Pace::Open { stages, .. } => {
             rate(stages)?;
             let falls_to_zero = stages.last().is_some_and(|stage| stage.to_per_s == 0.0);
-            match falls_to_zero && plan.end.after.is_none() {
-                true => refuse(
+            if falls_to_zero && plan.end.after.is_none() {
+                refuse(
                     "--rate",
                     "it ends at zero, and what is missing of --requests then would never come; \
                      give --duration too",
-                ),
-                false => Ok(()),
+                )
+            } else {
+                Ok(())
             }
         }
     }
@@ -414,7 +418,8 @@ fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     let active = u64::from(plan.connections) * if plan.may_be_http2() { 2 } else { 1 };
     let connections = crowd.map(u64::from).iter().sum::<u64>() + active;
     let over = DESCRIPTORS_OVER + DESCRIPTORS_PER_THREAD * u64::from(plan.threads);
-    let (needed, limit) = (connections + over, descriptors::Limit::here());
+    let needed = connections + over;
+    let limit = descriptors::Limit::here();
     if needed <= limit.soft {
         return Ok(());
     }
@@ -437,9 +442,6 @@ fn fits_descriptors(plan: &Plan) -> Result<(), LoadError> {
     );
     Err(LoadError::Descriptors { why })
 }
-
-/// What a URL looks like.
-const FORM: &str = "expected http://HOST[:PORT]/PATH or https://…";
 
 /// One request that is sent again and again: a URL with method, fields and body, and where its server is.
 #[derive(Clone, PartialEq, Eq, Debug)]

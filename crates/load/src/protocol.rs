@@ -2,6 +2,15 @@
 
 use pollux_tls::{HTTP_1_1, HTTP_2};
 
+/// Streams of a connection that are under way at the same time, at most.
+pub const STREAMS_MAX: u32 = 1024;
+/// Least and largest window of a stream.
+pub const STREAM_WINDOW: std::ops::RangeInclusive<u32> = 1..=(1 << 31) - 1;
+/// Least and largest window of a connection: every one begins with 65,535 bytes, and none can be made smaller.
+pub const CONNECTION_WINDOW: std::ops::RangeInclusive<u32> = 65_535..=(1 << 31) - 1;
+/// The longest head of a request: packed in the worst way it fits into one call.
+pub(crate) const HEAD_BYTES_MAX: usize = 24 * 1024;
+
 /// Which HTTP is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Protocol {
@@ -45,18 +54,6 @@ impl Protocol {
     }
 }
 
-/// Streams of a connection that are under way at the same time, at most.
-pub const STREAMS_MAX: u32 = 1024;
-
-/// Least and largest window of a stream.
-pub const STREAM_WINDOW: std::ops::RangeInclusive<u32> = 1..=(1 << 31) - 1;
-
-/// Least and largest window of a connection: every one begins with 65,535 bytes, and none can be made smaller.
-pub const CONNECTION_WINDOW: std::ops::RangeInclusive<u32> = 65_535..=(1 << 31) - 1;
-
-/// The longest head of a request: packed in the worst way it fits into one call.
-pub(crate) const HEAD_BYTES_MAX: usize = 24 * 1024;
-
 /// The room that a request takes whose head has so many bytes, as `Connection::ask_head` wants it.
 pub(crate) const fn ask_room_bytes(head_bytes: usize) -> usize {
     2 * head_bytes + 9 * (1 + head_bytes / 8192) + 64
@@ -71,10 +68,11 @@ pub(crate) fn has_not(fields: &[(String, String)]) -> Option<String> {
             || (is("te") && !value.trim().eq_ignore_ascii_case("trailers"))
     };
     let (name, value) = fields.iter().find(is_other)?;
-    Some(match name.eq_ignore_ascii_case("te") {
-        true => format!("HTTP/2 has no \"{name}: {value}\" but for trailers (RFC 9113 8.2.2)"),
-        false => format!(
+    Some(if name.eq_ignore_ascii_case("te") {
+        format!("HTTP/2 has no \"{name}: {value}\" but for trailers (RFC 9113 8.2.2)")
+    } else {
+        format!(
             "the field {name} is about a connection of HTTP/1.1, and HTTP/2 has none of it (RFC 9113 8.2.2)"
-        ),
+        )
     })
 }

@@ -20,9 +20,31 @@ const LIST_REQUESTS_MAX: usize = 1_000_000;
 /// Their bytes at most, heads and bodies.
 const LIST_BYTES_MAX: usize = 256 << 20;
 
+/// Answers may be large; what is measured is not refused for it.
+pub(crate) const ANSWER_LIMITS: Limits = Limits {
+    head_bytes: 64 * 1024,
+    target_bytes: Limits::DEFAULT.target_bytes,
+    fields: Limits::DEFAULT.fields,
+    body_bytes: u64::MAX - 1,
+    chunk_line_bytes: 1024,
+    extension_bytes: 1 << 20,
+    trailer_bytes: 64 * 1024,
+};
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+/// Heads that a thread remembers: a kilobyte each, so few enough for the caches of a CPU. URLs that
+/// are given one by one are seldom more.
+const CACHES_MAX: usize = 16;
+/// A list of less stays in the caches of a CPU.
+const LONG_BYTES: usize = 256 * 1024;
+/// Requests that are drawn at once from a longer one, so that the CPU fetches all of them from memory at the same
+/// time, and not each when it is sent.
+const DRAWN: usize = 32;
+/// Longer requests are sent from where they are.
+const DRAWN_BYTES_MAX: usize = 1024;
+
 /// In which order the requests of a list are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum RequestOrder {
     /// One after the other, and again from the first. Each thread begins at its own part.
     InTurn,
     /// By weight.
@@ -179,12 +201,11 @@ impl RequestList {
     /// One of them by weight.
     #[inline]
     pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> u32 {
-        match self.is_weighted() {
-            true => {
-                let weights = || Chooser::new(self.weights.iter().copied());
-                self.chooser.get_or_init(weights).choose(random)
-            }
-            false => random.u32(..self.entries.len() as u32),
+        if self.is_weighted() {
+            let weights = || Chooser::new(self.weights.iter().copied());
+            self.chooser.get_or_init(weights).choose(random)
+        } else {
+            random.u32(..self.entries.len() as u32)
         }
     }
 }
@@ -249,31 +270,6 @@ fn part(left: u64, height: u64) -> u32 {
     let part = (u128::from(left) << 32) / u128::from(height);
     u32::try_from(part.saturating_sub(1)).unwrap_or(u32::MAX)
 }
-
-/// Answers may be large; what is measured is not refused for it.
-pub(crate) const ANSWER_LIMITS: Limits = Limits {
-    head_bytes: 64 * 1024,
-    target_bytes: Limits::DEFAULT.target_bytes,
-    fields: Limits::DEFAULT.fields,
-    body_bytes: u64::MAX - 1,
-    chunk_line_bytes: 1024,
-    extension_bytes: 1 << 20,
-    trailer_bytes: 64 * 1024,
-};
-
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
-
-/// Heads that a thread remembers: a kilobyte each, so few enough for the caches of a CPU. URLs that
-/// are given one by one are seldom more.
-const CACHES_MAX: usize = 16;
-
-/// A list of less stays in the caches of a CPU.
-const LONG_BYTES: usize = 256 * 1024;
-/// Requests that are drawn at once from a longer one, so that the CPU fetches all of them from memory at the same
-/// time, and not each when it is sent.
-const DRAWN: usize = 32;
-/// Longer requests are sent from where they are.
-const DRAWN_BYTES_MAX: usize = 1024;
 
 /// Requests drawn from a long list, with copies of their bytes.
 #[derive(Clone, Debug)]
@@ -343,7 +339,7 @@ pub(crate) struct Requests {
     caches: Vec<HeadCache>,
     /// What connections beside the active ones ask: the first target, on a connection that stays.
     pub(crate) lasting: Prepared,
-    order: Order,
+    order: RequestOrder,
     /// The next one in turn.
     next: u32,
     /// Of a long list in random order.
@@ -369,7 +365,7 @@ impl Requests {
             None => {
                 let mut list = RequestList::new(plan.closes_after_one());
                 plan.targets.iter().try_for_each(|target| list.push(target))?;
-                (Arc::new(list), Order::Random)
+                (Arc::new(list), RequestOrder::Random)
             }
         };
         if plan.may_be_http2() && list.head_bytes_max > HEAD_BYTES_MAX {
@@ -385,7 +381,7 @@ impl Requests {
         }
         // Those of one thread are not sent in step with those of another.
         let next = (u64::from(thread) * list.len() as u64 / u64::from(plan.threads.max(1))) as u32;
-        let is_long = order == Order::Random && list.memory_bytes() > LONG_BYTES;
+        let is_long = order == RequestOrder::Random && list.memory_bytes() > LONG_BYTES;
         let drawn = is_long.then(|| Box::new(Drawn::new()));
         Ok(Self {
             caches: vec![HeadCache::new(ANSWER_LIMITS); list.len().min(CACHES_MAX)],
@@ -405,7 +401,7 @@ impl Requests {
         if self.list.len() == 1 {
             return 0;
         }
-        if self.order == Order::Random {
+        if self.order == RequestOrder::Random {
             return match &mut self.drawn {
                 Some(drawn) => drawn.next(&self.list, &mut self.random),
                 None => self.list.choose(&mut self.random),
@@ -502,7 +498,8 @@ pub(crate) fn write_request(
         0 => Framing::None,
         len => Framing::Length(len as u64),
     };
-    let (path, host) = (&*target.path, &*target.host);
+    let path = &*target.path;
+    let host = &*target.host;
     let head = RequestHead { method, target: path, host, fields: &fields, framing };
     head.write(bytes).map_err(|fault| LoadError::Plan {
         what: "request",
@@ -527,7 +524,8 @@ mod tests {
             list.push(&Target { weight, body: long, ..target }).expect("it fits");
         }
         assert!(list.memory_bytes() > LONG_BYTES);
-        let (mut drawn, mut random) = (Drawn::new(), fastrand::Rng::with_seed(3));
+        let mut drawn = Drawn::new();
+        let mut random = fastrand::Rng::with_seed(3);
         let mut seen = vec![false; list.len()];
         for _ in 0..200_000 {
             let number = drawn.next(&list, &mut random);
@@ -595,7 +593,8 @@ mod tests {
     fn weights_are_kept_to() {
         let mut random = fastrand::Rng::with_seed(7);
         for weights in [&[1, 1, 1, 1][..], &[1, 6, 3]] {
-            let (list, mut counts) = (list(weights), vec![0_u32; weights.len()]);
+            let list = list(weights);
+            let mut counts = vec![0_u32; weights.len()];
             (0..100_000).for_each(|_| counts[list.choose(&mut random) as usize] += 1);
             let all: u32 = weights.iter().sum();
             for (count, weight) in counts.iter().zip(weights) {

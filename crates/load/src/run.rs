@@ -12,7 +12,7 @@ use crate::control::{Control, Counts, Phase};
 use crate::gather::{Gatherer, RunSnapshot, ServerCpu, ThreadOutcome};
 use crate::plan::check;
 use crate::requests::Requests;
-use crate::schedule::{Budget, Due, Supply};
+use crate::schedule::{Budget, OpenLoop, Supply};
 use crate::session::Tls;
 use crate::worker::{Worker, WorkerParts, share};
 use crate::{Arrivals, Errors, LoadError, Outcome, Pace, Plan, Second, Totals};
@@ -238,7 +238,7 @@ fn supply(plan: &Plan, thread: u32) -> Supply {
         Pace::Closed => Supply::Closed,
         Pace::Open { arrival, stages } => {
             let arrivals = Arrivals::new(stages, *arrival, thread, plan.threads, plan.seed);
-            Supply::Open(Box::new(Due::new(arrivals)))
+            Supply::Open(Box::new(OpenLoop::new(arrivals)))
         }
     }
 }

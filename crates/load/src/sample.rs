@@ -96,7 +96,11 @@ pub(crate) fn outcome() -> Outcome {
     let mut latency = Distribution::new();
     measured().for_each(|second| latency.add(&second.latency));
     let answered: u64 = measured().map(|second| second.answered).sum();
-    let (timeout, reset, short, connect, connect_no_port) = (2, 3, 1, 4, 1);
+    let timeout = 2;
+    let reset = 3;
+    let short = 1;
+    let connect = 4;
+    let connect_no_port = 1;
     let errors = Errors { timeout, reset, short, connect, connect_no_port, ..Errors::default() };
     let url = "http://127.0.0.1:8080/a?x=1&y=<2>".to_owned();
     let like = sample(64, 0, 0);

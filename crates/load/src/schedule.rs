@@ -23,6 +23,16 @@ use crate::{Arrival, Stage};
 
 const NANOS_PER_S: f64 = 1e9;
 
+/// Stages of one schedule at most: more belong into a program that makes the load.
+const STAGES_MAX: usize = 1_000;
+/// Requests per second at most; a nanosecond between two of them is as near as they get.
+const RATE_MAX: f64 = 1e9;
+/// Requests dropped at the end of the warm-up that are looked at one by one, in a millisecond or two. Of more only the
+/// number is worked out.
+const DROPPED_LOOKED_AT: u32 = 20_000;
+/// Requests taken from the shared number at once; fewer when there are few.
+const PORTION_MAX: u64 = 64;
+
 /// A stage with what is due before it.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
@@ -51,7 +61,8 @@ impl Segment {
 
     /// When `due` requests are due, in seconds after its begin; `None` when that is never.
     fn when(&self, due: f64) -> Option<f64> {
-        let (rate, slope) = (self.from_per_s, self.slope());
+        let rate = self.from_per_s;
+        let slope = self.slope();
         // The root of the parabola that is right for rising, falling and level rates.
         let root = (rate * rate + 2.0 * slope * due).sqrt();
         let at = if due == 0.0 { 0.0 } else { 2.0 * due / (rate + root) };
@@ -67,7 +78,8 @@ impl Schedule {
     /// The schedule of `stages`, one after the other; the rate of the last one holds on.
     #[must_use]
     pub fn new(stages: &[Stage]) -> Self {
-        let (mut begin_s, mut due_before) = (0.0, 0.0);
+        let mut begin_s = 0.0;
+        let mut due_before = 0.0;
         let mut segments = Vec::with_capacity(stages.len() + 1);
         for (number, stage) in stages.iter().enumerate() {
             let is_last = number + 1 == stages.len();
@@ -79,7 +91,8 @@ impl Schedule {
                 begin_s += lasts_s;
                 due_before += segment.due(lasts_s);
                 if is_last {
-                    let (from_per_s, lasts_s) = (to_per_s, f64::INFINITY);
+                    let from_per_s = to_per_s;
+                    let lasts_s = f64::INFINITY;
                     segments.push(Segment { begin_s, due_before, from_per_s, to_per_s, lasts_s });
                 }
             }
@@ -189,11 +202,6 @@ impl Arrivals {
     }
 }
 
-/// Stages of one schedule at most: more belong into a program that makes the load.
-const STAGES_MAX: usize = 1_000;
-/// Requests per second at most; a nanosecond between two of them is as near as they get.
-const RATE_MAX: f64 = 1e9;
-
 /// What is wrong with a rate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateError {
@@ -281,12 +289,6 @@ pub(crate) fn rate_in_words(stages: &[Stage]) -> String {
     };
     stages.iter().map(words).collect::<Vec<_>>().join(",")
 }
-
-/// Requests dropped at the end of the warm-up that are looked at one by one, in a millisecond or two. Of more only the
-/// number is worked out.
-const DROPPED_LOOKED_AT: u32 = 20_000;
-/// Requests taken from the shared number at once; fewer when there are few.
-const PORTION_MAX: u64 = 64;
 
 /// How many requests are left, those of the warm-up apart.
 #[derive(Debug)]
@@ -397,12 +399,12 @@ pub(crate) enum Supply {
     /// One for each that was answered.
     Closed,
     /// The schedule's.
-    Open(Box<Due>),
+    Open(Box<OpenLoop>),
 }
 
 /// An open loop's requests on one thread.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct OpenLoop {
     arrivals: Arrivals,
     /// When the schedule began.
     pub(crate) origin_ns: u64,
@@ -412,7 +414,7 @@ pub(crate) struct Due {
     given_out: VecDeque<u64>,
 }
 
-impl Due {
+impl OpenLoop {
     /// The requests of `arrivals`; nothing is due before `origin_ns` is set.
     pub(crate) fn new(arrivals: Arrivals) -> Self {
         Self { arrivals, origin_ns: u64::MAX, end_ns: u64::MAX, given_out: VecDeque::new() }
@@ -631,7 +633,7 @@ mod tests {
     #[test]
     fn what_is_due_is_given_once_and_never_early_nor_after_the_end() {
         let stage = Stage { from_per_s: 1_000.0, to_per_s: 1_000.0, lasts: None };
-        let mut due = Due::new(Arrivals::new(&[stage], Arrival::Constant, 0, 1, 0));
+        let mut due = OpenLoop::new(Arrivals::new(&[stage], Arrival::Constant, 0, 1, 0));
         assert_eq!(due.start(u64::MAX - 1), None, "no origin yet");
         (due.origin_ns, due.end_ns) = (50_000_000, 53_000_000);
         assert_eq!(due.start(49_999_999), None);

@@ -32,6 +32,14 @@ const FIRST_SENT: u32 = 16;
 /// Length of an interval.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
+/// Streams of a connection before its server has said how many it allows.
+const STREAMS_FIRST: u32 = 100;
+/// Of the requests that are to be sent again so many are looked at for one that a connection may take.
+const AGAIN_LOOKED_AT: usize = 64;
+/// Connections from one source address to one server: below the 28,232 ports that Linux gives
+/// out (`ip_local_port_range`), with room for those in TIME_WAIT.
+const PER_SOURCE: u32 = 20_000;
+
 /// The monotonic clock, which the loops' moments are of.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
@@ -102,9 +110,6 @@ pub(crate) struct Reopen {
     pub(crate) at_ns: u64,
 }
 
-/// Streams of a connection before its server has said how many it allows.
-const STREAMS_FIRST: u32 = 100;
-
 /// The sockets of an active connection that speaks HTTP/2: a server may end one whose answers are still to come.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sockets {
@@ -115,9 +120,6 @@ pub(crate) struct Sockets {
     /// Values of Set-Cookie that came on those whose place another has taken, each with what it answers, until that one asks.
     pub(crate) late_cookies: Vec<(UnderWay, Vec<u8>)>,
 }
-
-/// Of the requests that are to be sent again so many are looked at for one that a connection may take.
-const AGAIN_LOOKED_AT: usize = 64;
 
 /// When an answer came, and what it is.
 #[derive(Clone, Copy, Debug)]
@@ -204,10 +206,8 @@ impl Shared {
         connections: u32,
     ) -> Self {
         let targets = requests.targets();
-        let head_bytes = match plan.keeps_cookies {
-            true => HEAD_BYTES_MAX,
-            false => requests.head_bytes_max(),
-        };
+        let head_bytes =
+            if plan.keeps_cookies { HEAD_BYTES_MAX } else { requests.head_bytes_max() };
         Self {
             terms: Terms::of(plan),
             ask_room_bytes: ask_room_bytes(head_bytes),
@@ -654,10 +654,6 @@ impl IdleQueue {
     }
 }
 
-/// Connections from one source address to one server: below the 28,232 ports that Linux gives
-/// out (`ip_local_port_range`), with room for those in TIME_WAIT.
-const PER_SOURCE: u32 = 20_000;
-
 /// Hands out source addresses in turn, and connections whose time to be opened again has come.
 pub(crate) struct Opener {
     ways: Vec<ConnectTo>,
@@ -675,9 +671,10 @@ impl Opener {
         let peer = &plan.targets[0].address;
         let way = |source| ConnectTo { peer: peer.clone(), source };
         let sources = sources(plan, peer);
-        let ways: Vec<ConnectTo> = match sources.is_empty() {
-            true => vec![way(None)],
-            false => sources.into_iter().map(|source| way(Some(source))).collect(),
+        let ways: Vec<ConnectTo> = if sources.is_empty() {
+            vec![way(None)]
+        } else {
+            sources.into_iter().map(|source| way(Some(source))).collect()
         };
         let next = thread as usize % ways.len();
         Self { ways, next, later: BTreeMap::new(), retrying: 0 }

@@ -19,6 +19,19 @@ use crate::kept_answer::Statuses;
 use crate::outcome::least;
 use crate::{Distribution, Errors, Expect, Http2, InTime, Plan, Protocol, Totals};
 
+/// What a user of the generator can do about a certificate.
+const REMEDIES: Remedies = Remedies {
+    name_authority: "--cacert FILE",
+    accept_any: "--insecure",
+    name_server: "ask for the name that it is for",
+};
+/// An alert, which servers answer plain bytes with: the type of the record, and the version that all share.
+const ALERT: [u8; 2] = [21, 3];
+/// What servers answer a plain request with that understand it all the same: nginx, Go's and with it Caddy, Apache.
+const SAID: [&[u8]; 3] = [b"to HTTPS port", b"to an HTTPS server", b"to an SSL-enabled server"];
+/// They say it within so many bytes.
+const SAID_WITHIN_BYTES: usize = 4096;
+
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
@@ -502,13 +515,6 @@ impl Interval {
     }
 }
 
-/// What a user of the generator can do about a certificate.
-const REMEDIES: Remedies = Remedies {
-    name_authority: "--cacert FILE",
-    accept_any: "--insecure",
-    name_server: "ask for the name that it is for",
-};
-
 /// Why a connection was not established. Only the first failure of a run is put into words; all are counted.
 #[derive(Debug)]
 pub(crate) enum Cause<'a> {
@@ -539,13 +545,6 @@ pub(crate) enum Cause<'a> {
 pub(crate) fn shows_http1(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.")
 }
-
-/// An alert, which servers answer plain bytes with: the type of the record, and the version that all share.
-const ALERT: [u8; 2] = [21, 3];
-/// What servers answer a plain request with that understand it all the same: nginx, Go's and with it Caddy, Apache.
-const SAID: [&[u8]; 3] = [b"to HTTPS port", b"to an HTTPS server", b"to an SSL-enabled server"];
-/// They say it within so many bytes.
-const SAID_WITHIN_BYTES: usize = 4096;
 
 /// Whether what came for a plain request says that the server speaks TLS.
 #[cold]
@@ -660,9 +659,10 @@ impl Blame {
 
     fn failed(&self, why: &str) -> String {
         let others: Vec<String> = self.in_vain.iter().map(ToString::to_string).collect();
-        let others = match others.is_empty() {
-            true => String::new(),
-            false => format!(" (nor to {}, which the name has too)", others.join(", ")),
+        let others = if others.is_empty() {
+            String::new()
+        } else {
+            format!(" (nor to {}, which the name has too)", others.join(", "))
         };
         format!("can't connect to {}{others}: {why}", self.peer)
     }

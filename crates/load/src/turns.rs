@@ -34,6 +34,23 @@ use crate::shared::{Reopen, Stage, monotonic_ns};
 use crate::worker::{TIMEOUT_SLACK, WAIT_MAX, Worker, WorkerParts};
 use crate::{CrowdOutcome, LoadError, Plan};
 
+/// Rounds of a set: what differs between openings of connections is found by more sets.
+const ROUNDS: usize = 40;
+/// Sets at least, for an interval.
+const SETS_MIN: usize = 4;
+/// Length of a turn that is looked for.
+const TURN: Duration = Duration::from_millis(5);
+/// What of a turn goes before it and does not count, as caches are cold and a process wakes.
+const LEAD_IN_PART: u64 = 4;
+/// A turn that takes longer is given up.
+const TURN_MAX: Duration = Duration::from_secs(5);
+/// Between two looks whether a server sleeps, and looks at most.
+const ASLEEP_LOOK: Duration = Duration::from_micros(50);
+const ASLEEP_LOOKS_MAX: u32 = 200;
+const SIDES: usize = 2;
+/// What is found, in the order of the figures of a comparison.
+const FOUND: [&str; 3] = ["mean", "server CPU", "generator CPU"];
+
 /// What one turn brought.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Turned {
@@ -227,24 +244,6 @@ impl Turns {
     }
 }
 
-/// Rounds of a set: what differs between openings of connections is found by more sets.
-const ROUNDS: usize = 40;
-/// Sets at least, for an interval.
-const SETS_MIN: usize = 4;
-/// Length of a turn that is looked for.
-const TURN: Duration = Duration::from_millis(5);
-/// What of a turn goes before it and does not count, as caches are cold and a process wakes.
-const LEAD_IN_PART: u64 = 4;
-/// A turn that takes longer is given up.
-const TURN_MAX: Duration = Duration::from_secs(5);
-/// Between two looks whether a server sleeps, and looks at most.
-const ASLEEP_LOOK: Duration = Duration::from_micros(50);
-const ASLEEP_LOOKS_MAX: u32 = 200;
-const SIDES: usize = 2;
-
-/// What is found, in the order of the figures of a comparison.
-const FOUND: [&str; 3] = ["mean", "server CPU", "generator CPU"];
-
 /// One of the two servers.
 #[derive(Clone, Debug)]
 pub struct ComparedServer {
@@ -298,7 +297,8 @@ pub fn beside(
             values[values.len() / 2]
         };
         let error = Some((error, logs.len() as u32 - 1));
-        let (before, after) = (middle(0), middle(1));
+        let before = middle(0);
+        let after = middle(1);
         Some((figure(name)?, Moved { before, after, centre: mean(&logs)?, error }))
     });
     Ok(Comparison::of_turns(&moved.collect::<Vec<_>>(), sets.len(), ROUNDS))
@@ -347,7 +347,8 @@ fn measured(
         for side in [first, 1 - first] {
             let lead_in = (requests / LEAD_IN_PART).max(connections);
             turn(&mut arms[side], side, TURN_MAX, Some(lead_in))?;
-            let (server, own) = (asleep(&mut trees[side]), clock::thread_cpu());
+            let server = asleep(&mut trees[side]);
+            let own = clock::thread_cpu();
             let turned = turn(&mut arms[side], side, TURN_MAX, Some(requests))?;
             let own = clock::thread_cpu().saturating_sub(own);
             let server = asleep(&mut trees[side]).saturating_sub(server);
@@ -430,9 +431,10 @@ mod tests {
                     let mut request = [0; 4096];
                     while let Ok(1..) = connection.read(&mut request) {
                         counts.requests.fetch_add(1, Relaxed);
-                        let answer: &[u8] = match closes {
-                            true => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
-                            false => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+                        let answer: &[u8] = if closes {
+                            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
+                        } else {
+                            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
                         };
                         if connection.write_all(answer).is_err() || closes {
                             break;

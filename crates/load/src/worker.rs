@@ -55,6 +55,21 @@ const SPUN_MAX_NS: u64 = 20_000;
 /// The shortest slack of timers that the kernel takes (`prctl(2)`, PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: u64 = 1;
 
+/// Members of the crowd that are being set up at the same time, their first answer included: a
+/// server that is given more than its backlog holds loses a second with each.
+const UNSETTLED_MAX: u32 = 256;
+/// What a request may outlive its time limit: deadlines fire a tick late.
+pub(crate) const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+/// How long what is under way is waited for after a stop, at most.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+/// A server that has said nothing since the end is waited for until its silence is so long: then
+/// it is known to stand still, and not only to be slow.
+const SILENCE: Duration = Duration::from_millis(1_040);
+/// From such a time on a run without any answer has nothing more to wait for.
+const HOPELESS: Duration = Duration::from_secs(1);
+/// A last interval that is shorter belongs to the one before.
+const INTERVAL_MIN_NS: u64 = SECOND_NS / 10;
+
 /// What a worker is made from.
 pub(crate) struct WorkerParts {
     pub(crate) thread: u32,
@@ -105,7 +120,8 @@ struct Reported {
 
 /// A thread's part of `all`.
 pub(crate) fn share(all: u64, thread: u32, threads: u32) -> u64 {
-    let (thread, threads) = (u64::from(thread), u64::from(threads));
+    let thread = u64::from(thread);
+    let threads = u64::from(threads);
     all / threads + u64::from(thread < all % threads)
 }
 
@@ -136,7 +152,10 @@ impl Worker {
         let event_loop = EventLoop::open(plan.driver, shared, limits);
         let event_loop = event_loop.map_err(LoadError::Loop)?;
         let opener = Opener::new(&plan, thread);
-        let (boundary_ns, interval, before, spun_ns) = (u64::MAX, 0, None, 0);
+        let boundary_ns = u64::MAX;
+        let interval = 0;
+        let before = None;
+        let spun_ns = 0;
         Ok(Self {
             thread,
             plan,
@@ -410,10 +429,6 @@ impl Worker {
     }
 }
 
-/// Members of the crowd that are being set up at the same time, their first answer included: a
-/// server that is given more than its backlog holds loses a second with each.
-const UNSETTLED_MAX: u32 = 256;
-
 impl Worker {
     /// Opens the crowd; says how long it took.
     pub(crate) fn set_up_crowd(&mut self) -> Result<Duration, LoadError> {
@@ -498,18 +513,6 @@ impl Worker {
         Ok(())
     }
 }
-
-/// What a request may outlive its time limit: deadlines fire a tick late.
-pub(crate) const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
-/// How long what is under way is waited for after a stop, at most.
-const STOP_GRACE: Duration = Duration::from_secs(1);
-/// A server that has said nothing since the end is waited for until its silence is so long: then
-/// it is known to stand still, and not only to be slow.
-const SILENCE: Duration = Duration::from_millis(1_040);
-/// From such a time on a run without any answer has nothing more to wait for.
-const HOPELESS: Duration = Duration::from_secs(1);
-/// A last interval that is shorter belongs to the one before.
-const INTERVAL_MIN_NS: u64 = SECOND_NS / 10;
 
 impl Worker {
     /// Waits for what is under way, then for the other threads, and ends.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pollux_engine::{Address, CpuList, Driver};
 use pollux_load::{
-    Arrival, CONNECTION_WINDOW, Objective, Order, PIPELINE_MAX, Protocol, STREAM_WINDOW,
+    Arrival, CONNECTION_WINDOW, Objective, PIPELINE_MAX, Protocol, RequestOrder, STREAM_WINDOW,
     STREAMS_MAX, Stage, THREADS_MAX, parse_rate,
 };
 use pollux_settings::{
@@ -89,7 +89,7 @@ table! { keys, key;
         /// that leaves one out has that of the flags
         pub(crate) requests_from: Option<PathBuf> = key.optional(&file()),
         /// Order of the requests of --requests-from, or of a pattern
-        pub(crate) order: Option<Order> =
+        pub(crate) order: Option<RequestOrder> =
             key.otherwise("random where weights are given, else in-turn").optional(&order()),
 
         #[heading("Load")]
@@ -376,10 +376,12 @@ fn pause() -> Kind<Duration> {
     duration(Duration::ZERO..=LENGTH_MAX)
 }
 
-fn order() -> Kind<Order> {
+fn order() -> Kind<RequestOrder> {
     let in_turn = "as they stand, and again; each thread begins at its own part";
-    let orders =
-        [("in-turn", in_turn, Order::InTurn), ("random", "at random, by weight", Order::Random)];
+    let orders = [
+        ("in-turn", in_turn, RequestOrder::InTurn),
+        ("random", "at random, by weight", RequestOrder::Random),
+    ];
     one_of("order", orders).called("ORDER")
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_engine::{Address, Driver, ListenAddress};
 use pollux_load::{
-    Crowd, End, Expect, LoadError, Order, Pace, Plan, RequestList, Stage, Target, Trust,
+    Crowd, End, Expect, LoadError, Pace, Plan, RequestList, RequestOrder, Stage, Target, Trust,
 };
 
 use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
@@ -144,7 +144,7 @@ fn targets(flags: &LoadSettings) -> Result<Vec<Target>, LoadError> {
 fn list(
     flags: &LoadSettings,
     targets: &[Target],
-) -> Result<Option<(Arc<RequestList>, Order)>, LoadError> {
+) -> Result<Option<(Arc<RequestList>, RequestOrder)>, LoadError> {
     let closes = flags.requests_per_connection().is_some_and(|requests| requests.get() == 1);
     let mut list = RequestList::new(closes);
     match &flags.requests_from {
@@ -169,14 +169,14 @@ fn list(
         None => list::expand(&targets[0], &mut list)?,
     }
     let order = match (flags.order, list.is_weighted()) {
-        (Some(Order::InTurn), true) if flags.requests_from.is_some() => {
+        (Some(RequestOrder::InTurn), true) if flags.requests_from.is_some() => {
             let why = "weights say how often requests are chosen at random; expected random, or no \
                        weights";
             return Err(LoadError::Plan { what: "--order", why: why.to_owned() });
         }
         (Some(order), _) => order,
-        (None, true) => Order::Random,
-        (None, false) => Order::InTurn,
+        (None, true) => RequestOrder::Random,
+        (None, false) => RequestOrder::InTurn,
     };
     Ok(Some((Arc::new(list), order)))
 }

@@ -286,7 +286,8 @@ fn redirects_are_neither_right_nor_wrong() {
     std::fs::write(folder.path().join("sub/index.html"), "hello").expect("written");
     let root = folder.path().to_str().expect("a plain name");
     let server = Server::start_with(&["--listen", "127.0.0.1:0", root]);
-    let (moved, run) = (format!("{}sub", server.url), ["-n", "200", "-c", "2", "-q"]);
+    let moved = format!("{}sub", server.url);
+    let run = ["-n", "200", "-c", "2", "-q"];
     let said = load(&[&run[..], &["--json", "-", &moved]].concat());
     let json = said.json();
     assert_eq!((said.code, &json["totals"]["redirected"]), (Some(0), &200.into()), "{said:?}");
@@ -360,7 +361,8 @@ fn the_cpus_that_there_are_have_one_name_for_load_and_serve() {
         .output()
         .expect("pollux starts");
     let why = |said: &str| said.trim().split_once(": CPU ").map(|(_, why)| why.to_owned());
-    let (load, serve) = (why(&load), why(&String::from_utf8_lossy(&serve.stderr)));
+    let load = why(&load);
+    let serve = why(&String::from_utf8_lossy(&serve.stderr));
     assert!(load.is_some() && load == serve, "{load:?} and {serve:?}");
 }
 

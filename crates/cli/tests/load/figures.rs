@@ -40,7 +40,8 @@ fn number(json: &Value, part: &str, name: &str) -> f64 {
 #[test]
 fn a_moderate_rate_is_the_rate_that_was_asked_for() {
     let server = Server::start();
-    let (rate, seconds) = (1_000.0, 1.0);
+    let rate = 1_000.0;
+    let seconds = 1.0;
     let flags = ["--rate", "1000", "-d", "1s", "--warm-up", "200ms", "--json", "-", "-q"];
     let said = load(&[&flags[..], &[&server.url]].concat());
     let json = said.json();
@@ -216,7 +217,9 @@ fn are_near(how: &str) {
     const WAKE_S: f64 = 500e-6;
     /// Shorter than the time for which the scheduler gives a CPU to another process.
     const ALONE_S: f64 = 2e-3;
-    let (mut tries_alone, mut tries_beside, mut was_within) = (0, 0, false);
+    let mut tries_alone = 0;
+    let mut tries_beside = 0;
+    let mut was_within = false;
     println!("{how}:");
     while tries_beside < TRIES_BESIDE || !was_within && tries_beside < 2 * TRIES_BESIDE {
         let responder = Responder::start(8, mixed);
@@ -231,11 +234,13 @@ fn are_near(how: &str) {
             late_s * 1e6,
             away_s * 1e6
         );
-        let (mut is_near, mut is_within) = (true, true);
+        let mut is_near = true;
+        let mut is_within = true;
         for quantile in [0.5, 0.9, 0.99, 0.999] {
             let given_s = given[(quantile * given.len() as f64).ceil() as usize - 1];
             let found_s = quantile_s(&json, quantile);
-            let (over_us, over) = ((found_s - given_s) * 1e6, found_s / given_s - 1.0);
+            let over_us = (found_s - given_s) * 1e6;
+            let over = found_s / given_s - 1.0;
             println!(
                 "p{}: given {:.3} ms, found {:.3} ms: {over_us:+.0} µs, {:+.2} %",
                 quantile * 100.0,
@@ -363,7 +368,8 @@ impl Responder {
 fn serve(mut clients: Vec<Client>, delay: fn(usize) -> Duration) -> (Vec<f64>, Duration) {
     let mut given_s = Vec::new();
     let mut delays = (0..).map(delay);
-    let (mut looked, mut away) = (Instant::now(), Duration::ZERO);
+    let mut looked = Instant::now();
+    let mut away = Duration::ZERO;
     let end = looked + DEADLINE;
     while !clients.is_empty() {
         clients.retain_mut(|client| client.continues(&mut delays, &mut given_s));

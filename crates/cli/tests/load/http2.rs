@@ -193,7 +193,8 @@ fn in_tls_the_server_chooses_and_has_to_offer_what_is_asked_for() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
     std::fs::write(at("c"), made.cert.pem()).expect("written");
     std::fs::write(at("k"), made.signing_key.serialize_pem()).expect("written");
-    let (cert, key) = (at("c"), at("k"));
+    let cert = at("c");
+    let key = at("k");
     let flags = ["--reply", "5", "--cert", &cert, "--key", &key, "--listen", "127.0.0.1:0"];
     let both = Server::start_with(&flags);
     let one = Server::start_with(&[&flags[..], &["--no-http2"]].concat());
@@ -219,9 +220,11 @@ fn in_tls_the_server_chooses_and_has_to_offer_what_is_asked_for() {
 
 #[test]
 fn results_of_different_protocols_are_not_compared() {
-    let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let (one, two) = (at("1.json"), at("2.json"));
+    let one = at("1.json");
+    let two = at("2.json");
     load_well(&["-n", "200", "-c", "2", "-q", "--json", &one, &server.url]);
     load_well(&["-n", "200", "-c", "2", "-q", "--http", "2", "--json", &two, &server.url]);
     let said = load(&["compare", &one, &two]);

@@ -38,7 +38,8 @@ pub(crate) fn answering(
 fn record(mut client: BufReader<std::net::TcpStream>, answer: &[u8]) -> Vec<String> {
     let mut asked = Vec::new();
     loop {
-        let (mut head, mut length) = (String::new(), 0);
+        let mut head = String::new();
+        let mut length = 0;
         while !head.ends_with("\r\n\r\n") {
             let at = head.len();
             if client.read_line(&mut head).unwrap_or(0) == 0 {
@@ -95,7 +96,9 @@ fn the_requests_of_a_file_arrive_in_turn_and_again() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(said.json()["setting"]["listed"], "3 requests in turn", "{said:?}");
     let asked = recorder.join().expect("it served").remove(0);
-    let (a, b, c) = ("GET /a HTTP/1.1", "DELETE /b?x=1 HTTP/1.1", "POST /c HTTP/1.1");
+    let a = "GET /a HTTP/1.1";
+    let b = "DELETE /b?x=1 HTTP/1.1";
+    let c = "POST /c HTTP/1.1";
     assert_eq!(lines(&asked), [a, b, c, a, b, c, a]);
     assert!(asked[0].contains("A: of the flags\r\n"), "{}", asked[0]);
     assert!(asked[2].contains("A: of the line\r\n") && asked[2].ends_with("\r\n\r\nx=1"));

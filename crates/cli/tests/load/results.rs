@@ -397,7 +397,8 @@ fn a_server_that_got_slower_is_worse() {
 #[test]
 fn parts_of_one_load_are_added_up() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (one, two) = (path(folder.path(), "one.json"), path(folder.path(), "two.json"));
+    let one = path(folder.path(), "one.json");
+    let two = path(folder.path(), "two.json");
     let server = Server::start();
     let merged_after = |time: &str| {
         let run = |file: &str, connections: &str| {
@@ -446,7 +447,8 @@ fn what_is_not_a_result_is_refused_with_what_it_is() {
     let nothing = path(folder.path(), "nothing.json");
     let url = "http://127.0.0.1:1/";
     assert_ne!(load(&["-c", "1", "-n", "1", "-q", "--json", &nothing, url]).code, Some(0));
-    let (spoiled, old) = (path(folder.path(), "spoiled.json"), path(folder.path(), "old.json"));
+    let spoiled = path(folder.path(), "spoiled.json");
+    let old = path(folder.path(), "old.json");
     fs::write(&spoiled, "{\"schema\": \"pollux-load-outcome\", \"version\": 4}").expect("written");
     fs::write(&old, "{\"schema\": \"pollux-load-outcome\", \"version\": 3}").expect("written");
     let missing = path(folder.path(), "missing.json");

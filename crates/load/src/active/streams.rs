@@ -49,6 +49,9 @@ const PIECE_BYTES_MIN: usize = 1024;
 /// Room that is left when bodies are sent: for the head of a frame, and answers to what comes next.
 const SPARE_BYTES: usize = 2 * CONTROL_ROOM_BYTES;
 
+/// The line of a status and the empty line behind the fields, as HTTP/1.1 has them.
+const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200 OK\r\n\r\n".len();
+
 /// What HTTP/2 is on one socket.
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -82,9 +85,6 @@ struct Fresh {
     text_bytes_in: u64,
     text_bytes_out: u64,
 }
-
-/// The line of a status and the empty line behind the fields, as HTTP/1.1 has them.
-const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200 OK\r\n\r\n".len();
 
 /// A request on a stream.
 #[derive(Default, Debug)]
@@ -216,9 +216,10 @@ impl Active {
     fn can_ask(&self, shared: &Shared) -> bool {
         let Some(streams) = &self.streams else { return false };
         // Before its server has said how many it allows: as many as it did before.
-        let allowed = match streams.connection.has_begun() {
-            true => shared.terms.streams,
-            false => shared.terms.streams.min(shared.streams_allowed),
+        let allowed = if streams.connection.has_begun() {
+            shared.terms.streams
+        } else {
+            shared.terms.streams.min(shared.streams_allowed)
         };
         // With those that are under way on sockets whose place it has taken.
         let under_way =
@@ -270,8 +271,10 @@ impl Active {
         self.learn_late(shared);
         let bytes = shared.requests.bytes(request.target);
         let head_len = shared.requests.head_len(bytes);
-        let (mut head, ends) = (&bytes[..head_len], head_len == bytes.len());
-        let (mut is_own, mut is_too_long) = (false, false);
+        let mut head = &bytes[..head_len];
+        let ends = head_len == bytes.len();
+        let mut is_own = false;
+        let mut is_too_long = false;
         if let Some(cookies) = &mut self.cookies
             && cookies.compose(bytes)
             && let Some(composed) = cookies.composed()
@@ -326,7 +329,9 @@ impl Active {
     /// before its request had left.
     fn send_bodies(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let Some(streams) = &mut self.streams else { return false };
-        let (mut in_vain, mut stalls, mut has_freed) = (0, 0, false);
+        let mut in_vain = 0;
+        let mut stalls = 0;
+        let mut has_freed = false;
         while in_vain < streams.senders.len() {
             let room = actions.room().saturating_sub(SPARE_BYTES);
             if room < PIECE_BYTES_MIN {
@@ -627,7 +632,8 @@ impl Active {
                 shared.note_failure(&Cause::GivesUp(code));
                 failed(shared, &asked, Fault::GoAway);
             } else {
-                let (request, refused_by) = (asked.request, self.slot);
+                let request = asked.request;
+                let refused_by = self.slot;
                 let again = Again { request, refused, refused_by, at_ns: 0, anywhere_ns: 0 };
                 shared.again.push_front(again);
             }
@@ -674,7 +680,8 @@ impl Active {
     }
 
     pub(super) fn on_stream_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        let (now, timeout) = (actions.now().at, shared.terms.request_timeout);
+        let now = actions.now().at;
+        let timeout = shared.terms.request_timeout;
         let sent_before = actions.len();
         while let Some(streams) = &mut self.streams {
             let first = streams.connection.streams().next();
@@ -728,11 +735,10 @@ impl Active {
     fn give_up_streams(&mut self, shared: &mut Shared, input: &[u8], why: &Rejection) {
         let Some(streams) = &mut self.streams else { return };
         if !streams.connection.has_begun() {
-            match shows_http1(input) && shared.last_answer_ns == 0 {
-                true => shared.speaks_other(&Cause::SpeaksHttp1),
-                false => {
-                    self.look_for_tls(shared, input);
-                }
+            if shows_http1(input) && shared.last_answer_ns == 0 {
+                shared.speaks_other(&Cause::SpeaksHttp1);
+            } else {
+                self.look_for_tls(shared, input);
             }
         }
         let is_of_run = shared.stage == Stage::Running && shared.turn_ns >= shared.measure_from_ns;

@@ -112,7 +112,7 @@ mod tests {
             let mut list = RequestList::new(false);
             list.push(&plan.targets[0]).expect("it fits");
             list.push(&target).expect("it fits");
-            plan.list = Some((Arc::new(list), crate::Order::InTurn));
+            plan.list = Some((Arc::new(list), crate::RequestOrder::InTurn));
         };
         assert!(checked(PLAIN, Protocol::Http2, listed).expect_err("a field").contains("Upgrade"));
         let dead = |plan: &mut Plan| plan.crowd = Crowd { dead: 1, ..Crowd::default() };

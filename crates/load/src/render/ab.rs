@@ -45,7 +45,9 @@ fn document(out: &mut String, outcome: &Outcome) {
 }
 
 fn counts(out: &mut String, outcome: &Outcome) {
-    let (totals, errors, within) = (&outcome.totals, &outcome.errors, outcome.within());
+    let totals = &outcome.totals;
+    let errors = &outcome.errors;
+    let within = outcome.within();
     field(out, "Concurrency Level:", &outcome.setting.connections.to_string());
     let seconds = outcome.measured.as_secs_f64();
     field(out, "Time taken for tests:", &format!("{seconds:.3} seconds"));
@@ -98,9 +100,10 @@ fn rates(out: &mut String, outcome: &Outcome) {
 fn connection_times(out: &mut String, outcome: &Outcome) {
     out.push_str("Connection Times (ms)\n              min  mean[+/-sd] median   max\n");
     // In an open loop both count from when the request was due, which is more than ab's parts.
-    let [processing, waiting] = match is_closed_loop(outcome) {
-        true => [&outcome.latency, &outcome.first_byte].map(Row::of),
-        false => [Row::default(), Row::default()],
+    let [processing, waiting] = if is_closed_loop(outcome) {
+        [&outcome.latency, &outcome.first_byte].map(Row::of)
+    } else {
+        [Row::default(), Row::default()]
     };
     Row::of_connects(outcome).write(out, "Connect:");
     processing.write(out, "Processing:");
@@ -180,14 +183,16 @@ impl Row {
     /// ab counts a connect of no length for each request on a connection that was open.
     fn of_connects(outcome: &Outcome) -> Self {
         let connect = &outcome.connect;
-        let (connects, requests) = (connect.count(), outcome.totals.answered.max(connect.count()));
+        let connects = connect.count();
+        let requests = outcome.totals.answered.max(connect.count());
         let all = Self::of(connect);
         if requests == connects {
             return all;
         }
         let reused = requests - connects;
         let share = connects as f64 / requests as f64;
-        let (mean, spread) = (connect.mean_ns().unwrap_or(0.0), connect.stddev_ns().unwrap_or(0.0));
+        let mean = connect.mean_ns().unwrap_or(0.0);
+        let spread = connect.stddev_ns().unwrap_or(0.0);
         let squares = (spread.powi(2) + mean.powi(2)) * share;
         let variance = (squares - (mean * share).powi(2)) * requests as f64;
         let is_sample = requests > 1;
@@ -246,12 +251,14 @@ fn total_ms(outcome: &Outcome, quantile: f64) -> Option<f64> {
     if let Some(whole) = whole_totals(outcome) {
         return whole.quantile_ns(quantile).map(rounded);
     }
-    let (latency, connect) = (&outcome.latency, &outcome.connect);
+    let latency = &outcome.latency;
+    let connect = &outcome.connect;
     let low = latency.quantile_ns(quantile)?;
     let further = quantile + connect.count() as f64 / latency.count() as f64;
-    let high = match further <= 1.0 {
-        true => latency.quantile_ns(further)?,
-        false => latency.max_ns()?.saturating_add(connect.max_ns()?),
+    let high = if further <= 1.0 {
+        latency.quantile_ns(further)?
+    } else {
+        latency.max_ns()?.saturating_add(connect.max_ns()?)
     };
     (rounded(low) == rounded(high)).then(|| rounded(low))
 }

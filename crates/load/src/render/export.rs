@@ -12,6 +12,18 @@ use serde::{Deserialize, Serialize};
 use super::{base_unix_s, curve, with_starts};
 use crate::{Outcome, Phase, Progress, QUANTILES};
 
+/// What the `schema` field says.
+pub const JSON_SCHEMA: &str = "pollux-load-outcome";
+/// What the `version` field says; it grows when a field changes its meaning or goes away.
+pub const JSON_VERSION: u32 = 4;
+/// The first version whose histograms can be read back.
+const OLDEST: u32 = 4;
+/// Divides the longest time of an interval into milliseconds, as those programs write it. Only
+/// that column: the histograms hold nanoseconds.
+const NS_PER_MS: f64 = 1_000_000.0;
+const LEGEND: &str =
+    "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
+
 /// One row for each second, warm-up first; what is not known is an empty cell. Cells are figures and flags, so none
 /// needs quotes: when it began (since the start of the warm-up, and in
 /// seconds since 1970), its length, its counts and the latency of its answers in nanoseconds.
@@ -22,7 +34,8 @@ pub fn csv_seconds(outcome: &Outcome) -> String {
         .to_owned();
     let base = base_unix_s(outcome);
     for (start_s, second) in with_starts(outcome) {
-        let (unix_s, length_s) = (base + start_s, second.end_s - start_s);
+        let unix_s = base + start_s;
+        let length_s = second.end_s - start_s;
         let _ = write!(
             out,
             "{start_s:.3},{unix_s:.3},{length_s:.3},{},{},{},{},{},{}",
@@ -55,7 +68,8 @@ pub fn csv_seconds(outcome: &Outcome) -> String {
 pub fn csv_percentiles(outcome: &Outcome) -> String {
     let mut out = "percentile,latency_ns,nines\n".to_owned();
     for point in curve(&outcome.latency) {
-        let (percentile, nines) = (point.quantile * 100.0, point.nines());
+        let percentile = point.quantile * 100.0;
+        let nines = point.nines();
         let _ = writeln!(out, "{percentile:.6},{},{nines:.4}", point.ns);
     }
     if let Some(max) = outcome.latency.max_ns() {
@@ -63,11 +77,6 @@ pub fn csv_percentiles(outcome: &Outcome) -> String {
     }
     out
 }
-
-/// What the `schema` field says.
-pub const JSON_SCHEMA: &str = "pollux-load-outcome";
-/// What the `version` field says; it grows when a field changes its meaning or goes away.
-pub const JSON_VERSION: u32 = 4;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -90,9 +99,6 @@ pub fn json(outcome: &Outcome) -> String {
     text.push('\n');
     text
 }
-
-/// The first version whose histograms can be read back.
-const OLDEST: u32 = 4;
 
 /// Why a text is not a result that can be read back.
 #[derive(Debug, thiserror::Error)]
@@ -135,12 +141,6 @@ impl Outcome {
         }
     }
 }
-
-/// Divides the longest time of an interval into milliseconds, as those programs write it. Only
-/// that column: the histograms hold nanoseconds.
-const NS_PER_MS: f64 = 1_000_000.0;
-const LEGEND: &str =
-    "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
 
 /// The latencies of each second as a HdrHistogram interval log, format 1.3, which its log processors and viewers read.
 /// Seconds of the warm-up carry the tag `warm-up`; the measured ones carry none, which those programs take by default.
@@ -393,7 +393,8 @@ mod tests {
         let measured: u64 =
             intervals.iter().filter(|(tag, ..)| !tag).map(|(.., histogram)| histogram.len()).sum();
         assert_eq!(measured, outcome.latency.count());
-        let (start, base) = (start.expect("start"), base.expect("base"));
+        let start = start.expect("start");
+        let base = base.expect("base");
         assert!((start.as_secs_f64() - outcome.began_unix_s).abs() < 0.001);
         assert_eq!((start - base).as_secs_f64().round(), 2.0);
     }

@@ -11,6 +11,12 @@ use pollux_report::{Cell, Table};
 use crate::findings::was_away;
 use crate::{CrowdOutcome, Distribution, FindingKind, Outcome, percentile};
 
+/// From this part of the answers on those to requests of the warm-up are said.
+const OF_WARM_UP_SHARE: f64 = 0.01;
+/// A rate takes as many answers, or this time: else it would be that of a few moments.
+const RATE_ANSWERS_MIN: u64 = 100;
+const RATE_TIME_MIN: Duration = Duration::from_millis(500);
+
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
 pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new(headings).with_empty_columns();
@@ -76,12 +82,15 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("objective", format!("{}, {verdict}", objective.text))
     }));
     let was_lost = outcome.errors.total() + outcome.warm_up_errors.total() > 0;
-    facts.extend(outcome.first_failure.as_ref().map(|why| match was_lost {
-        true if outcome.was_first_failure_early => {
-            ("first failure", format!("{why} (before the measured time)"))
-        }
-        true => ("first failure", why.clone()),
-        false => ("first failure", format!("{why}; tried again, and no request was lost by it")),
+    facts.extend(outcome.first_failure.as_ref().map(|why| {
+        let said = if !was_lost {
+            format!("{why}; tried again, and no request was lost by it")
+        } else if outcome.was_first_failure_early {
+            format!("{why} (before the measured time)")
+        } else {
+            why.clone()
+        };
+        ("first failure", said)
     }));
     facts.extend(outcome.first_wrong.as_ref().map(|wrong| ("first wrong", wrong.in_words())));
     let redirect = outcome.first_redirect.as_ref();
@@ -121,10 +130,8 @@ fn statuses(outcome: &Outcome) -> String {
     let each = outcome.statuses.iter().map(|(status, count)| (status.to_string(), *count));
     let classes = NAMES.iter().zip(outcome.totals.by_class).filter(|(_, count)| *count > 0);
     let classes = classes.map(|(name, count)| ((*name).to_owned(), count));
-    let found: Vec<_> = match outcome.statuses.is_empty() {
-        true => classes.collect(),
-        false => each.collect(),
-    };
+    let found: Vec<_> =
+        if outcome.statuses.is_empty() { classes.collect() } else { each.collect() };
     let shown: Vec<_> =
         found.iter().map(|(name, count)| format!("{name}: {}", number::count(*count))).collect();
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
@@ -183,23 +190,25 @@ fn generator(outcome: &Outcome) -> String {
     let shares = if shares.is_empty() { NA.to_owned() } else { shares.join(", ") };
     let lag = or_na(generator.lag.known_quantile_ns(0.99), |ns| number::time(ns as f64));
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
-    let health = match () {
-        () if has(FindingKind::GeneratorStalled) => "stood still for a time",
-        () if has(FindingKind::GeneratorBound) => "at its limit",
-        () if has(FindingKind::ScheduleLag) => "late",
-        () => "healthy",
+    let health = if has(FindingKind::GeneratorStalled) {
+        "stood still for a time"
+    } else if has(FindingKind::GeneratorBound) {
+        "at its limit"
+    } else if has(FindingKind::ScheduleLag) {
+        "late"
+    } else {
+        "healthy"
     };
     // In a closed loop it is the length of a turn, which says little to a reader.
-    let lag = match is_closed_loop(outcome) {
-        true => String::new(),
-        false => format!(", 99 % sent within {lag} of their time"),
+    let lag = if is_closed_loop(outcome) {
+        String::new()
+    } else {
+        format!(", 99 % sent within {lag} of their time")
     };
-    let spun = match generator.spun.is_zero() {
-        true => String::new(),
-        false => format!(
-            ", {} more CPU waiting by spinning",
-            number::duration(generator.spun.as_secs_f64())
-        ),
+    let spun = if generator.spun.is_zero() {
+        String::new()
+    } else {
+        format!(", {} more CPU waiting by spinning", number::duration(generator.spun.as_secs_f64()))
     };
     let coarse = generator.coarse_timers.as_ref();
     let coarse = coarse.map_or_else(String::new, |why| {
@@ -300,9 +309,6 @@ pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {
     per_second(outcome, outcome.within().answered)
 }
 
-/// From this part of the answers on those to requests of the warm-up are said.
-const OF_WARM_UP_SHARE: f64 = 0.01;
-
 /// Whether latencies are missing of a notable part of the answers.
 fn has_many_of_warm_up(outcome: &Outcome) -> bool {
     let within = outcome.within();
@@ -315,10 +321,6 @@ pub(super) fn per_second(outcome: &Outcome, total: u64) -> Option<f64> {
     (seconds > 0.0).then(|| total as f64 / seconds)
 }
 
-/// A rate takes as many answers, or this time: else it would be that of a few moments.
-const RATE_ANSWERS_MIN: u64 = 100;
-const RATE_TIME_MIN: Duration = Duration::from_millis(500);
-
 /// Whether the run was too short to say a rate.
 pub(super) fn is_too_short(outcome: &Outcome) -> bool {
     let answered = outcome.within().answered;
@@ -327,7 +329,8 @@ pub(super) fn is_too_short(outcome: &Outcome) -> bool {
 
 /// Whether nearly every answer had a connection of its own.
 fn has_one_each(outcome: &Outcome) -> bool {
-    let (answered, totals) = (outcome.totals.answered, &outcome.totals);
+    let answered = outcome.totals.answered;
+    let totals = &outcome.totals;
     let is_closed_each = outcome.setting.requests_per_connection == Some(1);
     let is_one_each =
         totals.connects * 10 >= answered * 9 && outcome.lifetime.count() * 10 >= answered * 9;
@@ -349,9 +352,10 @@ fn tail(outcome: &Outcome) -> String {
     let Some((part, ns)) = tail_of(&outcome.latency) else {
         return "their times unknown".to_owned();
     };
-    let own = match has_many_of_warm_up(outcome) {
-        true => format!("{part} of those not asked for in the warm-up within {}", shown(ns)),
-        false => format!("{part} of them within {}", shown(ns)),
+    let own = if has_many_of_warm_up(outcome) {
+        format!("{part} of those not asked for in the warm-up within {}", shown(ns))
+    } else {
+        format!("{part} of them within {}", shown(ns))
     };
     if !has_one_each(outcome) {
         return own;
@@ -522,17 +526,15 @@ fn http2(outcome: &Outcome) -> String {
     if let Some(under_way) = http2.streams_under_way {
         parts.push(format!("{under_way:.1} streams of a connection under way on average"));
     }
-    let (mut heads, saved) = (
-        format!(
-            "heads of {} out and {} in for each request",
-            or_na(out, |bytes| bytes),
-            or_na(back, |bytes| bytes)
-        ),
-        [
-            saved(http2.header_bytes_out, http2.header_text_bytes_out),
-            saved(http2.header_bytes_in, http2.header_text_bytes_in),
-        ],
+    let mut heads = format!(
+        "heads of {} out and {} in for each request",
+        or_na(out, |bytes| bytes),
+        or_na(back, |bytes| bytes)
     );
+    let saved = [
+        saved(http2.header_bytes_out, http2.header_text_bytes_out),
+        saved(http2.header_bytes_in, http2.header_text_bytes_in),
+    ];
     if let [Some(out), Some(back)] = saved {
         heads +=
             &format!(", {} and {} less than as text", number::percent(out), number::percent(back));
@@ -568,9 +570,10 @@ fn frames(outcome: &Outcome) -> String {
 }
 
 fn pace(outcome: &Outcome) -> String {
-    match is_closed_loop(outcome) {
-        true => "closed".to_owned(),
-        false => format!("open ({})", outcome.setting.pace),
+    if is_closed_loop(outcome) {
+        "closed".to_owned()
+    } else {
+        format!("open ({})", outcome.setting.pace)
     }
 }
 

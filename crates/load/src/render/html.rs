@@ -21,6 +21,31 @@ const STRETCHES_MAX: usize = 300;
 /// Rows of the percentile table: each so many points of the curve.
 const CURVE_STRIDE: usize = 5;
 
+/// Left of the paper stand the values of the axis, right of it the names of the lines.
+const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
+/// Lines across the paper.
+const TICKS: usize = 6;
+const HEIGHT: f64 = 240.0;
+const LOW_HEIGHT: f64 = 150.0;
+/// Room for the name of a line.
+const NAME_WIDTH: f64 = 90.0;
+/// The rate of a shorter tail says nothing.
+const SHORTEST_S: f64 = 0.2;
+/// Up to here every value has a dot.
+const DOTS_MAX: usize = 80;
+const PERCENTILES_HEIGHT: f64 = 360.0;
+/// Where the lower axis has its lines.
+const PARTS: [(f64, &str); 8] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+    (0.999_999, "99.9999 %"),
+];
+
 /// The outcome as one HTML file, in UTF-8.
 ///
 /// The same outcome gives the same bytes; all of its text is escaped.
@@ -121,12 +146,11 @@ fn latency(outcome: &Outcome) -> String {
     let Some(svg) = draw_percentiles(outcome) else {
         return section("latency", "Latency", &card("<p>There was no answer to time.</p>"));
     };
-    let since = match facts::is_closed_loop(outcome) {
-        true => "Counted from when a request was sent.",
-        false => {
-            "Counted from when a request was due, whether or not it could be sent then: requests \
+    let since = if facts::is_closed_loop(outcome) {
+        "Counted from when a request was sent."
+    } else {
+        "Counted from when a request was due, whether or not it could be sent then: requests \
              that had to wait are included."
-        }
     };
     let points = details("The curve in numbers", &curve_grid(outcome).html());
     let times = facts::times(outcome).html();
@@ -205,26 +229,12 @@ fn summary(outcome: &Outcome) -> String {
     out + "</dl>"
 }
 
-/// Left of the paper stand the values of the axis, right of it the names of the lines.
-const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
-/// Lines across the paper.
-const TICKS: usize = 6;
-
 /// A logarithmic axis for times, with some room at both ends.
 fn time_scale(times: impl Iterator<Item = u64>, paper: (f64, f64)) -> Scale {
     let (low, high) = times.fold((u64::MAX, 1), |(low, high), ns| (low.min(ns), high.max(ns)));
     let low = (low.min(high) as f64).max(1.0);
     Scale::log((low / 1.2, high as f64 * 1.2), paper)
 }
-
-const HEIGHT: f64 = 240.0;
-const LOW_HEIGHT: f64 = 150.0;
-/// Room for the name of a line.
-const NAME_WIDTH: f64 = 90.0;
-/// The rate of a shorter tail says nothing.
-const SHORTEST_S: f64 = 0.2;
-/// Up to here every value has a dot.
-const DOTS_MAX: usize = 80;
 
 /// Answers per second, with the asked rate where there is one.
 fn draw_rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
@@ -261,7 +271,9 @@ fn draw_rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
         }
         // Results of an older pollux have the mean of the measured part only.
         (None, Some(mean)) => {
-            let (from, right, at) = (x.at(measured_from_s(outcome)), paper.width().1, y.at(mean));
+            let from = x.at(measured_from_s(outcome));
+            let right = paper.width().1;
+            let at = y.at(mean);
             paper.svg.line((from, at), (right, at), "asked");
             Some(named("asked (mean)", (right, at)))
         }
@@ -316,7 +328,8 @@ fn draw_errors(course: &[Stretch]) -> Option<String> {
     let whole: Vec<f64> = y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0).collect();
     paper.values(&y, &whole, |tick| second(tick).to_string());
     for stretch in course.iter().filter(|stretch| stretch.errors > 0) {
-        let (from, to) = (x.at(stretch.start_s), x.at(stretch.end_s));
+        let from = x.at(stretch.start_s);
+        let to = x.at(stretch.end_s);
         let inset = ((to - from) * 0.1).min(3.0);
         let top = y.at(stretch.errors as f64);
         let tip = format!("{}: {}", span(stretch), number::plural(stretch.errors, "error"));
@@ -359,7 +372,8 @@ fn middle(stretch: &Stretch, x: &Scale) -> f64 {
 fn line(name: &str, class: &str, points: Vec<Vertex>) -> Line {
     // Many dots hide the line; they are then there for the pointer only.
     let marks = if points.len() > DOTS_MAX { Marks::Pointer } else { Marks::Each(Marker::Disc) };
-    let (name, class) = (name.to_owned(), class.to_owned());
+    let name = name.to_owned();
+    let class = class.to_owned();
     Line { name, class, series: None, marks, pieces: vec![points] }
 }
 
@@ -371,19 +385,6 @@ fn span(stretch: &Stretch) -> String {
 fn second(second: f64) -> f64 {
     (second * 100.0).round() / 100.0
 }
-
-const PERCENTILES_HEIGHT: f64 = 360.0;
-/// Where the lower axis has its lines.
-const PARTS: [(f64, &str); 8] = [
-    (0.0, "0 %"),
-    (0.5, "50 %"),
-    (0.9, "90 %"),
-    (0.99, "99 %"),
-    (0.999, "99.9 %"),
-    (0.9999, "99.99 %"),
-    (0.99999, "99.999 %"),
-    (0.999_999, "99.9999 %"),
-];
 
 /// The curves of whole answers and of first bytes; `None` without answers.
 fn draw_percentiles(outcome: &Outcome) -> Option<String> {

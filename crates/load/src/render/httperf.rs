@@ -31,7 +31,8 @@ pub fn httperf(outcome: &Outcome) -> String {
         outcome.measured.as_secs_f64()
     );
     connections(&mut out, outcome);
-    let (rate, each) = (fixed(per_second(outcome, totals.sent)), each_ms(outcome, totals.sent));
+    let rate = fixed(per_second(outcome, totals.sent));
+    let each = each_ms(outcome, totals.sent);
     let _ = writeln!(out, "Request rate: {rate} req/s ({each} ms/req)");
     let size = fixed(ratio(totals.bytes_out, totals.sent));
     let _ = writeln!(out, "Request size [B]: {size}\n");

@@ -37,6 +37,9 @@ pub use pollux_report::number::{count, plural, time};
 pub use table::table;
 pub use wrk::wrk;
 
+/// Points for each nine: from 90 to 99 %, from 99 to 99.9 % and so on.
+const POINTS_PER_NINE: u32 = 20;
+
 /// A stretch of a run: a second, or several that were taken together.
 #[derive(Clone, Debug)]
 struct Stretch {
@@ -131,9 +134,6 @@ fn stretches(outcome: &Outcome, most: usize) -> Vec<Stretch> {
     found
 }
 
-/// Points for each nine: from 90 to 99 %, from 99 to 99.9 % and so on.
-const POINTS_PER_NINE: u32 = 20;
-
 /// One point of the curve.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn the_curve_ends_where_one_value_is_left() {
         let curve = curve(&sample::times(1000, |index| (index + 1) * 1000));
-        let (first, last) = (curve[0], curve[curve.len() - 1]);
+        let first = curve[0];
+        let last = curve[curve.len() - 1];
         assert_eq!((curve.len(), first.quantile, last.ns / 1000), (61, 0.0, 999));
         assert!((last.nines() - 3.0).abs() < 1e-9, "{last:?}");
         assert!(super::curve(&Distribution::new()).is_empty());

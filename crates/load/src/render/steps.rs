@@ -60,12 +60,14 @@ fn spans(outcome: &Outcome) -> Vec<(f64, f64)> {
     let Ok(stages) = parse_rate(&outcome.setting.pace) else { return Vec::new() };
     let from_s = measured_from_s(outcome);
     let until_s = from_s + outcome.measured.as_secs_f64();
-    let (mut spans, mut begin_s) = (Vec::new(), 0.0);
+    let mut spans = Vec::new();
+    let mut begin_s = 0.0;
     for stage in &stages {
         let lasts_s = stage.lasts.map_or(until_s - begin_s, |lasts| lasts.as_secs_f64());
-        let parts = match stage.from_per_s == stage.to_per_s {
-            true => 1.0,
-            false => lasts_s.floor().clamp(1.0, RAMP_PARTS_MAX),
+        let parts = if stage.from_per_s == stage.to_per_s {
+            1.0
+        } else {
+            lasts_s.floor().clamp(1.0, RAMP_PARTS_MAX)
         };
         let part_s = lasts_s / parts;
         spans.extend((0..parts as u32).map(|part| {

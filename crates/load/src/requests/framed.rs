@@ -32,7 +32,9 @@ struct Entry {
 impl Framed {
     /// Of requests with these heads, which are less than 4 GiB.
     pub(super) fn of<'a>(heads: impl Iterator<Item = &'a [u8]>) -> Self {
-        let (mut framed, mut shapes, mut key) = (Self::default(), HashMap::new(), Vec::new());
+        let mut framed = Self::default();
+        let mut shapes = HashMap::new();
+        let mut key = Vec::new();
         for head in heads {
             let (before, path, behind) = parts(head);
             key.clear();

@@ -107,7 +107,8 @@ fn a_stall_is_charged_to_every_request_that_would_have_come() {
         plan.connections = 1;
         let Some(outcome) = try_run(plan) else { continue };
         let above = |limit: u64| outcome.latency.histogram().count_between(limit, u64::MAX / 2);
-        let (above_100, above_200) = (above(100_000_000), above(200_000_000));
+        let above_100 = above(100_000_000);
+        let above_200 = above(200_000_000);
         assert!((34..=60).contains(&above_100), "{above_100}");
         assert!((15..=40).contains(&above_200), "{above_200}");
     }
@@ -555,11 +556,13 @@ fn a_kernel_that_keeps_its_timer_slack_is_a_note_and_no_failure() {
     // The threads of the run inherit the filter of this one.
     let run = std::thread::spawn(move || {
         let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
-        let (kind, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+        let kind = SeccompCmpArgLen::Dword;
+        let is = SeccompCmpOp::Eq;
         let is_slack = SeccompCondition::new(0, kind, is, PR_SET_TIMERSLACK).expect("sound");
         let rule = SeccompRule::new(vec![is_slack]).expect("sound");
         let rules = BTreeMap::from([(libc::SYS_prctl, vec![rule])]);
-        let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(EINVAL));
+        let others = SeccompAction::Allow;
+        let these = SeccompAction::Errno(EINVAL);
         let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
         let program: BpfProgram = filter.try_into().expect("a valid program");
         apply_filter(&program).expect("a thread may restrict itself");

@@ -150,7 +150,8 @@ impl Server {
     fn start(conduct: impl Fn(Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
         let address = listener.local_addr().expect("an address");
-        let (accepted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let accepted = Arc::new(AtomicU32::new(0));
+        let is_over = Arc::new(AtomicBool::new(false));
         let (counted, over, conduct) =
             (Arc::clone(&accepted), Arc::clone(&is_over), Arc::new(conduct));
         let accepting = std::thread::spawn(move || {

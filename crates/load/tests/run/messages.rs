@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pollux_http::Field;
 use pollux_http::h2::Settings;
-use pollux_load::{Errors, Order, RequestList, Target};
+use pollux_load::{Errors, RequestList, RequestOrder, Target};
 
 use crate::streams::{H2, Seen, all_right, first_driver, streams};
 use crate::{Server, is_sound, on_every_driver, try_run};
@@ -206,7 +206,7 @@ fn a_long_list_is_asked_with_heads_that_are_packed_once() {
                 target.method = if number % 5 == 0 { "DELETE" } else { "GET" }.to_owned();
                 list.push(&target).expect("it fits");
             }
-            plan.list = Some((Arc::new(list), Order::InTurn));
+            plan.list = Some((Arc::new(list), RequestOrder::InTurn));
             plan
         },
         |outcome| {
@@ -230,7 +230,8 @@ fn frames_are_counted_by_kind_and_heads_beside_their_text() {
             is_sound(outcome);
             assert_eq!(outcome.errors, Errors::default());
             let http2 = outcome.http2.as_ref().expect("it was spoken");
-            let (came, sent) = (&http2.frames_in, &http2.frames_out);
+            let came = &http2.frames_in;
+            let sent = &http2.frames_out;
             assert_eq!((came["headers"], came["data"], sent["headers"]), (500, 500, 500));
             // Both ends of each connection say theirs, and that they know the other's.
             assert_eq!((came["settings"], sent["settings"]), (4, 4), "{http2:?}");

@@ -45,7 +45,9 @@ const LIMITS: Limits = Limits { body_bytes: 1 << 30, ..Limits::DEFAULT };
 impl H2 {
     pub(crate) fn new(peer: Peer, settings: Settings) -> Self {
         let connection = Connection::new(Role::Server, settings);
-        let (scratch, input, room) = (Scratch::default(), Vec::new(), vec![0; 1 << 17]);
+        let scratch = Scratch::default();
+        let input = Vec::new();
+        let room = vec![0; 1 << 17];
         let mut h2 =
             Self { peer, connection, scratch, input, room, heads: BTreeMap::new(), requests: 0 };
         h2.say(Connection::start);
@@ -210,7 +212,8 @@ fn requests_are_asked_on_streams_and_counted_as_the_server_counts_them() {
                 assert!(http2.goaways.is_empty() && http2.resets.is_empty(), "{http2:?}");
                 // What repeats takes a byte for each field, once both tables know it.
                 let each = |bytes: u64| bytes as f64 / 1_000.0;
-                let (out, back) = (each(http2.header_bytes_out), each(http2.header_bytes_in));
+                let out = each(http2.header_bytes_out);
+                let back = each(http2.header_bytes_in);
                 assert!((5.0..6.0).contains(&out) && (3.0..4.0).contains(&back), "{out} {back}");
             },
         );
@@ -369,9 +372,10 @@ fn refused_streams_are_sent_again_and_fail_when_that_is_in_vain() {
         let mut h2 = H2::new(peer, Settings::DEFAULT);
         while let Some((stream, head)) = h2.request() {
             let is_refused = head.starts_with("GET /never") || h2.requests <= 5;
-            let done = match is_refused {
-                true => h2.reset(stream, ErrorCode::REFUSED_STREAM),
-                false => h2.answer(stream),
+            let done = if is_refused {
+                h2.reset(stream, ErrorCode::REFUSED_STREAM)
+            } else {
+                h2.answer(stream)
             };
             if !done {
                 return;
