@@ -182,7 +182,15 @@ fn a_pool_is_started_shown_and_stopped() {
     bank.good(&["start", "--id", "9"]);
     bank.good(&["restart", "--name", "echosv"]);
     let (_, said) = bank.good(&["reload"]);
-    assert!(said.contains("3 workers"), "{said}");
+    assert!(said.contains("3 workers") && !said.contains("changed"), "{said}");
+    let text = std::fs::read_to_string(bank.config()).expect("it is there");
+    let changed = text.replace("</max>", "</max><appopt>1</appopt>");
+    std::fs::write(bank.config(), changed).expect("a file");
+    let (_, said) = bank.good(&["reload"]);
+    assert!(
+        said.contains("options of echosv 7 changed, which count from the next start"),
+        "{said}"
+    );
     // A start of what runs starts what is missing of it.
     bank.good(&["stop", "--id", "7"]);
     assert_eq!(bank.json(&["ps"])[0]["state"], "down");
@@ -243,6 +251,13 @@ fn what_is_missing_is_reported() {
     let rows = bank.json(&["ps"]);
     assert_eq!((&rows[0]["program"], &rows[0]["state"]), (&"echosv".into(), &"up".into()));
     bank.good(&["stop"]);
+    // Each cause has its workers.
+    let refusing = "<server name='echosv'><srvid>1</srvid><min>3</min><max>3</max>\
+                    <appopt>refuse</appopt></server>";
+    let refusing = Bank::new("refusing", refusing);
+    let said = refusing.bad(&["start"], 1);
+    assert!(said.contains("3 of 3 workers are not up; echosv 1, 2, 3: "), "{said}");
+    refusing.good(&["stop"]);
     let none = Bank::new("none", "<server name='nosuch'><srvid>9</srvid></server>");
     let said = none.bad(&["start"], 1);
     assert!(said.contains("no executable nosuch in PATH"), "{said}");

@@ -161,6 +161,14 @@ impl Entry {
         self.first_id..self.first_id + self.max
     }
 
+    /// Whether a copy of `other` is started in the same way: with the same options, files and variables.
+    #[must_use]
+    pub fn starts_as(&self, other: &Self) -> bool {
+        let Self { system_options, program_options, output, variables, .. } = self;
+        (system_options, program_options, output, variables)
+            == (&other.system_options, &other.program_options, &other.output, &other.variables)
+    }
+
     /// The same for one copy: `${NDRX_SVSRVID}` in options, files and variables is its id.
     #[must_use]
     pub fn of_copy(&self, id: u32) -> Self {

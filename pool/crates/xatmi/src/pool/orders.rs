@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::Pool;
-use crate::config::PoolConfig;
+use crate::config::{Entry, PoolConfig};
 use crate::control::{Answer, Progress, ROWS_MAX, Request};
 use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
 
-/// Programs for which the answer says why their copies are not up.
+/// Causes that the answer gives for workers that are not up, and programs that it names of a reload.
 const EXAMPLES_MAX: usize = 5;
+/// Workers that it names for each cause.
+const IDS_MAX: usize = 8;
 
 /// An order that is not finished yet.
 #[derive(Debug)]
@@ -107,7 +109,8 @@ impl Pool {
             0 => String::new(),
             count => format!("; {count} warnings: `pollux pool check` shows them"),
         };
-        let said = format!("{file} was read again: {workers} workers{warnings}");
+        let changed = changed_options(&self.config, &config);
+        let said = format!("{file} was read again: {workers} workers{changed}{warnings}");
         self.config = config;
         self.has_changes = true;
         self.act(actions, now);
@@ -258,20 +261,62 @@ impl PoolCommand {
         Answer::Refused { why: format!("{failed} of {of} workers are not {what}{examples}") }
     }
 
-    /// Why workers are not up: the first copy of each program, of the first few.
+    /// Why workers are not up: the first few causes, with the workers that have each.
     fn examples(&self, members: &[MemberView]) -> String {
         let failures = self.starts.keys().filter_map(|id| member(members, *id));
-        let mut examples: Vec<(&str, String)> = Vec::new();
+        let mut examples: Vec<(&str, &str, Vec<u32>)> = Vec::new();
         for failure in failures.filter(|member| member.state != State::Up) {
             let Some(cause) = &failure.cause else { continue };
-            let program = failure.program.as_str();
-            if examples.len() < EXAMPLES_MAX && !examples.iter().any(|(known, _)| *known == program)
-            {
-                examples.push((program, format!("; {program} {}: {cause}", failure.id)));
+            let (program, cause) = (failure.program.as_str(), cause.as_str());
+            let known = examples.iter_mut().find(|known| (known.0, known.1) == (program, cause));
+            match known {
+                Some((_, _, ids)) => ids.push(failure.id),
+                None => examples.push((program, cause, vec![failure.id])),
             }
         }
-        examples.into_iter().map(|(_, words)| words).collect()
+        let more = match examples.len().saturating_sub(EXAMPLES_MAX) {
+            0 => "",
+            _ => "; `pollux pool ps` has the others",
+        };
+        examples.truncate(EXAMPLES_MAX);
+        let words = |(program, cause, ids): (&str, &str, Vec<u32>)| {
+            format!("; {program} {}: {cause}", listed(&ids))
+        };
+        examples.into_iter().map(words).collect::<String>() + more
     }
+}
+
+/// The first few ids, and how many more there are.
+fn listed(ids: &[u32]) -> String {
+    let first: Vec<String> = ids.iter().take(IDS_MAX).map(u32::to_string).collect();
+    match ids.len().saturating_sub(IDS_MAX) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// What a reload changed of programs that run and that holds from their next start on, for people.
+fn changed_options(old: &PoolConfig, new: &PoolConfig) -> String {
+    let changed: Vec<String> = old
+        .entries
+        .iter()
+        .filter(|old| {
+            let same = |new: &&Entry| (&new.program, new.first_id) == (&old.program, old.first_id);
+            new.entries.iter().find(same).is_some_and(|new| !old.starts_as(new))
+        })
+        .map(|entry| format!("{} {}", entry.program, entry.first_id))
+        .collect();
+    let more = match changed.len().saturating_sub(EXAMPLES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    if changed.is_empty() {
+        return String::new();
+    }
+    let first = changed[..changed.len().min(EXAMPLES_MAX)].join(", ");
+    format!(
+        "; options of {first}{more} changed, which count from the next start: `pollux pool restart`"
+    )
 }
 
 /// The member with this id among `members`, which are in order.
