@@ -9,6 +9,7 @@ use std::io;
 
 use pollux_engine::{CloseCause, named_counters};
 use pollux_http::Status;
+use pollux_http::h2::ErrorCode;
 use pollux_poller::Count;
 use rustix::io::Errno;
 
@@ -83,6 +84,12 @@ faults! {
         "TLS with it failed";
     Closed: Upstream, BAD_GATEWAY, "upstream_closed", "connection_terminated",
         "it closed a connection before the head of an answer was whole";
+    NoHttp2: Upstream, BAD_GATEWAY, "upstream_no_http2", "http_protocol_error",
+        "it does not speak HTTP/2, as its settings say";
+    Refused: Upstream, UNAVAILABLE, "upstream_refused", "destination_unavailable",
+        "it refused the stream of a request that it had not looked at";
+    Reset: Upstream, BAD_GATEWAY, "upstream_reset", "connection_terminated",
+        "it reset the stream of a request";
     BadAnswer: Upstream, BAD_GATEWAY, "upstream_bad_answer", "http_protocol_error",
         "what it sent is not an HTTP/1.1 answer to the request";
     FirstByteTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_first_byte_timeout", "http_response_timeout",
@@ -183,6 +190,12 @@ named_counters! {
         PipesMissing = "pipes_missing",
         /// Connections that were closed because they did not begin with a head of the PROXY protocol.
         HeadersRefused = "headers_refused",
+        /// Streams that came to wait for a window of their backend, or of its connection.
+        Http2WindowStalls = "backend_http2_window_stalls",
+        /// Streams whose backend opened no window in time.
+        Http2WindowTimeouts = "backend_http2_window_timeouts",
+        /// Requests that went to another connection before they were sent, as theirs took no more.
+        Http2Moved = "backend_http2_moved",
         /// Checks of backends.
         Checks = "checks",
         /// Bytes of bodies of answers.
@@ -198,6 +211,7 @@ pub struct ProxyCounters {
     faults: [Count; Fault::COUNT],
     held_bytes: Count,
     backends: Box<[BackendCounts]>,
+    streams: StreamCounts,
 }
 
 impl ProxyCounters {
@@ -209,7 +223,14 @@ impl ProxyCounters {
             faults: std::array::from_fn(|_| Count::default()),
             held_bytes: Count::default(),
             backends: (0..backends).map(|_| BackendCounts::default()).collect(),
+            streams: StreamCounts::default(),
         }
+    }
+
+    /// What ended streams of HTTP/2 to backends, and connections with them.
+    #[must_use]
+    pub fn streams(&self) -> &StreamCounts {
+        &self.streams
     }
 
     /// What the loop did with each backend.
@@ -268,6 +289,40 @@ pub struct BackendCounts {
     pub answered: Count,
     /// Microseconds from a connection to the head of those answers, together.
     pub wait_us: Count,
+    /// Connections of HTTP/2 to it that came about.
+    pub http2_opened: Count,
+    /// Those of them that are gone.
+    pub http2_closed: Count,
+    /// Streams that were begun on them.
+    pub streams_begun: Count,
+    /// Those of them that are over.
+    pub streams_ended: Count,
+}
+
+/// Resets and GOAWAYs of connections of HTTP/2 to backends, by the places of their codes; only the loop of the connections
+/// writes.
+#[derive(Debug)]
+pub struct StreamCounts {
+    /// Streams that were reset here.
+    pub resets_sent: [Count; ErrorCode::NAMED],
+    /// Streams that backends have reset.
+    pub resets_received: [Count; ErrorCode::NAMED],
+    /// GOAWAYs that backends got.
+    pub goaways_sent: [Count; ErrorCode::NAMED],
+    /// GOAWAYs of backends.
+    pub goaways_received: [Count; ErrorCode::NAMED],
+}
+
+impl Default for StreamCounts {
+    fn default() -> Self {
+        let none = || std::array::from_fn(|_| Count::default());
+        Self {
+            resets_sent: none(),
+            resets_received: none(),
+            goaways_sent: none(),
+            goaways_received: none(),
+        }
+    }
 }
 
 impl BackendCounts {
@@ -275,6 +330,18 @@ impl BackendCounts {
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.begun.value().saturating_sub(self.ended.value())
+    }
+
+    /// Connections of HTTP/2 to it that are open.
+    #[must_use]
+    pub fn http2_connections(&self) -> u64 {
+        self.http2_opened.value().saturating_sub(self.http2_closed.value())
+    }
+
+    /// Streams that are open on them.
+    #[must_use]
+    pub fn streams(&self) -> u64 {
+        self.streams_begun.value().saturating_sub(self.streams_ended.value())
     }
 }
 

@@ -54,7 +54,7 @@ pub use backends::pool::PoolView;
 pub use backends::{Backend, backends_of};
 pub use counters::{REFUSALS, RequestTimes, ServerCounter, ServerCounters};
 pub use error::ServerError;
-pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters};
+pub use fault::{BackendCounts, Fault, Party, ProxyCounter, ProxyCounters, StreamCounts};
 pub use fields::FieldRule;
 pub use front::FrontSession;
 pub use front::h1::HttpSession;

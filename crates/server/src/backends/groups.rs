@@ -11,11 +11,13 @@ use std::time::Duration;
 use pollux_engine::{Actions, Address, ListenAddress};
 use pollux_http::ProxyVersion;
 use pollux_tls::{
-    ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, SharedTls, Tls, server_name,
+    ClientConfig, HTTP_1_1, HTTP_2, Remedies, ServerConfig, ServerName, SharedTls, Tls, server_name,
 };
 
 use crate::backends::names::places_of;
-use crate::config::{Balance, Check, Frontend, GroupConfig, Http2, Mode, ProxyConfig, ServerTls};
+use crate::config::{
+    Balance, Check, Frontend, GroupConfig, Http2, Mode, Protocol, ProxyConfig, ServerTls,
+};
 use crate::head::rules::Rules;
 use crate::ids::{BackendId, FrontId, GroupId};
 use crate::tls::{Certificate, Keys, TlsError};
@@ -31,6 +33,7 @@ pub(crate) struct Group {
     pub(crate) sends_header: Option<ProxyVersion>,
     /// What its servers speak TLS with, if they do.
     pub(crate) tls: Option<ServerSecrets>,
+    pub(crate) protocol: Protocol,
     pub(crate) check: Check,
     /// What Host says in checks, where it is not that of the server.
     pub(crate) check_host: Option<String>,
@@ -50,6 +53,7 @@ impl Group {
                 balancer: Balancer::new(group.balance, members.len(), seed),
                 sends_header: group.sends_header,
                 tls: None,
+                protocol: group.protocol,
                 check: group.health.check.clone(),
                 check_host: group.health.host.clone(),
                 check_interval: group.health.interval,
@@ -395,8 +399,9 @@ fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {
         server_name(&text).map_err(TlsError::new)
     };
     let names = group.servers.iter().map(|server| name_of(&server.address));
+    let protocol = if group.protocol.is_http2() { HTTP_2 } else { HTTP_1_1 };
     Ok(Some(ServerSecrets {
-        http: trust.config(Some(HTTP_1_1))?,
+        http: trust.config(Some(protocol))?,
         bytes: trust.config([])?,
         names: names.collect::<Result<_, _>>()?,
     }))

@@ -110,9 +110,15 @@ impl Passing {
             idle_total_max: config.limits.upstream_idle_total.unwrap_or(clients_max),
             queue_max: config.limits.queue_max,
         };
+        let mut pool = Pool::new(loops, &open_max, limits);
+        for (place, backend) in backends.iter().enumerate() {
+            if config.groups[backend.group.place()].protocol.is_http2() {
+                pool.count_requests(place);
+            }
+        }
         Arc::new(Self {
             backends,
-            pool: Pool::new(loops, &open_max, limits),
+            pool,
             names: OnceLock::new(),
             senders: (0..loops).map(|_| OnceLock::new()).collect(),
             notifies_at_once: config.lets_go_at_once,

@@ -118,6 +118,8 @@ pub(crate) struct Pool<C> {
 #[derive(Debug)]
 struct Server<C> {
     open_max: Option<u32>,
+    /// Each of its connections carries many requests, which are counted in their stead.
+    counts_requests: bool,
     idle: AtomicUsize,
     lists: Box<[IdleList<C>]>,
     gate: Mutex<Gate>,
@@ -155,12 +157,23 @@ impl<C: Idle> Pool<C> {
         };
         let server = |open_max: &Option<u32>| Server {
             open_max: *open_max,
+            counts_requests: false,
             idle: AtomicUsize::new(0),
             lists: (0..threads).map(list).collect(),
             gate: Mutex::new(gate()),
             busy: AtomicUsize::new(0),
         };
         Self { servers: open_max.iter().map(server).collect(), limits, idle: AtomicUsize::new(0) }
+    }
+
+    /// Counts requests of this server and not connections: each of those carries many, and none is put here.
+    pub(crate) fn count_requests(&mut self, server: usize) {
+        self.servers[server].counts_requests = true;
+    }
+
+    /// Whether requests of this server are counted.
+    pub(crate) fn counts_requests(&self, server: usize) -> bool {
+        self.servers[server].counts_requests
     }
 
     /// Whether a server has a limit of connections.
@@ -392,7 +405,8 @@ impl<C: Idle> Pool<C> {
     fn hint(&self, server: usize, gate: &Gate) {
         let of_server = &self.servers[server];
         let is_full = of_server.open_max.is_some_and(|open_max| gate.open >= open_max);
-        let is_busy = !gate.waiting.is_empty() || is_full && of_server.idle.load(Relaxed) == 0;
+        let has_idle = !of_server.counts_requests && of_server.idle.load(Relaxed) > 0;
+        let is_busy = !gate.waiting.is_empty() || is_full && !has_idle;
         of_server.busy.store(usize::from(is_busy), Relaxed);
     }
 }

@@ -28,7 +28,8 @@ pub use answers::{Answer, Extras, Files};
 pub(crate) use answers::{FIELDS_BYTES_MAX, request_rule};
 pub use proxy::{ProxyConfig, ProxyLimits};
 pub use sections::{
-    BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, ServerTls,
+    BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, Protocol,
+    ServerTls,
 };
 pub use sites::{RouteConfig, SiteConfig, Sites};
 use written::note_shared_paths;
@@ -994,6 +995,7 @@ mod tests {
                 "fall",
                 "send_proxy",
                 "tls",
+                "protocol",
                 "server_max_connections",
                 "let_go_at_once",
                 "idle_timeout",
@@ -1026,6 +1028,7 @@ mod tests {
                 "socket_owner = \"0\"",
                 "health_path = \"/\"",
                 "health_host = \"a\"",
+                "health_service = \"a\"",
                 "health_interval = \"1s\"",
                 "health_timeout = \"1s\"",
                 "rise = 2",

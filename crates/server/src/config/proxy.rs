@@ -15,7 +15,7 @@ use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
     elsewhere, foreign_keys, identity, note_overlap, note_unix_only, timeout,
 };
-use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode, Sites};
+use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode, Protocol, Sites};
 use crate::identity::Identity;
 
 /// The name of the group that has no section of its own.
@@ -331,6 +331,7 @@ impl ProxyConfig {
             health: Health::default(),
             sends_header: None,
             tls: None,
+            protocol: Protocol::default(),
         };
         Self {
             frontends: vec![Frontend {
@@ -478,6 +479,13 @@ fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
             server.address
         ));
     }
+    if front.mode == Mode::Tcp && group.protocol.is_http2() {
+        return Some(format!(
+            "\"{}\" has the protocol \"{}\", which applies only to mode \"http\"; expected none, as \"tcp\" leads to it",
+            group.name,
+            group.protocol.name()
+        ));
+    }
     let limited = servers.find(|server| server.connections_max.is_some())?;
     (front.mode == Mode::Tcp).then(|| {
         format!(
@@ -612,6 +620,41 @@ mod tests {
             message.contains("unix:/run/app.sock has no name; expected one with sni"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_protocol_of_backends_goes_with_what_it_needs() {
+        let with = |said: &str| {
+            read(&format!("{said}\n[[server]]\naddress = \"10.0.0.1:80\""))
+                .map(|config| (config.groups[0].protocol, config.groups[0].health.check.clone()))
+        };
+        assert_eq!(with(""), Ok((Protocol::Http1, Check::None)));
+        assert_eq!(with("protocol = \"http/1.1\""), Ok((Protocol::Http1, Check::None)));
+        assert_eq!(with("protocol = \"h2c\""), Ok((Protocol::H2c, Check::None)));
+        assert_eq!(with("protocol = \"h2\"\ntls = true"), Ok((Protocol::H2, Check::None)));
+        let grpc = "protocol = \"h2c\"\nhealth_check = \"grpc\"";
+        assert_eq!(with(grpc), Ok((Protocol::H2c, Check::Grpc(String::new()))));
+        let service = format!("{grpc}\nhealth_service = \"a.B\"\nhealth_host = \"x\"");
+        assert_eq!(with(&service), Ok((Protocol::H2c, Check::Grpc("a.B".to_owned()))));
+        for (said, expected) in [
+            ("protocol = \"h3\"", "p:1:12: "),
+            ("protocol = \"h2\"", "expected tls beside it, or \"h2c\" for clear text"),
+            ("protocol = \"h2c\"\ntls = true", "expected \"h2\" beside tls"),
+            ("protocol = \"h2c\"\nsend_proxy = \"v1\"", "p:2:14: send_proxy: names one client"),
+            (
+                "health_check = \"grpc\"",
+                "p:1:16: health_check: \"grpc\" is asked by HTTP/2; expected protocol",
+            ),
+            (
+                "health_service = \"a\"",
+                "p:1:18: health_service: applies only to health_check \"grpc\"",
+            ),
+            ("protocol = \"h2c\"\nhealth_check = \"grpc\"\nhealth_service = \"a b\"", "p:3:18: "),
+            ("protocol = \"h2c\"\nmode = \"tcp\"", "which applies only to mode \"http\""),
+        ] {
+            let message = with(said).expect_err(said);
+            assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+        }
     }
 
     const SEVERAL: &str = "threads = 2\n\

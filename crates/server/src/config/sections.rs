@@ -18,6 +18,8 @@ use crate::fields::FieldRule;
 use crate::tls;
 use crate::tls::Trust;
 
+/// Longest name of a service that a check asks for: its length is a byte in the message.
+const SERVICE_BYTES_MAX: usize = 100;
 /// Largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 256;
 pub(super) const SERVER: &str = "A server that requests go to, with its weight";
@@ -38,6 +40,8 @@ pub struct GroupConfig {
     pub sends_header: Option<ProxyVersion>,
     /// How TLS is spoken to them, where it is.
     pub tls: Option<ServerTls>,
+    /// What requests go to them by.
+    pub protocol: Protocol,
 }
 
 impl Table for GroupConfig {
@@ -67,6 +71,12 @@ impl GroupConfig {
         let sends_header = keys.key("send_proxy", about);
         let sends_header = sends_header.optional(&one_of("version", versions).called("VERSION"));
         let tls = UpstreamTls::read(keys).tls();
+        let protocol =
+            keys.key("protocol", "What requests go to the backends by").default("http/1.1");
+        let protocol = protocol.one(&Protocol::kind());
+        if keys.is_right() {
+            protocol.note_misfits(keys, tls.is_some(), &health.check);
+        }
         let servers = servers(keys);
         let is_unnamed = tls.as_ref().is_some_and(|tls| tls.name.is_none());
         let unix = servers
@@ -75,7 +85,71 @@ impl GroupConfig {
         if let Some(unix) = unix.filter(|_| is_unnamed && keys.is_right()) {
             keys.note("tls", format!("{} has no name; expected one with sni", unix.address));
         }
-        Self { name, servers, balance, health, sends_header, tls }
+        Self { name, servers, balance, health, sends_header, tls, protocol }
+    }
+}
+
+/// What requests go to backends by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// HTTP/1.1, in TLS where that is used.
+    #[default]
+    Http1,
+    /// HTTP/2 in TLS, which both sides agree on by ALPN.
+    H2,
+    /// HTTP/2 in clear text, which the backend is known to speak.
+    H2c,
+}
+
+impl Protocol {
+    fn kind() -> Kind<Self> {
+        let http1 = "one request at a time on each connection";
+        let h2 = "HTTP/2 in TLS, agreed on by ALPN: many requests on each connection";
+        let h2c = "HTTP/2 in clear text, with prior knowledge: many requests on each connection";
+        let protocols =
+            [("http/1.1", http1, Self::Http1), ("h2", h2, Self::H2), ("h2c", h2c, Self::H2c)];
+        one_of("protocol", protocols).called("PROTOCOL")
+    }
+
+    /// Its name in settings.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http/1.1",
+            Self::H2 => "h2",
+            Self::H2c => "h2c",
+        }
+    }
+
+    /// Whether a connection carries many requests.
+    #[inline]
+    pub(crate) const fn is_http2(self) -> bool {
+        matches!(self, Self::H2 | Self::H2c)
+    }
+
+    /// Notes what does not go with it.
+    fn note_misfits(self, keys: &mut Keys<'_>, has_tls: bool, check: &Check) {
+        if self == Self::H2 && !has_tls {
+            keys.note(
+                "protocol",
+                "\"h2\" is HTTP/2 in TLS; expected tls beside it, or \"h2c\" for clear text",
+            );
+        }
+        if self == Self::H2c && has_tls {
+            keys.note("protocol", "\"h2c\" is HTTP/2 in clear text; expected \"h2\" beside tls");
+        }
+        if self.is_http2() && keys.has("send_proxy") {
+            keys.note(
+                "send_proxy",
+                "names one client, and a connection of HTTP/2 carries requests of many; expected none beside \
+                 protocol \"h2\" or \"h2c\"",
+            );
+        }
+        if !self.is_http2() && matches!(check, Check::Grpc(_)) {
+            keys.note(
+                "health_check",
+                "\"grpc\" is asked by HTTP/2; expected protocol \"h2c\" or \"h2\" as well",
+            );
+        }
     }
 }
 
@@ -226,6 +300,8 @@ pub enum Check {
     Tcp,
     /// To answer GET of this path with a status from 200 to 399.
     Http(String),
+    /// To say by the health service of gRPC that this service is serving; an empty name stands for all of the server.
+    Grpc(String),
 }
 
 /// When backends are taken for up and down.
@@ -245,7 +321,7 @@ table! { keys, key, default;
     pub struct Health {
         /// Kind of health check.
         pub check: Check = check(keys),
-        /// With --health-check http: the Host
+        /// With --health-check http or grpc: the Host
         pub host as "health_host": Option<String> =
             key.otherwise("--sni, else the name or address of each; localhost on a unix socket").optional(&host()),
         /// Time between two checks of a backend
@@ -273,14 +349,15 @@ impl Health {
                 &["health_interval", "health_timeout", "rise"],
                 "applies only to checks; expected health_check as well",
             ),
-            Check::Tcp | Check::Http(_) => (
+            Check::Tcp | Check::Http(_) | Check::Grpc(_) => (
                 &["down_time"],
                 "applies only where there are no checks; expected none beside health_check",
             ),
         };
         let is_known = !keys.is_wrong("health_check");
-        if self.host.is_some() && is_known && !matches!(self.check, Check::Http(_)) {
-            keys.note("health_host", "applies only to health_check \"http\"");
+        if self.host.is_some() && is_known && !matches!(self.check, Check::Http(_) | Check::Grpc(_))
+        {
+            keys.note("health_host", "applies only to health_check \"http\" and \"grpc\"");
         }
         for name in names {
             if is_known && keys.has(name) {
@@ -310,6 +387,11 @@ fn check(keys: &mut Keys<'_>) -> Check {
             "GET of --health-path has to be answered with 200 to 399",
             Check::Http(String::new()),
         ),
+        (
+            "grpc",
+            "the health service of gRPC has to say that --health-service is serving",
+            Check::Grpc(String::new()),
+        ),
     ];
     let check = keys.key("health_check", "How backends are checked").default("none");
     let check = check.one(&one_of("check", kinds).called("HOW"));
@@ -318,7 +400,29 @@ fn check(keys: &mut Keys<'_>) -> Check {
     if keys.has("health_path") && keys.is_right() && !matches!(check, Check::Http(_)) {
         keys.note("health_path", "applies only to health_check \"http\"");
     }
-    if matches!(check, Check::Http(_)) { Check::Http(path) } else { check }
+    let about = "With --health-check grpc: the service that is asked for";
+    let service = keys.key("health_service", about).otherwise("the server as a whole");
+    let service = service.optional(&service_name());
+    if service.is_some() && keys.is_right() && !matches!(check, Check::Grpc(_)) {
+        keys.note("health_service", "applies only to health_check \"grpc\"");
+    }
+    match check {
+        Check::Http(_) => Check::Http(path),
+        Check::Grpc(_) => Check::Grpc(service.unwrap_or_default()),
+        other => other,
+    }
+}
+
+/// A service of gRPC, with its package.
+fn service_name() -> Kind<String> {
+    let accepts = "a service such as shop.v1.Orders, at most 100 bytes long";
+    Kind::new("SERVICE", accepts, |text| {
+        let is_in_name =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+        let is_sound =
+            (1..=SERVICE_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_in_name);
+        if is_sound { Ok(text.to_owned()) } else { Err(String::new()) }
+    })
 }
 
 /// What Host says.

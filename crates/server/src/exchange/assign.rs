@@ -7,6 +7,7 @@
 //! | of another loop, idle | to this loop: taken over, or taken back when it was here before |
 //! | free again | kept here until the turn ends, then put down, for any loop |
 //! | that loops can't share | kept by its loop; closed when a request of another loop waits |
+//! | of HTTP/2 | stays with its loop, and carries many requests (`multiplex.rs`) |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use pollux_poller::Waker;
 use crate::backends::groups::Choice;
 use crate::backends::names::Names;
 use crate::backends::passing::{Notice, Passing, Pooled};
-use crate::backends::pool::{Admission, Keeping, Ticket};
+use crate::backends::pool::{Admission, Keeping, Pool, Ticket};
 use crate::config::Mode;
 use crate::exchange::table::{Idle, Outgoing, Purpose, Stage, Tried};
 use crate::exchange::upstreams::Upstreams;
@@ -63,6 +64,11 @@ impl Exchanger {
     fn ticket(&mut self, at: ExchangeId) -> Ticket {
         self.tickets += 1;
         Ticket { by: self.me, at: at.place() as u32, number: self.tickets }
+    }
+
+    /// The connections of all loops.
+    pub(super) fn pool(&self) -> &Pool<Arc<Pooled>> {
+        &self.passing.pool
     }
 
     /// What looks up the names of backends, where they have any.
@@ -175,8 +181,11 @@ impl Upstreams {
         })
     }
 
-    /// Opens a connection for the exchange.
+    /// Opens a connection for the exchange; one of HTTP/2 may be there.
     pub(super) fn open_for(&mut self, at: ExchangeId, backend: BackendId) {
+        if self.exchanges.get(at).is_multiplexed {
+            return self.join(at, backend);
+        }
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
         let tls = self.tls_to(backend, Mode::Http);
@@ -351,6 +360,7 @@ impl Upstreams {
             self.links.get_mut(link).idle = Idle::No;
             link
         } else {
+            self.close_idle_multiplexed();
             return;
         };
         self.proxied.count(ProxyCounter::IdleDropped);
@@ -359,6 +369,7 @@ impl Upstreams {
 
     /// Closes the connections of this loop to the backend that have no request.
     pub(super) fn drop_idle(&mut self, backend: BackendId) {
+        self.leave_multiplexed(backend);
         while let Some(link) = self.links.take_here(backend) {
             let Exchanger { me, ref passing, is_sharing, .. } = self.exchanger;
             if is_sharing {
@@ -400,6 +411,7 @@ impl Upstreams {
 
     /// Has the upstream connection of the exchange, if it is there, send what there is.
     pub(super) fn wake_all(&mut self, at: ExchangeId) {
+        self.make_ready(at);
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -533,11 +545,12 @@ impl Upstreams {
         }
     }
 
-    /// There may be one connection more to the backend.
-    fn may_open_another(&mut self, backend: BackendId) {
+    /// There may be one connection more to the backend; or one request, where connections carry many.
+    pub(super) fn may_open_another(&mut self, backend: BackendId) {
         while let Some(ticket) = self.exchanger.passing.closed(self.exchanger.me, backend) {
             if let Some(at) = self.take_ticket(ticket) {
-                return self.open_for(at, backend);
+                self.open_for(at, backend);
+                return self.wake_all(at);
             }
         }
     }
@@ -569,7 +582,10 @@ impl Upstreams {
                     self.take_over(at, backend, pooled);
                 }
                 Notice::MayOpen(ticket, backend) => match self.take_ticket(ticket) {
-                    Some(at) => self.open_for(at, backend),
+                    Some(at) => {
+                        self.open_for(at, backend);
+                        self.wake_all(at);
+                    }
                     None => self.may_open_another(backend),
                 },
                 Notice::MoveOn(ticket, backend) => self.reassign(ticket, backend),

@@ -202,9 +202,15 @@ impl UpstreamWait {
 impl Upstreams {
     /// Sets the deadline of the upstream connection of the exchange, where something just happened.
     #[inline]
-    pub(super) fn set_upstream_deadline(&self, at: ExchangeId, actions: &mut Actions<'_>) {
-        let wait = UpstreamWait::of_exchange(self.exchanges.get(at));
-        actions.set_deadline(wait.end(self.now.at, &self.limits));
+    pub(super) fn set_upstream_deadline(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        let exchange = self.exchanges.get_mut(at);
+        let end = UpstreamWait::of_exchange(exchange).end(self.now.at, &self.limits);
+        if exchange.is_multiplexed {
+            // Its connection goes by the first of all.
+            exchange.upstream_deadline = end;
+        } else {
+            actions.set_deadline(end);
+        }
     }
 }
 

@@ -84,7 +84,12 @@ impl Direction {
         self.end_head(tail);
         self.message.is_whole = reader.is_done();
         self.reader = reader;
-        self.framer.begin(tail);
+    }
+
+    /// The same of a message whose frames say where its body ends.
+    pub(super) fn begin_of_stream(&mut self, has_body: bool, tail: &HeadTail) {
+        self.end_head(tail);
+        self.message.is_whole = !has_body;
     }
 
     fn end_head(&mut self, tail: &HeadTail) {
@@ -93,12 +98,6 @@ impl Direction {
             self.message.head().extend_from_slice(tail.text());
         }
         self.message.end_head();
-    }
-
-    /// The same of a message whose frames say where its body ends.
-    pub(super) fn begin_of_stream(&mut self, has_body: bool, tail: &HeadTail) {
-        self.message.end_head();
-        self.message.is_whole = !has_body;
         self.framer.begin(tail);
     }
 
@@ -118,9 +117,8 @@ impl Direction {
 
     /// The same, and nothing follows.
     pub(super) fn begin_without_body(&mut self, tail: &HeadTail) {
-        self.message.end_head();
+        self.end_head(tail);
         self.message.is_whole = true;
-        self.framer.begin(tail);
     }
 
     /// The same, and bytes follow that are not HTTP.
@@ -281,6 +279,18 @@ impl Direction {
     /// What of it waits for a stream.
     pub(crate) fn waits(&self) -> Waits {
         frames::waits(&self.framer, &self.message)
+    }
+
+    /// Begins a stream by the head of this request; none when its peer takes no more of them.
+    pub(super) fn ask<T>(
+        &mut self,
+        by: &mut Connection<T>,
+        out: &mut Output<'_>,
+        (scheme, never_indexed): (&str, &[u8]),
+        data: T,
+    ) -> Option<u32> {
+        let how = (scheme, never_indexed);
+        frames::ask(&mut self.framer, &mut self.message, by, out, how, data)
     }
 
     /// Gives a stream what windows and room take, in frames; says how many bytes of the body that were, or 1 where there was none.

@@ -1,5 +1,6 @@
-//! How an answer leaves by a stream of HTTP/2: its head in HEADERS, its body in DATA, each no larger than the windows and the
-//! room take, and its trailers in HEADERS again.
+//! How a message leaves by a stream of HTTP/2: its head in HEADERS, its body in DATA, each no larger than the windows and the
+//! room take, and its trailers in HEADERS again. The same for an answer to a client and for a request to a backend, but for
+//! the head of that, which begins the stream.
 //!
 //! ```text
 //!  interim heads │ head, with its Content-Length │ body      │ trailers
@@ -10,12 +11,12 @@
 //! stands in the last frame where its end is known by then.
 
 use pollux_http::Fields;
-use pollux_http::h2::{CONTROL_ROOM_BYTES, Connection, Output};
+use pollux_http::h2::{AskHead, CONTROL_ROOM_BYTES, Connection, Output};
 
 use crate::exchange::framing::Framer;
 use crate::exchange::message::Message;
 
-/// Longest head of an answer that a stream gets, as lines: it leaves in one call.
+/// Longest head that a stream gets, as lines: it leaves in one call.
 pub(crate) const HEAD_BYTES_MAX: usize = 56 * 1024;
 
 /// What waits for the stream.
@@ -57,6 +58,26 @@ pub(super) fn waits(framer: &Framer, message: &Message) -> Waits {
         }
         true => Waits::Nothing,
     }
+}
+
+/// Begins the stream of a request by its head, which ends it where nothing follows; none when its peer takes no more streams.
+/// There has to be as much room as [`waits`] says.
+pub(super) fn ask<T>(
+    framer: &mut Framer,
+    message: &mut Message,
+    by: &mut Connection<T>,
+    out: &mut Output<'_>,
+    (scheme, never_indexed): (&str, &[u8]),
+    data: T,
+) -> Option<u32> {
+    let (head, body) = message.waiting();
+    let is_all = message.is_whole && body.is_empty() && message.trailers().is_empty();
+    let ask = AskHead { head, scheme, known: None, path: None };
+    let stream = by.ask_head_marked(out, ask, never_indexed, is_all, data)?;
+    let len = head.len();
+    (framer.is_head_out, framer.is_end_out) = (true, is_all);
+    message.took(len);
+    Some(stream)
 }
 
 /// Sends what windows and room take, up to one frame of the body; says how many bytes were taken, or 1 for an end alone. There

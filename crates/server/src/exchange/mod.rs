@@ -20,8 +20,8 @@
 //! | `request` | the order of a request, from its head to its last byte: one function for each step |
 //! | `held` | what the streams of a loop hold together, and which of them go where that is too much |
 //! | `deadlines` | by when a client has to have sent, and to be answered |
-//! | `assign` | how a request comes to an upstream connection |
-//! | `upstream` | the side of a backend; that of a client is in `front`, as of any request |
+//! | `assign`, `multiplex` | how a request comes to an upstream connection, and to one of HTTP/2, which carries many |
+//! | `upstream` | the side of a backend, of HTTP/1.1 and below it of HTTP/2; that of a client is in `front`, as of any request |
 //! | `stream`, `check` | a side of TCP mode; checks of backends |
 //! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
 //! | `upstreams` | what one loop has of backends, and of what is under way to them |
@@ -35,6 +35,7 @@ pub(crate) mod frames;
 mod framing;
 mod held;
 mod message;
+mod multiplex;
 pub(crate) mod pair;
 mod pipes;
 pub(crate) mod request;

@@ -4,13 +4,13 @@
 //! |---|---|---|
 //! | [`begin`](Upstreams::begin), [`begin_again`](Upstreams::begin_again) | the asker's session | the head of a request is sound, and a backend is to answer it; the second where it is the last one of this loop again |
 //! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, `fault` for a second try, and `assign.rs` where a request that waited has its turn or its backend went down | a backend, and a connection to it |
-//! | [`upstream_ready`](Upstreams::upstream_ready) | the upstream's session | it is connected, was woken, or has got rid of what it had |
+//! | [`upstream_ready`](Upstreams::upstream_ready), [`request_leaves_by`](Upstreams::request_leaves_by) | the upstream's session | it is connected, was woken, or has got rid of what it had |
 //! | [`request_bytes`](Upstreams::request_bytes), [`request_data`](Upstreams::request_data) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
 //! | [`wake_found`](Upstreams::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
 //! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
 //! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
-//! | [`answer_head`](Upstreams::answer_head) | the upstream's session | the head of the answer came (`answer_head_again`: the last one again): from here on there is no second try |
-//! | [`answer_bytes`](Upstreams::answer_bytes) | the upstream's session | some of its body came |
+//! | [`answer_head`](Upstreams::answer_head), [`answer_head_of_stream`](Upstreams::answer_head_of_stream) | the upstream's session | the head of the answer came (`answer_head_again`: the last one again): from here on there is no second try |
+//! | [`answer_bytes`](Upstreams::answer_bytes), [`answer_data`](Upstreams::answer_data) | the upstream's session | some of its body came |
 //! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came: the exchange lets go of the connection |
 //! | [`park`](Upstreams::park) | the upstream's session | right behind `answer_end`, before the client has the answer: the connection is kept for another request |
 //! | [`answer_leaves`](Upstreams::answer_leaves), [`answer_leaves_by`](Upstreams::answer_leaves_by) | the asker's session | it was woken, or has got rid of what it had |
@@ -21,7 +21,9 @@
 //! connection beside that stands in its file: `front/h1/later.rs`, `front/h2/later.rs`, `upstream.rs`. An exchange knows whom
 //! it has to wake, the [`Asker`], and nothing else of who asked: a connection of HTTP/1.1, or a stream of one of HTTP/2. Where
 //! these differ the step says so: a stream never pauses its connection, gives all that its window let through
-//! ([`request_data`](Upstreams::request_data)), and takes frames ([`answer_leaves_by`](Upstreams::answer_leaves_by)).
+//! ([`request_data`](Upstreams::request_data), [`answer_data`](Upstreams::answer_data)), and takes frames
+//! ([`answer_leaves_by`](Upstreams::answer_leaves_by), [`request_leaves_by`](Upstreams::request_leaves_by)). So it is with
+//! the other side, whose connection has one request at a time (`upstream.rs`), or streams (`upstream/h2.rs`).
 //!
 //! | of an exchange | is |
 //! |---|---|
@@ -33,9 +35,10 @@
 use std::borrow::Cow;
 
 use pollux_engine::{Actions, Moment};
+use pollux_http::h2::NeverIndexed;
 use pollux_http::{
-    BodyReader, Fields, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseFacts,
-    Status,
+    BodyReader, Fields, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseBody,
+    ResponseFacts, Status,
 };
 
 use crate::backends::pool::Admission;
@@ -55,7 +58,7 @@ use crate::head::proxied::{
     AnswerContext, RequestContext, Rewritten, write_answer, write_interim, write_request,
     write_upgrade,
 };
-use crate::head::tail::{HeadTail, HopFields};
+use crate::head::tail::{HeadTail, HopFields, TAIL_BYTES_MAX};
 use crate::head::websocket::{self, Key};
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
 use crate::log::{AccessLog, Entry, Proxied};
@@ -99,6 +102,8 @@ pub(crate) struct NewHead<'a> {
     pub(crate) facts: RequestFacts,
     /// What is left of Max-Forwards, where it counts.
     pub(crate) max_forwards: Option<u64>,
+    /// What of it is put into no table at the next hop.
+    pub(crate) never_indexed: NeverIndexed,
     /// Of the request's body.
     pub(crate) limits: &'a Limits,
     pub(crate) log: Option<&'a AccessLog>,
@@ -108,7 +113,8 @@ impl Upstreams {
     /// A sound head came: the request has an exchange, in which its head stands as the backend gets it, and a connection
     /// that is found, opened or waited for.
     pub(crate) fn begin(&mut self, asked: &Asked<'_>, new: &NewHead<'_>) -> ExchangeId {
-        let NewHead { request, head, target, facts, max_forwards, limits, log } = *new;
+        let NewHead { request, head, target, facts, max_forwards, never_indexed, limits, log } =
+            *new;
         let (at, backend) = self.enter(asked, facts);
         let front = self.frontends.get(asked.front);
         let is_secure = asked.is_secure;
@@ -126,14 +132,24 @@ impl Upstreams {
             prefix: facts.route.map_or("", |route| &self.rewrites[route.place()].strip),
         };
         let exchange = self.exchanges.get_mut(at);
-        exchange.wants_upgrade = write_request(exchange.request.head(), request, &context);
-        if exchange.wants_upgrade && facts.version == Version::Http2 {
+        let asks = write_request(exchange.request.head(), request, &context);
+        // By HTTP/2 a backend is asked for no WebSocket: what it answers to GET is passed on, if it is none of 2xx.
+        exchange.wants_upgrade = asks && !exchange.is_multiplexed;
+        if asks && facts.version == Version::Http2 {
             let key = Key::random();
-            fields::write(exchange.request.head(), websocket::KEY, key.text());
+            if exchange.wants_upgrade {
+                fields::write(exchange.request.head(), websocket::KEY, key.text());
+            }
             exchange.accept = Some(key.accept());
         }
         let hop = HopFields::of_request(request, facts.version, exchange.wants_upgrade);
-        let tail = HeadTail::of(hop);
+        let tail = HeadTail::of(if exchange.is_multiplexed { hop.on_stream() } else { hop });
+        let head_bytes = exchange.request.head().len() + TAIL_BYTES_MAX;
+        let is_marked = never_indexed != NeverIndexed::default();
+        if is_marked && exchange.is_multiplexed {
+            note_marks(&mut exchange.never_indexed, request, never_indexed);
+        }
+        let is_too_long = exchange.is_multiplexed && head_bytes > frames::HEAD_BYTES_MAX;
         match facts.version {
             Version::Http2 => exchange.request.begin_of_stream(request.framing.has_body(), &tail),
             _ => exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail),
@@ -143,12 +159,18 @@ impl Upstreams {
         }
         if request.framing.has_body() {
             self.counters.add(ServerCounter::Bodies, 1);
-        } else if host.is_some() && hop == HopFields::default() && request.method != Method::Options
+        } else if host.is_some()
+            && hop == HopFields::default()
+            && request.method != Method::Options
+            && !is_marked
         {
             let last = self.repeats.request.get_or_insert_default();
             let is_stream = asked.asker.is_stream();
             let by = RequestKey { front: asked.front, is_secure, is_stream, peer: asked.peer };
             last.note(head, by, exchange.request.head(), &exchange.line, facts);
+        }
+        if is_too_long {
+            self.give_up_later(at, Fault::BadRequest(Status::FIELDS_TOO_LARGE));
         }
         at
     }
@@ -159,7 +181,8 @@ impl Upstreams {
         let (at, _) = self.enter(asked, last.facts);
         let exchange = self.exchanges.get_mut(at);
         exchange.request.head().extend_from_slice(&last.written);
-        exchange.request.begin_without_body(&HeadTail::NONE);
+        let tail = if exchange.is_multiplexed { HeadTail::STREAM } else { HeadTail::NONE };
+        exchange.request.begin_without_body(&tail);
         exchange.line.extend_from_slice(&last.line);
         at
     }
@@ -168,7 +191,8 @@ impl Upstreams {
     fn enter(&mut self, asked: &Asked<'_>, facts: RequestFacts) -> (ExchangeId, BackendId) {
         let group = asked.group;
         let is_encrypted = asked.is_secure || self.groups[group.place()].tls.is_some();
-        let is_framed = is_encrypted || asked.asker.is_stream();
+        let is_multiplexed = self.groups[group.place()].protocol.is_http2();
+        let is_framed = is_encrypted || is_multiplexed || asked.asker.is_stream();
         let may_splice = !is_framed && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
@@ -180,7 +204,9 @@ impl Upstreams {
         (exchange.is_idempotent, exchange.may_splice) = (facts.is_idempotent, may_splice);
         exchange.rules = facts.rules;
         exchange.is_last = asked.is_last;
-        exchange.request.keep_sent(facts.is_idempotent);
+        exchange.is_multiplexed = is_multiplexed;
+        // A stream that is refused was not looked at, whatever it asks for.
+        exchange.request.keep_sent(facts.is_idempotent || is_multiplexed);
         (at, self.choose(at))
     }
 
@@ -258,6 +284,34 @@ impl Upstreams {
             self.set_upstream_deadline(at, actions);
         }
         actions.call_again();
+    }
+
+    /// The same where the upstream connection has streams: `send` gives that of the exchange what windows and room take, and
+    /// says how many bytes that were.
+    pub(super) fn request_leaves_by(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        send: impl FnOnce(&mut Direction, &mut Actions<'_>) -> u64,
+    ) {
+        let exchange = self.exchanges.get_mut(at);
+        let sent_bytes = send(&mut exchange.request, actions);
+        // Such a connection takes no more than has left.
+        exchange.request.has_left(&mut self.pipes);
+        if exchange.request.is_done() {
+            exchange.reach(Stage::Waiting);
+        }
+        if exchange.asker.is_stream() && sent_bytes > 0 {
+            exchange.moved = self.now.at;
+            self.count_held(at);
+        }
+        let exchange = self.exchanges.get(at);
+        if !exchange.has_answer() {
+            self.set_upstream_deadline(at, actions);
+        }
+        if sent_bytes > 0 {
+            self.wake_paused_asker(at, actions);
+        }
     }
 
     /// Input of the client while its request is under way: more of its body, or what follows that and waits unread. Says
@@ -472,10 +526,31 @@ impl Upstreams {
             out.truncate(before);
             return Err("a head of more than 56 KiB, which no client of HTTP/2 gets".into());
         }
-        if !is_early {
+        if !is_early && !head.is_empty() {
             self.repeats.note_answer(head, by, &out[before..], response.facts);
         }
         self.answer_began(at, &response.facts);
+        Ok(())
+    }
+
+    /// The same from a stream, which may end with it.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(super) fn answer_head_of_stream(
+        &mut self,
+        at: ExchangeId,
+        response: &Response<'_>,
+        ends: bool,
+    ) -> Result<(), Cow<'static, str>> {
+        let mut facts = response.facts;
+        if ends && facts.body == ResponseBody::UntilClose && !self.exchange(at).asker.is_stream() {
+            facts.body = ResponseBody::Length(0);
+        }
+        self.answer_head(at, &Response { facts, ..*response }, &[])?;
+        let exchange = self.exchanges.get_mut(at);
+        exchange.ends_with_head = ends;
+        exchange.response.set_whole(ends);
         Ok(())
     }
 
@@ -552,6 +627,43 @@ impl Upstreams {
         Ok(used)
     }
 
+    /// The same from a stream, whose window bounds it, and whose frames say where it `ends`.
+    pub(super) fn answer_data(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        data: &[u8],
+        ends: bool,
+    ) {
+        let response = &mut self.exchanges.get_mut(at).response;
+        response.take_all(data);
+        response.set_whole(ends);
+        if !ends {
+            self.answer_grew(at, actions);
+        }
+    }
+
+    /// Fields behind the body of an answer by a stream, which end it. Clients of HTTP/1.1 get none.
+    pub(super) fn answer_trailers(&mut self, at: ExchangeId, trailers: Fields<'_>) {
+        let exchange = self.exchanges.get_mut(at);
+        if exchange.asker.is_stream() {
+            let status = exchange.status.unwrap_or(Status::OK).code();
+            let rules = self.frontends.rules(exchange.front).applying(exchange.rules, status);
+            exchange.response.add_trailers(trailers, |name| rules.drops(name));
+        }
+        exchange.response.set_whole(true);
+    }
+
+    /// How much of the body that came by a stream the client has taken since this was asked last: its window opens by so much.
+    pub(super) fn answer_gone(&mut self, at: ExchangeId) -> u64 {
+        let exchange = self.exchanges.get_mut(at);
+        let left = exchange.response.body_bytes_left();
+        let gone = exchange.response.body_bytes().saturating_sub(left);
+        let more = gone.saturating_sub(exchange.released);
+        exchange.released += more;
+        more
+    }
+
     /// The same, from the backend's socket into a pipe.
     pub(super) fn answer_piped(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let bytes = self.splice_body(at, Side::Backend, actions);
@@ -573,17 +685,19 @@ impl Upstreams {
         used
     }
 
-    fn answer_grew(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+    pub(super) fn answer_grew(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         self.slow_down(at, actions);
         self.wake_asker(at, actions);
         self.count_more_held(at);
     }
 
-    /// Pauses the upstream connection while the client does not take what is there; sets the deadline of the next piece.
+    /// Pauses the upstream connection while the client does not take what is there; sets the deadline of the next piece. A
+    /// stream has its window instead.
     pub(super) fn slow_down(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
-        let response = &self.exchanges.get(at).response;
+        let exchange = self.exchanges.get(at);
+        let response = &exchange.response;
         let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
-        if is_full {
+        if is_full && !exchange.is_multiplexed {
             // With a pipe each piece is a pause.
             self.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
             actions.pause_input();
@@ -676,11 +790,19 @@ impl Upstreams {
 
     /// Something went wrong, on either side: the one place that decides between a second try, a page and a cut.
     pub(crate) fn fault(&mut self, at: ExchangeId, fault: Fault) -> Next {
+        self.fault_together(at, fault, true)
+    }
+
+    /// The same of requests that fail together, by the end of the connection that they had: only the first of them is held
+    /// against the backend.
+    pub(super) fn fault_together(&mut self, at: ExchangeId, fault: Fault, is_first: bool) -> Next {
         let exchange = self.exchanges.get_mut(at);
-        // An idle connection that was closed says nothing of its backend, nor does a request that takes long altogether.
+        // An idle connection that was closed says nothing of its backend, nor does a request that takes long altogether, nor
+        // one that is to go elsewhere.
         let is_its_fault = fault.party() == Party::Upstream
-            && fault != Fault::RequestTimeout
-            && !(fault == Fault::Closed && exchange.is_reused);
+            && !matches!(fault, Fault::RequestTimeout | Fault::Refused)
+            && !(fault == Fault::Closed && exchange.is_reused)
+            && is_first;
         if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
             self.backend_failed(backend);
         }
@@ -695,20 +817,22 @@ impl Upstreams {
             return Next::Retry;
         }
         // Why a connect failed, or why bytes are not an answer, was reported where it was seen.
-        let is_reported =
-            matches!(fault, Fault::ConnectFailed | Fault::TlsFailed | Fault::BadAnswer);
-        if fault.party() == Party::Upstream && !is_reported {
+        let is_reported = matches!(
+            fault,
+            Fault::ConnectFailed | Fault::TlsFailed | Fault::NoHttp2 | Fault::BadAnswer
+        );
+        if fault.party() == Party::Upstream && !is_reported && is_first {
             self.report_fault(at, fault);
         }
         self.give_up(at, fault)
     }
 
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed the
-    /// connection before an answer, as one does that ends or is started anew, and the request can be repeated.
+    /// connection or reset the stream before an answer, as one does that ends or is started anew, and the request can be repeated.
     /// A backend that has failed does not get it again: it may be what made the backend fail.
     fn may_try_again(&mut self, at: ExchangeId, fault: Fault) -> bool {
         let exchange = self.exchanges.get(at);
-        let was_idle = fault == Fault::Closed && exchange.is_reused;
+        let was_idle = fault == Fault::Refused || (fault == Fault::Closed && exchange.is_reused);
         let failed = exchange.backend.filter(|_| !was_idle);
         if failed.is_some_and(|it| !self.has_another(exchange.group, &exchange.tried, it)) {
             return false;
@@ -722,8 +846,10 @@ impl Upstreams {
         let is_safe = match fault {
             // Another backend may be there.
             Fault::ConnectFailed | Fault::ConnectTimeout => true,
-            Fault::TlsFailed => !has_left,
-            Fault::Closed => !has_left || exchange.is_idempotent,
+            // It was not looked at (RFC 9113 8.7).
+            Fault::Refused => true,
+            Fault::TlsFailed | Fault::NoHttp2 => !has_left,
+            Fault::Closed | Fault::Reset => !has_left || exchange.is_idempotent,
             _ => false,
         };
         is_safe && exchange.rewind()
@@ -827,6 +953,17 @@ fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log: &AccessLog) {
             line.push(b'\n');
             line.extend_from_slice(request.fields.first(name).unwrap_or_default());
         }
+    }
+}
+
+/// Keeps the names of fields that a client has marked: where they stand is another place at the next hop.
+#[cold]
+fn note_marks(names: &mut Vec<u8>, request: &Request<'_>, marks: NeverIndexed) {
+    let fields = request.fields.into_iter().enumerate();
+    let marked = fields.filter(|(place, _)| marks.has(*place)).map(|(_, field)| field.name);
+    for name in marked.chain(marks.has_path().then_some(":path")) {
+        names.extend(name.bytes().map(|byte| byte.to_ascii_lowercase()));
+        names.push(b'\n');
     }
 }
 

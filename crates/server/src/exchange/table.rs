@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{ConnectionId, Moment};
+use pollux_http::h2::ErrorCode;
 use pollux_http::{ProxyHeader, RequestKind, Status};
 use pollux_tls::SharedTls;
 
@@ -43,6 +44,20 @@ pub(crate) struct Exchange {
     pub(crate) is_asker_paused: bool,
     /// The upstream connection that has it.
     pub(super) link: Option<UpstreamId>,
+    /// That is of HTTP/2 and carries others beside it.
+    pub(super) is_multiplexed: bool,
+    /// Its stream there, once that has begun; 0 before.
+    pub(super) stream: u32,
+    /// The session of that connection is going to look at it.
+    pub(super) is_ready: bool,
+    /// By when something has to happen to it there.
+    pub(super) upstream_deadline: Moment,
+    /// Bytes of its answer's body of which the window was given back there.
+    pub(super) released: u64,
+    /// What its backend has reset that stream with, within the answer.
+    pub(crate) reset_code: Option<ErrorCode>,
+    /// The answer ended with its head, as its backend said by that.
+    pub(crate) ends_with_head: bool,
     /// Its place in the queue for one.
     pub(super) ticket: Option<Ticket>,
     /// It waits no more, which the client's session does not know yet.
@@ -103,6 +118,8 @@ pub(crate) struct Exchange {
     pub(super) times: Times,
     /// The request's method and target for the log; empty without one.
     pub(super) line: Vec<u8>,
+    /// Names of fields that its client has marked as never to be put into a table of HPACK, each with a line feed behind it.
+    pub(super) never_indexed: Vec<u8>,
 }
 
 /// How far a request came.
@@ -198,6 +215,13 @@ impl Exchange {
             is_asker_woken: false,
             is_asker_paused: false,
             link: None,
+            is_multiplexed: false,
+            stream: 0,
+            is_ready: false,
+            upstream_deadline: Moment::NEVER,
+            released: 0,
+            reset_code: None,
+            ends_with_head: false,
             ticket: None,
             was_queued: false,
             is_reused: false,
@@ -231,6 +255,7 @@ impl Exchange {
             refusal: None,
             times: Times::default(),
             line: Vec::new(),
+            never_indexed: Vec::new(),
         };
         exchange.reset();
         exchange
@@ -271,10 +296,11 @@ impl Exchange {
         self.is_tunnel() && !self.request.is_whole() && !self.response.is_whole()
     }
 
-    /// Whether it may be asked again without being done twice: no backend was sent anything of it, or
+    /// Whether it may be asked again without being done twice: no backend was sent anything of it, or has looked at it, or
     /// twice is as good as once (RFC 9110 9.2.2).
     pub(super) fn is_retry_safe(&self) -> bool {
-        self.is_idempotent || !self.request.has_begun_to_leave()
+        let is_unseen = self.fault == Some(Fault::Refused);
+        self.is_idempotent || is_unseen || !self.request.has_begun_to_leave()
     }
 
     /// Whether the head of an answer is there.
@@ -285,6 +311,11 @@ impl Exchange {
     /// Whether an upstream connection has it.
     pub(crate) fn has_backend(&self) -> bool {
         self.link.is_some()
+    }
+
+    /// Whether an upstream connection has it, and no other request.
+    pub(crate) fn has_connection(&self) -> bool {
+        self.link.is_some() && !self.is_multiplexed
     }
 
     /// Whether some of the answer has left.
@@ -340,7 +371,11 @@ impl Exchange {
         self.request.reset();
         self.response.reset();
         self.line.clear();
+        self.never_indexed.clear();
         (self.link, self.backend, self.fault) = (None, None, None);
+        (self.is_multiplexed, self.stream, self.is_ready) = (false, 0, false);
+        (self.upstream_deadline, self.released) = (Moment::NEVER, 0);
+        (self.reset_code, self.ends_with_head) = (None, false);
         self.tried = Tried::default();
         self.was_queued = false;
         (self.is_asker_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
@@ -394,7 +429,7 @@ impl Exchanges {
             let exchange = &mut self.all[at.place()];
             exchange.request.release_memory();
             exchange.response.release_memory();
-            exchange.line = Vec::new();
+            (exchange.line, exchange.never_indexed) = (Vec::new(), Vec::new());
         }
     }
 
@@ -438,14 +473,17 @@ pub(super) fn used_len(places: usize, free: impl Iterator<Item = usize>) -> usiz
 ///  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
 /// ```
 ///
-/// One that another loop has taken keeps its link until this loop lets go of its descriptor.
+/// One that another loop has taken keeps its link until this loop lets go of its descriptor. One of HTTP/2 stays with its
+/// loop, and carries many requests (`multiplex.rs`).
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(super) backend: BackendId,
     /// None until it is connected.
     pub(crate) id: Option<ConnectionId>,
-    /// The request that it has.
+    /// The request that it has, where it has one at a time.
     pub(crate) exchange: Option<ExchangeId>,
+    /// Those that it has, where it carries many.
+    pub(super) streams: Option<Box<LinkStreams>>,
     /// It was woken and has not been called yet.
     pub(super) is_woken: bool,
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
@@ -455,6 +493,21 @@ pub(crate) struct Link {
     pub(crate) tls: Option<SharedTls>,
     /// What other loops may take it by.
     pub(super) pooled: Option<Arc<Pooled>>,
+}
+
+/// What a loop knows of a connection of HTTP/2 beside its session.
+#[derive(Debug)]
+pub(super) struct LinkStreams {
+    /// Requests that it has, with a stream or without.
+    pub(super) carried: u32,
+    /// So many it may have.
+    pub(super) streams_max: u32,
+    /// It has none, and is counted as such.
+    pub(super) is_idle: bool,
+    /// Requests that its session has to look at.
+    pub(super) ready: Vec<ExchangeId>,
+    /// Streams whose requests were taken from it.
+    pub(super) dropped: Vec<u32>,
 }
 
 /// Where an upstream connection without a request is kept.
@@ -480,6 +533,8 @@ pub(crate) struct Outgoing {
 pub(crate) enum Purpose {
     /// Requests, by the link of this number.
     Requests(UpstreamId),
+    /// The same on its streams.
+    Streams(UpstreamId),
     /// A check of this backend.
     Check(BackendId),
     /// The stream of this pair.
@@ -493,18 +548,29 @@ pub(crate) struct Links {
     free: Vec<UpstreamId>,
     /// The one that was used last is taken first: the others may be closed in peace.
     here: Vec<Vec<UpstreamId>>,
+    /// Those of HTTP/2 that take requests, by backend.
+    pub(super) multiplexed: Vec<Vec<UpstreamId>>,
 }
 
 impl Links {
     pub(crate) fn new(backends: usize) -> Self {
-        Self { all: Vec::new(), free: Vec::new(), here: vec![Vec::new(); backends] }
+        let none = || vec![Vec::new(); backends];
+        Self { all: Vec::new(), free: Vec::new(), here: none(), multiplexed: none() }
     }
 
     /// A connection that is about to be there.
     pub(crate) fn begin(&mut self, backend: BackendId, exchange: Option<ExchangeId>) -> UpstreamId {
-        let (id, idle, tls, pooled) = (None, Idle::No, None, None);
-        let link =
-            Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
+        let link = Link {
+            backend,
+            id: None,
+            exchange,
+            streams: None,
+            is_woken: false,
+            is_cut: false,
+            idle: Idle::No,
+            tls: None,
+            pooled: None,
+        };
         match self.free.pop() {
             Some(at) => {
                 self.all[at.place()] = link;
@@ -572,7 +638,7 @@ impl Links {
     pub(crate) fn end(&mut self, at: UpstreamId) {
         debug_assert!(!self.free.contains(&at), "a link ends once");
         let link = &mut self.all[at.place()];
-        (link.tls, link.pooled) = (None, None);
+        (link.tls, link.pooled, link.streams) = (None, None, None);
         self.free.push(at);
     }
 

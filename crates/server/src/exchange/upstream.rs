@@ -1,4 +1,4 @@
-//! The proxy's side of one connection to a backend: requests out, answers in.
+//! The proxy's side of one connection of HTTP/1.1 to a backend: requests out, answers in, one at a time. One of HTTP/2 is in `h2`.
 //!
 //! | what comes | without a request | before the answer | in the answer |
 //! |---|---|---|---|
@@ -8,6 +8,8 @@
 //!
 //! The exchange that it has is found by its link. It is parted from the exchange before it ends,
 //! so an answer never meets another request.
+
+pub(crate) mod h2;
 
 use std::borrow::Cow;
 use std::io;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, Command, ConnectTo, ListenAddress, Moment, Now};
+use pollux_http::h2::Scratch;
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 use pollux_tls::SharedTls;
 
@@ -62,6 +63,8 @@ pub(crate) struct Upstreams {
     pub(crate) exchanger: Exchanger,
     pub(crate) pairs: Pairs,
     pub(crate) pipes: Pipes,
+    /// Room for heads that come by HTTP/2.
+    pub(crate) scratch: Scratch,
 }
 
 impl Upstreams {
@@ -110,6 +113,7 @@ impl Upstreams {
             pipes: Pipes::new(config.pipes_max(), config.loops.threads),
             commands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
+            scratch: Scratch::default(),
         }
     }
 
@@ -349,6 +353,7 @@ impl Upstreams {
 
     /// Has the upstream connection of the exchange look at it, if it is connected.
     pub(crate) fn wake_upstream(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
+        self.make_ready(at);
         let Some(link) = self.exchanges.get_mut(at).link else { return };
         let link = self.links.get_mut(link);
         if let Some(id) = link.id
@@ -375,18 +380,37 @@ impl Upstreams {
 
     /// Parts the exchange and its upstream connection. Returns the connection.
     pub(crate) fn detach(&mut self, at: ExchangeId) -> Option<UpstreamId> {
-        let link = self.exchanges.get_mut(at).link.take()?;
+        let exchange = self.exchanges.get_mut(at);
+        let link = exchange.link.take()?;
+        exchange.stream = 0;
+        let was_ready = std::mem::take(&mut exchange.is_ready);
         let parted = self.links.get_mut(link);
-        parted.exchange = None;
-        self.proxied.backends()[parted.backend.place()].ended.add(1);
+        let backend = parted.backend;
+        self.proxied.backends()[backend.place()].ended.add(1);
+        match &mut parted.streams {
+            None => parted.exchange = None,
+            Some(streams) => {
+                streams.carried -= 1;
+                let ready = &mut streams.ready;
+                if was_ready && let Some(place) = ready.iter().rposition(|each| *each == at) {
+                    ready.remove(place);
+                }
+                // Another one may have its place.
+                self.may_open_another(backend);
+            }
+        }
         Some(link)
     }
 
     /// Takes the exchange from its upstream connection before the answer is whole: that connection ends,
-    /// for the bytes that still come belong to no request.
+    /// for the bytes that still come belong to no request. Of one that carries others its stream alone does.
     pub(crate) fn take_back(&mut self, at: ExchangeId) {
+        let stream = self.exchanges.get(at).stream;
         let Some(at) = self.detach(at) else { return };
         let link = self.links.get_mut(at);
+        if link.streams.is_some() {
+            return self.drop_stream(at, stream);
+        }
         match link.id {
             Some(id) => {
                 link.is_cut = true;
@@ -398,16 +422,19 @@ impl Upstreams {
     }
 
     /// A connection that was to be opened in this turn is opened for nobody: a client may ask and give up as often as it likes.
-    fn forget_connect(&mut self, link: UpstreamId) {
+    pub(super) fn forget_connect(&mut self, link: UpstreamId) {
         let opens_it = |command: &Command<Outgoing>| match command {
             Command::Connect { session, .. } => {
-                matches!(session.purpose, Purpose::Requests(of) if of == link)
+                matches!(session.purpose, Purpose::Requests(of) | Purpose::Streams(of) if of == link)
             }
             _ => false,
         };
         if let Some(place) = self.commands.iter().rposition(opens_it) {
             self.commands.remove(place);
-            self.end_link(link, false);
+            match self.links.get(link).streams {
+                None => self.end_link(link, false),
+                Some(_) => self.end_multiplexed(link),
+            }
         }
     }
 
@@ -440,6 +467,14 @@ impl Upstreams {
     pub(crate) fn report_answer(&self, backend: BackendId, why: &str) {
         let name = self.name(backend);
         let text = || format!("the backend {name}: {}: {why}", Fault::BadAnswer.about());
+        self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
+    }
+
+    /// Reports why the bytes of a backend are not an answer by HTTP/2.
+    #[cold]
+    pub(crate) fn report_http2(&self, backend: BackendId, why: &str) {
+        let name = self.name(backend);
+        let text = || format!("the backend {name}: HTTP/2: {why}");
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 

@@ -4,6 +4,7 @@
 //! `exchange/request.rs`.
 
 use pollux_engine::Actions;
+use pollux_http::h2::NeverIndexed;
 use pollux_http::{Method, Request, RequestKind, Status};
 
 use crate::backends::groups::hash;
@@ -63,6 +64,8 @@ pub(super) struct Passed<'a> {
     pub(super) head: &'a [u8],
     pub(super) facts: RequestFacts,
     pub(super) max_forwards: Option<u64>,
+    /// What of it is put into no table at the next hop.
+    pub(super) never_indexed: NeverIndexed,
 }
 
 /// What becomes of a sound request; who asked is known from then on where it is passed on.
@@ -110,14 +113,15 @@ pub(super) fn begin(
     origin: Origin,
     passed: Passed<'_>,
 ) -> ExchangeId {
-    let Passed { request, head, facts, max_forwards } = passed;
+    let Passed { request, head, facts, max_forwards, never_indexed } = passed;
     let LoopState { upstreams, log, head_limits, sites, .. } = state;
     let upstreams = upstreams.as_mut().expect("a proxy has backends");
     let is_last = origin.is_last || !facts.keep_alive;
     let asked = asked(upstreams, actions, client, Origin { is_last, ..origin }, facts.group);
     let (limits, log) = (&*head_limits, log.as_ref());
     let target = sites.as_ref().filter(|_| facts.route.is_some()).map(|sites| sites.target());
-    upstreams.begin(&asked, &NewHead { request, head, target, facts, max_forwards, limits, log })
+    let new = NewHead { request, head, target, facts, max_forwards, never_indexed, limits, log };
+    upstreams.begin(&asked, &new)
 }
 
 /// The same, if the head in front of `input` is the last one of this loop again; says how long that is too.

@@ -329,7 +329,9 @@ impl Streams {
     /// Does what an event asks for; `behind` it there is more input.
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>, behind: &[u8]) {
         match event {
-            Event::Request { stream, mut request, head, ends, .. } if self.ready.is_some() => {
+            Event::Request { stream, mut request, head, never_indexed, ends }
+                if self.ready.is_some() =>
+            {
                 let ends_behind = !ends && is_empty_end(behind, stream);
                 if ends_behind && matches!(request.framing, Framing::Chunked | Framing::Length(0)) {
                     // It is passed on without a body: some backends take no GET in chunks.
@@ -338,9 +340,9 @@ impl Streams {
                         // An answer of pollux's own leaves before the end is read.
                         task.is_judged_on = true;
                     }
-                    return self.ask(call, stream, &request, head, true);
+                    return self.ask(call, stream, (&request, never_indexed), head, true);
                 }
-                self.ask(call, stream, &request, head, ends);
+                self.ask(call, stream, (&request, never_indexed), head, ends);
             }
             Event::Request { stream, request, head, ends, .. } => {
                 call.state.counters.count_request(request.method);

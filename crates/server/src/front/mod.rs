@@ -24,13 +24,15 @@ use std::io;
 
 use pollux_engine::{Actions, CloseCause, Command, Moment, Now, Session};
 use pollux_http::ProxyHeader;
-use pollux_tls::{Encrypted, Error, Opening, PlaintextSession, SharedTls, Tls};
+use pollux_tls::{Encrypted, Error, HTTP_2, Opening, PlaintextSession, SharedTls, Tls};
 
 use crate::config::Mode;
 use crate::exchange::check::CheckSession;
 use crate::exchange::stream::Stream;
 use crate::exchange::table::{Outgoing, Purpose};
 use crate::exchange::upstream::Upstream;
+use crate::exchange::upstream::h2::UpstreamStreams;
+use crate::exchange::upstreams::Upstreams;
 use crate::front::h1::HttpSession;
 use crate::front::state::LoopState;
 
@@ -56,6 +58,7 @@ const _: () = assert!(size_of::<FrontSession>() <= 104, "a proxy has thousands t
 enum Role {
     Client(HttpSession),
     Upstream(Upstream),
+    UpstreamStreams(Box<UpstreamStreams>),
     Check(CheckSession),
     Stream(Stream),
 }
@@ -95,9 +98,12 @@ const UNTIL_HEADER: &str = "it is taken when the head has come";
 
 impl FrontSession {
     /// What runs on a connection that was opened for this.
-    fn outgoing(Outgoing { purpose, tls }: Outgoing) -> Self {
+    fn outgoing(Outgoing { purpose, tls }: Outgoing, upstreams: &Upstreams) -> Self {
         let role = match purpose {
             Purpose::Requests(link) => Role::Upstream(Upstream::new(link)),
+            Purpose::Streams(link) => {
+                Role::UpstreamStreams(Box::new(UpstreamStreams::new(link, upstreams)))
+            }
             Purpose::Check(backend) => Role::Check(CheckSession::new(backend)),
             Purpose::Stream(pair) => Role::Stream(Stream::to_backend(pair)),
         };
@@ -159,7 +165,9 @@ impl Session for FrontSession {
     }
 
     fn next_command(state: &mut LoopState) -> Option<Command<Self>> {
-        Some(state.upstreams().next_command()?.map(Self::outgoing))
+        let upstreams = state.upstreams();
+        let command = upstreams.next_command()?;
+        Some(command.map(|outgoing| Self::outgoing(outgoing, upstreams)))
     }
 
     fn next_command_at(state: &LoopState) -> Moment {
@@ -257,7 +265,7 @@ impl Role {
         match self {
             Self::Client(client) => client.belongs_to(header),
             Self::Stream(stream) => stream.belongs_to(header),
-            Self::Upstream(_) | Self::Check(_) => {}
+            Self::Upstream(_) | Self::UpstreamStreams(_) | Self::Check(_) => {}
         }
     }
 
@@ -267,7 +275,8 @@ impl Role {
             Self::Upstream(upstream) => upstream.announce(state.upstreams(), actions),
             Self::Stream(stream) => stream.announce(state.upstreams(), actions),
             Self::Check(check) => check.announce(state.upstreams(), actions),
-            Self::Client(_) => {}
+            // It carries requests of many clients.
+            Self::UpstreamStreams(_) | Self::Client(_) => {}
         }
     }
 
@@ -276,6 +285,7 @@ impl Role {
         match self {
             Self::Client(_) => false,
             Self::Upstream(upstream) => upstream.was_refused(),
+            Self::UpstreamStreams(upstream) => upstream.was_refused(),
             Self::Stream(stream) => stream.was_refused(),
             Self::Check(check) => check.was_refused(),
         }
@@ -294,6 +304,7 @@ impl Session for Role {
         match self {
             Self::Client(_) => {}
             Self::Upstream(upstream) => upstream.connected(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.connected(state.upstreams(), actions),
             Self::Stream(stream) => stream.opened(state.upstreams(), actions),
             Self::Check(check) => check.connected(state.upstreams(), actions),
         }
@@ -302,6 +313,7 @@ impl Session for Role {
     fn connect_failed(&mut self, state: &mut LoopState, error: io::Error) {
         match self {
             Self::Upstream(upstream) => upstream.connect_failed(state.upstreams(), &error),
+            Self::UpstreamStreams(upstream) => upstream.connect_failed(state.upstreams(), &error),
             Self::Stream(stream) => stream.connect_failed(state.upstreams(), &error),
             Self::Check(check) => check.connect_failed(&error),
             Self::Client(_) => {}
@@ -317,6 +329,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_bytes(state, actions, input),
             Self::Upstream(upstream) => upstream.on_bytes(state.upstreams(), actions, input),
+            Self::UpstreamStreams(upstream) => upstream.on_bytes(state.upstreams(), actions, input),
             Self::Stream(stream) => stream.on_bytes(state.upstreams(), actions, input),
             Self::Check(check) => check.on_bytes(state.upstreams(), actions, input),
         }
@@ -327,8 +340,8 @@ impl Session for Role {
             Self::Stream(stream) => stream.on_readable(state.upstreams(), actions),
             Self::Upstream(upstream) => upstream.on_readable(state.upstreams(), actions),
             Self::Client(client) => client.on_readable(state, actions),
-            // It does not leave its input in the socket.
-            Self::Check(_) => actions.take_input(),
+            // They do not leave their input in the socket.
+            Self::UpstreamStreams(_) | Self::Check(_) => actions.take_input(),
         }
     }
 
@@ -336,6 +349,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_end(state, actions),
             Self::Upstream(upstream) => upstream.on_end(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_end(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_end(state.upstreams(), actions),
             Self::Check(check) => check.give_up(actions),
         }
@@ -345,6 +359,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_output_sent(state, actions),
             Self::Upstream(upstream) => upstream.on_output_sent(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_output_sent(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_output_sent(state.upstreams(), actions),
             Self::Check(_) => {}
         }
@@ -354,6 +369,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_deadline(state, actions),
             Self::Upstream(upstream) => upstream.on_deadline(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_deadline(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_deadline(state.upstreams(), actions),
             Self::Check(check) => check.give_up(actions),
         }
@@ -363,6 +379,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_wake(state, actions),
             Self::Upstream(upstream) => upstream.on_wake(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_wake(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_wake(state.upstreams(), actions),
             Self::Check(_) => {}
         }
@@ -372,6 +389,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.on_shutdown(state, actions),
             Self::Upstream(upstream) => upstream.on_shutdown(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_shutdown(state.upstreams(), actions),
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
             Self::Check(check) => check.on_shutdown(actions),
@@ -389,6 +407,7 @@ impl Session for Role {
         match self {
             Self::Client(client) => client.closed(state, cause),
             Self::Upstream(upstream) => upstream.closed(state.upstreams(), cause),
+            Self::UpstreamStreams(upstream) => upstream.closed(state.upstreams(), cause),
             Self::Stream(stream) => {
                 let LoopState { upstreams, log, .. } = state;
                 let upstreams = upstreams.as_mut().expect("a proxy has backends");
@@ -410,13 +429,16 @@ impl PlaintextSession for Role {
     fn opening(&self, start: &[u8]) -> Opening {
         match self {
             Self::Client(client) => client.opening(start),
-            Self::Upstream(_) | Self::Check(_) | Self::Stream(_) => Opening::Tls,
+            _ => Opening::Tls,
         }
     }
 
     fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
-        if let Self::Client(client) = self {
-            client.agreed(state, protocol);
+        match self {
+            Self::Client(client) => client.agreed(state, protocol),
+            Self::UpstreamStreams(upstream) if protocol == HTTP_2 => upstream.agreed(),
+            Self::Check(check) if protocol == HTTP_2 => check.agreed(),
+            _ => {}
         }
     }
 
@@ -426,7 +448,7 @@ impl PlaintextSession for Role {
             Self::Stream(stream) if stream.is_of_client() => {
                 state.counters.count_handshake(is_resumed);
             }
-            Self::Stream(_) | Self::Upstream(_) | Self::Check(_) => {}
+            _ => {}
         }
         self.connected(state, actions);
     }
@@ -435,6 +457,7 @@ impl PlaintextSession for Role {
         match self {
             Self::Client(client) => client.tls_failed(state, actions, error),
             Self::Upstream(upstream) => upstream.tls_failed(state.upstreams(), error),
+            Self::UpstreamStreams(upstream) => upstream.tls_failed(state.upstreams(), error),
             Self::Stream(stream) => stream.tls_failed(state.upstreams(), actions, error),
             Self::Check(check) => check.tls_failed(state.upstreams(), error),
         }
@@ -443,7 +466,7 @@ impl PlaintextSession for Role {
     fn ends_slow_handshake(&mut self, state: &mut LoopState) -> bool {
         match self {
             Self::Client(client) => client.ends_slow_handshake(state),
-            Self::Upstream(_) | Self::Check(_) | Self::Stream(_) => false,
+            _ => false,
         }
     }
 
@@ -451,6 +474,7 @@ impl PlaintextSession for Role {
         match self {
             Self::Client(client) => client.on_cut(state, actions),
             Self::Upstream(upstream) => upstream.on_cut(state.upstreams(), actions),
+            Self::UpstreamStreams(upstream) => upstream.on_end(state.upstreams(), actions),
             Self::Stream(stream) => stream.on_cut(actions),
             Self::Check(check) => check.give_up(actions),
         }

@@ -54,6 +54,12 @@ impl HopFields {
         Self { length, hop, expects_continue: request.expects_continue }
     }
 
+    /// The same where it leaves by a stream, whose end is that of the body.
+    pub(crate) fn on_stream(self) -> Self {
+        let length = if self.length == Length::Chunks { Length::Unsaid } else { self.length };
+        Self { length, hop: Hop::Stream, ..self }
+    }
+
     /// Of an answer to a client of this version, after which its connection ends or does not. Who knows no chunks finds the
     /// end of a body by that of the connection, or of the stream.
     #[inline]
@@ -206,6 +212,8 @@ mod tests {
             (answer(UntilClose, Http2, false), String::new()),
             (request(Length::Bytes(u64::MAX), true), format!("{most}Expect: 100-continue\r\n")),
             (request(Length::Chunks, false), "Transfer-Encoding: chunked\r\n".to_owned()),
+            (request(Length::Chunks, true).on_stream(), "Expect: 100-continue\r\n".to_owned()),
+            (request(Length::Bytes(7), false).on_stream(), "Content-Length: 7\r\n".to_owned()),
         ];
         for (fields, expected) in table {
             let mut out = [0; TAIL_BYTES_MAX];

@@ -249,10 +249,17 @@ fn group_summary(group: &GroupConfig) -> String {
         Check::None => format!("no checks, down for {:?} after {}", health.down_time, health.fall),
         Check::Tcp => format!("a connect every {:?}", health.interval),
         Check::Http(path) => format!("GET {path} every {:?}", health.interval),
+        Check::Grpc(service) if service.is_empty() => {
+            format!("a health check of gRPC every {:?}", health.interval)
+        }
+        Check::Grpc(service) => {
+            format!("a health check of gRPC for {service} every {:?}", health.interval)
+        }
     };
     let header = if group.sends_header.is_some() { "; with a PROXY head" } else { "" };
     let tls = if group.tls.is_some() { "; in TLS" } else { "" };
-    format!("{}; {check}{header}{tls}", group.balance.name())
+    let protocol = if group.protocol.is_http2() { "; by HTTP/2" } else { "" };
+    format!("{}; {check}{header}{tls}{protocol}", group.balance.name())
 }
 
 /// A remark when more connections were configured than there can be.

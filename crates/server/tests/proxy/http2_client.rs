@@ -22,6 +22,8 @@ pub(crate) struct Answer {
     pub(crate) trailers: Vec<String>,
     pub(crate) reset: Option<ErrorCode>,
     pub(crate) is_whole: bool,
+    /// By the frame of its head.
+    pub(crate) ended_with_head: bool,
 }
 
 impl Answer {
@@ -225,7 +227,7 @@ impl<S: Read + Write> Client2<S> {
                     }
                     let answer = answers.entry(stream).or_default();
                     answer.heads.push(head);
-                    answer.is_whole = ends;
+                    (answer.is_whole, answer.ended_with_head) = (ends, ends);
                 }
                 Event::Data { stream, data, ends } => {
                     let answer = answers.entry(stream).or_default();

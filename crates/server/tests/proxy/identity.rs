@@ -84,6 +84,14 @@ impl Identity {
         StreamOwned::new(client, socket)
     }
 
+    /// The server's end of a connection, which speaks these protocols.
+    pub(crate) fn accept_by(&self, socket: TcpStream, protocols: &[&[u8]]) -> ServerStream {
+        let mut server = ServerConfig::clone(&self.server);
+        server.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let server = ServerConnection::new(Arc::new(server)).expect("sound");
+        StreamOwned::new(server, socket)
+    }
+
     /// The server's end of a connection.
     pub(crate) fn accept(&self, socket: TcpStream) -> ServerStream {
         let server = ServerConnection::new(Arc::clone(&self.server)).expect("sound");

@@ -20,6 +20,8 @@
 //! | `http2` | clients of HTTP/2: what becomes of each stream, and which payloads reach no backend |
 //! | `http2_client` | the client of those |
 //! | `tunnels` | streams of HTTP/2 that become WebSockets |
+//! | `to_http2` | backends of HTTP/2: requests that share connections, and what goes wrong there |
+//! | `http2_backend` | the backend of those |
 //! | `identity` | certificates, and both ends of TLS |
 //!
 //! This file starts proxies, backends that play a script, and clients that compare bytes. A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -33,6 +35,7 @@ mod faults;
 mod flow;
 mod heads;
 mod http2;
+mod http2_backend;
 mod http2_client;
 mod identity;
 mod limits;
@@ -42,6 +45,7 @@ mod pool;
 mod sites;
 mod splicing;
 mod streams;
+mod to_http2;
 mod troubles;
 mod tunnels;
 

@@ -7,6 +7,7 @@ use crate::h2::connection::{
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::fields::NeverIndexed;
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
+use crate::h2::hpack::encode::Encoder;
 use crate::h2::output::Output;
 use crate::h2::schedule::{Sending, Turns};
 use crate::h2::settings::Role;
@@ -63,6 +64,19 @@ impl<T> Connection<T> {
         ends: bool,
         data: T,
     ) -> Option<u32> {
+        self.ask_head_marked(out, ask, &[], ends, data)
+    }
+
+    /// As [`Connection::ask_head`], with the fields of these names put into no table, as a client has marked them: in lower case,
+    /// `:path` among them, each with a line feed behind it.
+    pub fn ask_head_marked(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: AskHead<'_>,
+        never_indexed: &[u8],
+        ends: bool,
+        data: T,
+    ) -> Option<u32> {
         if !self.can_ask() {
             return None;
         }
@@ -73,7 +87,7 @@ impl<T> Connection<T> {
             head if head.starts_with(b"CONNECT ") => RequestKind::Connect,
             _ => RequestKind::Other,
         };
-        let len = self.write_asked(out, ask, kind, id, ends);
+        let len = self.write_asked(out, ask, never_indexed, kind, id, ends);
         self.block_bytes.asked += len as u64;
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), data);
         (stream.kind, stream.is_own_done) = (kind, ends);
@@ -88,6 +102,7 @@ impl<T> Connection<T> {
         &mut self,
         out: &mut Output<'_>,
         ask: AskHead<'_>,
+        never_indexed: &[u8],
         kind: RequestKind,
         id: u32,
         ends: bool,
@@ -127,7 +142,7 @@ impl<T> Connection<T> {
                     path_at = Some(out.len() - start - HEAD_BYTES);
                     out.put(block);
                 } else {
-                    encoder.field(out, b":path", path);
+                    field(encoder, out, b":path", path, never_indexed);
                 }
             }
             encoder.field(out, b":authority", host(head));
@@ -135,7 +150,7 @@ impl<T> Connection<T> {
                 let is_sent =
                     name != b"host" && (name != b"te" || value.eq_ignore_ascii_case(b"trailers"));
                 if is_sent {
-                    encoder.field(out, name, value);
+                    field(encoder, out, name, value, never_indexed);
                 }
             });
         });
@@ -473,6 +488,12 @@ impl<T> Connection<T> {
         Some(self.remove(at).data)
     }
 
+    /// Takes a stream that the peer has said it will not look at, with what was kept with it: nothing is sent for that.
+    pub fn forget(&mut self, stream: u32) -> Option<T> {
+        let at = self.place(stream)?;
+        Some(self.remove(at).data)
+    }
+
     /// A stream that the peer has reset within its answer has cost more than the work on it, such as a connection to a backend:
     /// that is charged.
     ///
@@ -648,6 +669,22 @@ fn write_block(
         }
         (kind, flags) = (frame::CONTINUATION, 0);
     }
+}
+
+/// Adds a field, put into no table where its name is one of `never_indexed`.
+#[inline]
+fn field(
+    encoder: &mut Encoder,
+    out: &mut Output<'_>,
+    name: &[u8],
+    value: &[u8],
+    never_indexed: &[u8],
+) {
+    let mut marked = never_indexed.split(|&byte| byte == b'\n');
+    if !never_indexed.is_empty() && marked.any(|it| it == name) {
+        return encoder.never_indexed(out, name, value);
+    }
+    encoder.field(out, name, value);
 }
 
 /// The value of Host in a head of HTTP/1.1; nothing where there is none.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause};
+use pollux_http::h2::NeverIndexed;
 use pollux_http::{Method, Rejection, Request};
 
 use crate::counters::ServerCounter;
@@ -66,7 +67,8 @@ impl HttpSession {
             }
         };
         let origin = self.origin(actions);
-        let passed = Passed { request, head, facts, max_forwards };
+        let never_indexed = NeverIndexed::default();
+        let passed = Passed { request, head, facts, max_forwards, never_indexed };
         let at = ask::begin(state, actions, &self.client, origin, passed);
         state.upstreams().set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);

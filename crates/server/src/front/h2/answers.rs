@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use pollux_engine::{Actions, Moment};
-use pollux_http::h2::{CONTROL_ROOM_BYTES, ErrorCode, Sending};
+use pollux_http::h2::{CONTROL_ROOM_BYTES, ErrorCode, NeverIndexed, Sending};
 use pollux_http::{CONTINUE, Framing, Method, Rejection, Request, Status};
 use rustix::io::Errno;
 
@@ -274,7 +274,7 @@ impl Streams {
         head: &[u8],
     ) {
         if self.ready.is_some() {
-            return self.pass(call, stream, request, head, true);
+            return self.pass(call, stream, (request, NeverIndexed::default()), head, true);
         }
         let began = call.state.is_timing.then(Instant::now);
         let context = Context {

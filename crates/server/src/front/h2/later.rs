@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use pollux_engine::{Actions, Moment};
-use pollux_http::h2::{ErrorCode, Output, Sending};
+use pollux_http::h2::{ErrorCode, NeverIndexed, Output, Sending};
 use pollux_http::{Fields, Method, Rejection, Request, RequestKind, Status};
 
 use crate::body_clock::BodyClock;
@@ -99,7 +99,7 @@ impl Later {
     /// Whether its end now costs a connection to a backend, within the answer.
     pub(super) fn costs_backend(&self, upstreams: &Upstreams) -> bool {
         let exchange = upstreams.exchanges.get(self.at);
-        exchange.is_committed() && exchange.has_backend()
+        exchange.is_committed() && exchange.has_connection()
     }
 
     /// Whether it is a tunnel that its client has not ended.
@@ -138,19 +138,20 @@ impl Streams {
         &mut self,
         call: &mut Call<'_, '_>,
         stream: u32,
-        request: &Request<'_>,
+        (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
         ends: bool,
     ) {
         let origin = self.origin(call, stream);
         if ends
+            && never_indexed == NeverIndexed::default()
             && let Some((at, _)) =
                 ask::begin_again(call.state, call.actions, call.client, origin, head)
         {
             return self.begin_later(call, stream, at, true);
         }
         call.state.counters.count_request(request.method);
-        self.pass(call, stream, request, head, ends);
+        self.pass(call, stream, (request, never_indexed), head, ends);
     }
 
     fn origin(&self, call: &Call<'_, '_>, stream: u32) -> Origin {
@@ -164,15 +165,16 @@ impl Streams {
         &mut self,
         call: &mut Call<'_, '_>,
         stream: u32,
-        request: &Request<'_>,
+        (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
         ends: bool,
     ) {
         match call.state.upstreams().frontends.group(self.front) {
             Some(group) => {
-                self.pass_to(call, stream, request, head, ends, To { group, route: None });
+                let to = To { group, route: None };
+                self.pass_to(call, stream, (request, never_indexed), head, ends, to);
             }
-            None => self.route(call, stream, request, head, ends),
+            None => self.route(call, stream, (request, never_indexed), head, ends),
         }
     }
 
@@ -181,7 +183,7 @@ impl Streams {
         &mut self,
         call: &mut Call<'_, '_>,
         stream: u32,
-        request: &Request<'_>,
+        (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
         ends: bool,
         to: To,
@@ -191,7 +193,7 @@ impl Streams {
         match ask::judge(upstreams, call.actions, call.client, front, request, version, to) {
             Verdict::Passed(facts, max_forwards) => {
                 let origin = self.origin(call, stream);
-                let passed = Passed { request, head, facts, max_forwards };
+                let passed = Passed { request, head, facts, max_forwards, never_indexed };
                 let at = ask::begin(call.state, call.actions, call.client, origin, passed);
                 self.begin_later(call, stream, at, ends);
             }
@@ -411,7 +413,8 @@ impl Streams {
         let upstreams = call.state.upstreams();
         let exchange = upstreams.exchange(at);
         // A frame without bytes for those who wait for the body of a 200.
-        let hides_empty = exchange.kind == RequestKind::Head || exchange.status != Some(Status::OK);
+        let is_bodiless = exchange.kind == RequestKind::Head || exchange.status != Some(Status::OK);
+        let hides_empty = is_bodiless || exchange.ends_with_head;
         let mut sent_bytes = 0;
         let is_over = upstreams.answer_leaves_by(at, call.actions, |response, actions| {
             let mut out = Output::new(actions.spare());
@@ -465,12 +468,13 @@ impl Streams {
     /// Some of an answer has left, of which there is no more: its part must not pass for the whole.
     fn cut_later(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
-        let fault = call.state.upstreams().exchange(at).fault;
-        let code = match fault {
+        let exchange = call.state.upstreams().exchange(at);
+        let own = match exchange.fault {
             Some(Fault::StreamsFull) => ErrorCode::ENHANCE_YOUR_CALM,
             Some(fault) if fault.party() == Party::Client => ErrorCode::CANCEL,
             _ => ErrorCode::INTERNAL_ERROR,
         };
+        let code = exchange.reset_code.unwrap_or(own);
         self.reset(call, stream, code, Cut::ClientGone);
     }
 

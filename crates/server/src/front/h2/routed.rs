@@ -1,5 +1,6 @@
 //! What becomes of a stream's request at a front end with sites, as `h1/routed.rs` has it of HTTP/1.
 
+use pollux_http::h2::NeverIndexed;
 use pollux_http::{Framing, Method, Rejection, Request};
 
 use crate::front::ask::{self, To};
@@ -17,7 +18,7 @@ impl Streams {
         &mut self,
         call: &mut Call<'_, '_>,
         stream: u32,
-        request: &Request<'_>,
+        (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
         ends: bool,
     ) {
@@ -25,7 +26,7 @@ impl Streams {
         let way = sites::decide(call.state, front, request);
         if let Way::Backend(group, route) = way {
             let to = To { group, route: Some(route) };
-            return self.pass_to(call, stream, request, head, ends, to);
+            return self.pass_to(call, stream, (request, never_indexed), head, ends, to);
         }
         if call.state.log.is_some() {
             // The line has it.

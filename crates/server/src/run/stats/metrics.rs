@@ -13,7 +13,7 @@ use pollux_poller::HISTOGRAM_BUCKETS;
 
 use crate::backends::pool::PoolView;
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
-use crate::fault::{BackendCounts, Fault, ProxyCounter};
+use crate::fault::{BackendCounts, Fault, ProxyCounter, StreamCounts};
 use crate::run::stats::{LoopSource, Overview};
 
 /// The whole page.
@@ -31,6 +31,7 @@ pub fn metrics(overview: &Overview) -> String {
     page.http();
     page.proxy();
     page.backends(overview);
+    page.backends_http2(overview);
     page.lookups(overview);
     page.pools(overview);
     page.request_times();
@@ -204,6 +205,71 @@ impl Page<'_> {
             for (_, backend) in overview.backends_there() {
                 let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
                 self.line(name, &labels, u64::from(!backend.is_down()));
+            }
+        }
+    }
+
+    /// Connections of HTTP/2 to backends, where some speak it.
+    fn backends_http2(&mut self, overview: &Overview) {
+        type Read = fn(&BackendCounts) -> u64;
+        type ReadCode = fn(&StreamCounts, usize) -> u64;
+        let Some(passing) = &overview.passing else { return };
+        let speaks = |place: usize| passing.pool.counts_requests(place);
+        if !overview.backends_there().any(|(place, _)| speaks(place)) {
+            let why = "pollux_proxy_backend_http2_*: n/a, no backend has protocol h2 or h2c";
+            self.text.comment(why);
+            return;
+        }
+        let families: [(&str, &str, &str, Read); 4] = [
+            ("connections_total", "counter", "Connections of HTTP/2 to a backend", |of| {
+                of.http2_opened.value()
+            }),
+            ("connections_open", "gauge", "Those that are open", BackendCounts::http2_connections),
+            ("streams_total", "counter", "Streams that were begun on them", |of| {
+                of.streams_begun.value()
+            }),
+            ("streams_open", "gauge", "Those that are open", BackendCounts::streams),
+        ];
+        for (name, kind, help, read) in families {
+            let name = format!("pollux_proxy_backend_http2_{name}");
+            self.family(&name, kind, help);
+            for (index, source) in self.loops.iter().enumerate() {
+                let Some(proxy) = &source.proxy else { continue };
+                for (place, backend) in overview.backends_there().filter(|(at, _)| speaks(*at)) {
+                    let labels: [(&str, &dyn Display); 2] =
+                        [("loop", &index), ("backend", &backend.name())];
+                    self.line(&name, &labels, read(&proxy.backends()[place]));
+                }
+            }
+        }
+        let families: [(&str, &str, ReadCode); 4] = [
+            (
+                "resets_sent",
+                "Streams to backends that were reset by the proxy, by code",
+                |of, code| of.resets_sent[code].value(),
+            ),
+            (
+                "resets_received",
+                "Streams to backends that these have reset, by code",
+                |of, code| of.resets_received[code].value(),
+            ),
+            ("goaways_sent", "GOAWAYs that were sent to backends, by code", |of, code| {
+                of.goaways_sent[code].value()
+            }),
+            ("goaways_received", "GOAWAYs of backends, by code", |of, code| {
+                of.goaways_received[code].value()
+            }),
+        ];
+        for (name, help, read) in families {
+            let name = format!("pollux_proxy_backend_http2_{name}_total");
+            self.family(&name, "counter", help);
+            for (index, source) in self.loops.iter().enumerate() {
+                let Some(proxy) = &source.proxy else { continue };
+                for code in 0..ErrorCode::NAMED {
+                    let label = ErrorCode::of(code as u32).name();
+                    let labels: [(&str, &dyn Display); 2] = [("loop", &index), ("code", &label)];
+                    self.line(&name, &labels, read(proxy.streams(), code));
+                }
             }
         }
     }

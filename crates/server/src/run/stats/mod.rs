@@ -340,7 +340,7 @@ mod tests {
     use crate::backends::backends_of;
     use crate::backends::names::Names;
     use crate::backends::names::Resolver;
-    use crate::config::ProxyConfig;
+    use crate::config::{Protocol, ProxyConfig};
     use crate::counters::ServerCounter;
     use crate::{HttpSession, Logs, LoopState};
 
@@ -454,6 +454,7 @@ mod tests {
         let to = "127.0.0.1:1".parse().expect("an address");
         let mut config = ProxyConfig::new(vec![any], vec![to]);
         config.groups[0].servers[0].connections_max = Some(1);
+        config.groups[0].protocol = Protocol::H2c;
         let backends = backends_of(&config);
         let passing = Passing::new(&config, Arc::clone(&backends));
         passing.set_names(Names::new(

@@ -1,0 +1,208 @@
+//! How requests of one loop come to connections of HTTP/2: which of them takes another one, when one is opened, and what
+//! becomes of one that takes no more.
+//!
+//! ```text
+//!  request ─► the oldest one that takes another one ─► its stream
+//!         └─► none does: another one is opened, and waited for until its backend has said how many streams it takes
+//! ```
+//!
+//! Such a connection stays with its loop: what it knows of windows and of HPACK is worth nothing elsewhere. The pool of all
+//! loops counts requests where it counts connections of HTTP/1.1, so that a limit of a backend means the same for both.
+//! What a session does with the requests that its connection carries stands in `upstream/h2.rs`.
+
+use pollux_engine::Command;
+
+use crate::config::Mode;
+use crate::exchange::table::{Link, LinkStreams, Links, Outgoing, Purpose, Stage};
+use crate::exchange::upstreams::Upstreams;
+use crate::fault::ProxyCounter;
+use crate::ids::{BackendId, ExchangeId, UpstreamId};
+
+/// Requests that a connection has at a time, however many more its backend allows: what goes wrong with it costs no others.
+pub(super) const STREAMS_MAX: u32 = 100;
+
+impl Link {
+    /// Of a connection of HTTP/2.
+    pub(super) fn streams(&mut self) -> &mut LinkStreams {
+        self.streams.as_mut().expect("it carries requests on streams")
+    }
+
+    fn takes_more(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.carried < streams.streams_max)
+    }
+}
+
+impl Links {
+    /// A connection to `backend` that takes another request.
+    fn with_room(&self, backend: BackendId) -> Option<UpstreamId> {
+        let mut all = self.multiplexed[backend.place()].iter().copied();
+        all.find(|link| self.get(*link).takes_more())
+    }
+
+    /// One that has no request, to any backend.
+    fn idle_multiplexed(&self) -> Option<UpstreamId> {
+        let mut all = self.multiplexed.iter().flatten().copied();
+        all.find(|link| self.get(*link).streams.as_ref().is_some_and(|streams| streams.is_idle))
+    }
+
+    /// It takes no more requests.
+    fn remove_multiplexed(&mut self, link: UpstreamId) {
+        let backend = self.get(link).backend;
+        self.multiplexed[backend.place()].retain(|each| *each != link);
+    }
+}
+
+/// Requests.
+impl Upstreams {
+    /// Gives the request a place on a connection of HTTP/2. Its session is still to be woken.
+    pub(super) fn join(&mut self, at: ExchangeId, backend: BackendId) {
+        let found = self.links.with_room(backend);
+        let link = found.unwrap_or_else(|| self.open_multiplexed(backend));
+        if found.is_some() {
+            self.proxied.count(ProxyCounter::Reuses);
+        }
+        let now = self.now.at;
+        let joined = self.links.get_mut(link);
+        let is_connected = joined.id.is_some();
+        let streams = joined.streams();
+        streams.carried += 1;
+        streams.ready.push(at);
+        if std::mem::take(&mut streams.is_idle) {
+            self.exchanger.pool().release(backend.place());
+        }
+        let exchange = self.exchanges.get_mut(at);
+        (exchange.link, exchange.stream, exchange.is_ready) = (Some(link), 0, true);
+        exchange.is_reused = is_connected;
+        exchange.times.assigned.get_or_insert(now);
+        if is_connected {
+            exchange.times.connected = Some(now);
+        }
+        exchange.reach(if is_connected { Stage::Requesting } else { Stage::Connecting });
+    }
+
+    fn open_multiplexed(&mut self, backend: BackendId) -> UpstreamId {
+        let link = self.links.begin(backend, None);
+        let tls = self.tls_to(backend, Mode::Http);
+        let opened = self.links.get_mut(link);
+        opened.tls.clone_from(&tls);
+        opened.streams = Some(Box::new(LinkStreams {
+            carried: 0,
+            streams_max: STREAMS_MAX,
+            is_idle: false,
+            ready: Vec::new(),
+            dropped: Vec::new(),
+        }));
+        self.links.multiplexed[backend.place()].push(link);
+        self.proxied.count(ProxyCounter::Connects);
+        let to = self.to(backend);
+        let deadline = self.now.at + self.limits.connect_timeout;
+        let session = Outgoing { purpose: Purpose::Streams(link), tls };
+        self.commands.push_back(Command::Connect { to, session, deadline });
+        link
+    }
+
+    /// Has the session of its connection of HTTP/2 look at the request, once that is called.
+    pub(super) fn make_ready(&mut self, at: ExchangeId) {
+        let exchange = self.exchanges.get_mut(at);
+        if let Some(link) = exchange.link.filter(|_| exchange.is_multiplexed)
+            && !std::mem::replace(&mut exchange.is_ready, true)
+        {
+            self.links.get_mut(link).streams().ready.push(at);
+        }
+    }
+
+    /// A request that was not sent by its connection, which takes no more, goes to another one: that was not a try.
+    pub(super) fn move_on(&mut self, at: ExchangeId) {
+        self.detach(at);
+        self.proxied.count(ProxyCounter::Http2Moved);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.tries -= 1;
+        // Nor has the backend failed.
+        exchange.backend = None;
+        self.choose(at);
+        self.wake_all(at);
+    }
+
+    /// A connection has lost a request, whose stream, if it has one, is not ended.
+    pub(super) fn drop_stream(&mut self, link: UpstreamId, stream: u32) {
+        let lost = self.links.get_mut(link);
+        if stream != 0 {
+            lost.streams().dropped.push(stream);
+        }
+        let is_empty = lost.streams().carried == 0;
+        match lost.id {
+            Some(id) if !std::mem::replace(&mut lost.is_woken, true) => {
+                self.commands.push_back(Command::Wake(id));
+            }
+            Some(_) => {}
+            None if is_empty => self.forget_connect(link),
+            None => {}
+        }
+    }
+}
+
+/// Connections.
+impl Upstreams {
+    /// A connection has no request. Whether it is kept for others.
+    pub(super) fn park_multiplexed(&mut self, link: UpstreamId) -> bool {
+        let backend = self.links.get(link).backend;
+        let is_open = self.links.multiplexed[backend.place()].contains(&link);
+        let is_there = self.backends[backend.place()].is_there();
+        if self.is_draining || !is_there || !is_open {
+            return false;
+        }
+        let streams = self.links.get_mut(link).streams();
+        if !streams.is_idle {
+            if !self.exchanger.pool().reserve(backend.place()) {
+                self.proxied.count(ProxyCounter::Refused);
+                return false;
+            }
+            streams.is_idle = true;
+            self.proxied.count(ProxyCounter::Parked);
+        }
+        true
+    }
+
+    /// A connection takes no more requests; those that it has are finished.
+    pub(super) fn close_to_others(&mut self, link: UpstreamId) {
+        self.links.remove_multiplexed(link);
+        let Link { backend, streams, .. } = self.links.get_mut(link);
+        if let Some(streams) = streams
+            && std::mem::take(&mut streams.is_idle)
+        {
+            self.exchanger.pool().release(backend.place());
+        }
+    }
+
+    /// It is gone, and has no request any more.
+    pub(super) fn end_multiplexed(&mut self, link: UpstreamId) {
+        self.close_to_others(link);
+        self.links.end(link);
+    }
+
+    /// Closes one that has no request, for want of room; false when there is none.
+    pub(super) fn close_idle_multiplexed(&mut self) -> bool {
+        let Some(link) = self.links.idle_multiplexed() else { return false };
+        self.proxied.count(ProxyCounter::IdleDropped);
+        self.close_to_others(link);
+        self.wake_link(link);
+        true
+    }
+
+    /// The backend is gone, or has another address: its connections end when their requests do.
+    pub(super) fn leave_multiplexed(&mut self, backend: BackendId) {
+        while let Some(link) = self.links.multiplexed[backend.place()].last().copied() {
+            self.close_to_others(link);
+            self.wake_link(link);
+        }
+    }
+
+    fn wake_link(&mut self, link: UpstreamId) {
+        let woken = self.links.get_mut(link);
+        if let Some(id) = woken.id
+            && !std::mem::replace(&mut woken.is_woken, true)
+        {
+            self.commands.push_back(Command::Wake(id));
+        }
+    }
+}

@@ -1,0 +1,869 @@
+//! The proxy's side of one connection of HTTP/2 to a backend: requests out and answers in, each on a stream of its own.
+//!
+//! ```text
+//!  requests that joined it ─► HEADERS, DATA by turns ─► backend ─► HEADERS, DATA ─► their exchanges
+//!                                          windows ◄── what clients have taken ◄──┘
+//! ```
+//!
+//! | what the backend does | what becomes of it |
+//! |---|---|
+//! | its SETTINGS | from here on requests leave: as many at a time as it allows, the others go to other connections |
+//! | an answer | that of its stream; what comes is taken whole, within the window of that |
+//! | a malformed answer | that request gets 502, or is cut; the others continue |
+//! | RST_STREAM `refused_stream` | a second try, whatever the method: it was not looked at |
+//! | RST_STREAM | a second try where safe, 502, or the client's stream is reset with the same code |
+//! | GOAWAY | no other request comes; streams above the last one get a second try, the others continue |
+//! | a fault of the protocol, the end | all that is under way fails: a second try where safe, 502, or a cut |
+//!
+//! A client that takes nothing withholds the window of its stream and of no other. A stream whose client is gone is reset;
+//! the connection lives on.
+//!
+//! | deadline | what happens |
+//! |---|---|
+//! | connect timeout, from the connect to the SETTINGS | closed: its requests go elsewhere |
+//! | those of an exchange (`deadlines.rs`) | its stream is reset: 504, or a cut |
+//! | write timeout of a stream whose window is closed | the same |
+//! | a stream is over its time, and nothing came in half of the first byte timeout | PING; without an answer in the connect timeout it is closed |
+//! | idle timeout: no request | GOAWAY, closed |
+
+use std::borrow::Cow;
+use std::io;
+
+use pollux_engine::{Actions, CloseCause, Moment};
+use pollux_http::Response;
+use pollux_http::h2::{
+    CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Output, Role, Scratch, Sending, Settings,
+};
+
+use crate::exchange::frames::Waits;
+use crate::exchange::multiplex::STREAMS_MAX;
+use crate::exchange::table::{Next, Stage};
+use crate::exchange::upstreams::Upstreams;
+use crate::fault::{Fault, ProxyCounter};
+use crate::ids::{ExchangeId, UpstreamId};
+
+/// The smallest frame of a body that is worth its head, where more is to follow.
+const PIECE_BYTES_MIN: usize = 1024;
+
+/// Bytes of answers to control frames that may wait behind other output: a backend that wants more of them and reads
+/// nothing is not read from.
+const CONTROL_BYTES_MAX: usize = 64 * 17;
+
+/// Output that the kernel may hold beyond what it can send at once: a new request is not behind more of others.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// What the PING carries that asks whether the backend is there.
+const ALIVE_PING: [u8; 8] = *b"is there";
+
+/// What a stream belongs to.
+#[derive(Default, Debug)]
+struct Carried {
+    at: Option<ExchangeId>,
+    /// Since when its request's body waits for a window.
+    waits_since: Option<Moment>,
+}
+
+/// One connection of HTTP/2 to a backend.
+#[derive(Debug)]
+pub(crate) struct UpstreamStreams {
+    link: UpstreamId,
+    connection: Connection<Carried>,
+    /// Why the connection will be closed, once that is known here.
+    fault: Option<Fault>,
+    /// By ALPN.
+    has_agreed: bool,
+    is_connected: bool,
+    /// It is counted as open.
+    is_counted: bool,
+    /// Nothing is read or sent any more.
+    is_over: bool,
+    is_draining: bool,
+    /// When streams are looked at that may be over their time: never after one of them is due.
+    look_at: Moment,
+    /// When something came last.
+    received: Moment,
+    /// When the backend was asked whether it is there, while that is not answered.
+    asked: Option<Moment>,
+    /// Since when there is no request.
+    idle_since: Option<Moment>,
+    /// Bytes of control frames that went behind waiting output.
+    control_bytes: usize,
+    /// Streams that were begun, and those of them that are counted as over.
+    begun: u64,
+    ended: u64,
+    /// Requests that are looked at; empty between calls.
+    looked_at: Vec<ExchangeId>,
+}
+
+/// What a call works with.
+struct Call<'c, 'a> {
+    upstreams: &'c mut Upstreams,
+    actions: &'c mut Actions<'a>,
+}
+
+impl Call<'_, '_> {
+    /// Sends what `write` writes.
+    fn send<R>(&mut self, write: impl FnOnce(&mut Output<'_>) -> R) -> R {
+        let mut out = Output::new(self.actions.spare());
+        let wrote = write(&mut out);
+        let len = out.len();
+        self.actions.advance(len);
+        wrote
+    }
+
+    fn now(&self) -> Moment {
+        self.upstreams.now.at
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now().as_nanos() / 1_000_000
+    }
+
+    fn count_reset(&self, code: ErrorCode, is_own: bool) {
+        let counts = self.upstreams.proxied.streams();
+        let of = if is_own { &counts.resets_sent } else { &counts.resets_received };
+        of[code.index()].add(1);
+    }
+}
+
+/// What the loop calls.
+impl UpstreamStreams {
+    pub(crate) fn new(link: UpstreamId, upstreams: &Upstreams) -> Self {
+        let head_bytes = u32::try_from(upstreams.answer_limits.head_bytes).unwrap_or(u32::MAX);
+        let settings = Settings { streams_max: STREAMS_MAX, head_bytes, ..Settings::DEFAULT };
+        Self {
+            link,
+            connection: Connection::new(Role::Client, settings),
+            fault: None,
+            has_agreed: false,
+            is_connected: false,
+            is_counted: false,
+            is_over: false,
+            is_draining: false,
+            look_at: Moment::NEVER,
+            received: upstreams.now.at,
+            asked: None,
+            idle_since: None,
+            control_bytes: 0,
+            begun: 0,
+            ended: 0,
+            looked_at: Vec::new(),
+        }
+    }
+
+    /// Both sides agreed on HTTP/2 in TLS.
+    pub(crate) fn agreed(&mut self) {
+        self.has_agreed = true;
+    }
+
+    pub(crate) fn connected(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        self.is_connected = true;
+        let link = upstreams.links.get(self.link);
+        let (backend, is_encrypted) = (link.backend, link.tls.is_some());
+        if is_encrypted && !self.has_agreed {
+            self.fault = Some(Fault::NoHttp2);
+            upstreams.report_http2(backend, NOT_AGREED);
+            return actions.abort();
+        }
+        let counts = &upstreams.proxied.backends()[backend.place()];
+        counts.http2_opened.add(1);
+        self.is_counted = true;
+        actions.read_on();
+        actions.limit_unsent(UNSENT_BYTES_MAX);
+        self.received = upstreams.now.at;
+        Call { upstreams, actions }.send(|out| self.connection.start(out));
+    }
+
+    pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
+        let fault = *self.fault.get_or_insert(Fault::of_connect(error));
+        let mut waiting = upstreams.links.get_mut(self.link).streams().ready.clone();
+        if fault == Fault::UpstreamsFull {
+            waiting.retain(|at| !upstreams.wait_for_room(*at));
+        }
+        if !waiting.is_empty() || fault != Fault::UpstreamsFull {
+            upstreams.report_connect(upstreams.links.get(self.link).backend, error);
+        }
+    }
+
+    /// There was no room for its connection.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.fault == Some(Fault::UpstreamsFull)
+    }
+
+    pub(crate) fn tls_failed(
+        &mut self,
+        upstreams: &mut Upstreams,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        let backend = upstreams.links.get(self.link).backend;
+        if refuses_http2(error) {
+            self.fault.get_or_insert(Fault::NoHttp2);
+            return upstreams.report_http2(backend, NOT_AGREED);
+        }
+        self.fault.get_or_insert(Fault::TlsFailed);
+        upstreams.report_tls(backend, error);
+    }
+
+    /// The link is this session's until here.
+    pub(crate) fn closed(mut self, upstreams: &mut Upstreams, cause: CloseCause) {
+        upstreams.close_to_others(self.link);
+        let link = upstreams.links.get_mut(self.link);
+        let backend = link.backend;
+        let is_handshake = !self.is_connected && link.tls.is_some();
+        let unsent = std::mem::take(&mut link.streams().ready);
+        let has_requests = link.streams().carried > 0;
+        if is_handshake && has_requests && self.fault.is_none() {
+            self.tls_failed(upstreams, None);
+        }
+        let counts = &upstreams.proxied.backends()[backend.place()];
+        counts.http2_closed.add(u64::from(self.is_counted));
+        counts.streams_ended.add(self.begun - self.ended);
+        let carried = self.connection.take_all().filter_map(|(_, carried)| carried.at);
+        let all: Vec<ExchangeId> = carried.chain(unsent).collect();
+        let mut is_first = true;
+        for at in all {
+            // One that was sent and is to be looked at stands there twice.
+            if upstreams.exchange(at).link != Some(self.link) {
+                continue;
+            }
+            upstreams.detach(at);
+            let exchange = upstreams.exchange(at);
+            if exchange.fault.is_some() {
+                continue;
+            }
+            let fault = match (cause, exchange.has_answer()) {
+                // It took nothing of the requests.
+                (CloseCause::SlowReader, false) => Fault::FirstByteTimeout,
+                (CloseCause::SlowReader, true) => Fault::BodyTimeout,
+                (_, false) => Fault::Closed,
+                (_, true) => Fault::Cut,
+            };
+            let fault = self.fault.or_else(|| Fault::of_end(cause)).unwrap_or(fault);
+            if upstreams.fault_together(at, fault, is_first) != Next::Retry {
+                upstreams.wake_asker_later(at);
+            }
+            is_first = false;
+        }
+        upstreams.end_multiplexed(self.link);
+    }
+
+    pub(crate) fn on_wake(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        let link = upstreams.links.get_mut(self.link);
+        link.is_woken = false;
+        if link.is_cut {
+            return actions.abort();
+        }
+        if self.connection.has_begun() {
+            self.proceed(&mut Call { upstreams, actions });
+        }
+    }
+
+    pub(crate) fn on_output_sent(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        self.control_bytes = 0;
+        actions.read_on();
+        if self.connection.has_begun() {
+            self.proceed(&mut Call { upstreams, actions });
+        }
+    }
+
+    pub(crate) fn on_bytes(
+        &mut self,
+        upstreams: &mut Upstreams,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        if self.is_over {
+            return input.len();
+        }
+        self.received = upstreams.now.at;
+        if self.asked.take().is_some() {
+            // It lives; what came to other connections meanwhile stays there.
+            self.look_at = upstreams.now.at;
+        }
+        let mut scratch = std::mem::take(&mut upstreams.scratch);
+        let mut call = Call { upstreams, actions };
+        let used = self.read(&mut call, &mut scratch, input);
+        call.upstreams.scratch = scratch;
+        if !self.is_over && self.connection.has_begun() {
+            self.proceed(&mut call);
+        }
+        used
+    }
+
+    pub(crate) fn on_end(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        if self.is_idle(upstreams) {
+            upstreams.proxied.count(ProxyCounter::IdleClosed);
+            return actions.close();
+        }
+        // `closed` tells the rest.
+        actions.abort();
+    }
+
+    pub(crate) fn on_deadline(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        if !self.connection.has_begun() {
+            self.fault.get_or_insert(Fault::ConnectTimeout);
+            return actions.abort();
+        }
+        let now = upstreams.now.at;
+        let is_dead =
+            self.asked.is_some_and(|asked| asked + upstreams.limits.connect_timeout <= now);
+        if is_dead {
+            let backend = upstreams.links.get(self.link).backend;
+            upstreams
+                .report_http2(backend, "nothing comes by a connection any more, which is closed");
+            return actions.abort();
+        }
+        let mut call = Call { upstreams, actions };
+        if self
+            .idle_since
+            .is_some_and(|since| since + call.upstreams.limits.upstream_idle_timeout <= now)
+        {
+            call.upstreams.proxied.count(ProxyCounter::IdleDropped);
+            return self.say_goodbye(&mut call);
+        }
+        if self.look_at <= now {
+            self.look(&mut call);
+        }
+        self.proceed(&mut call);
+    }
+
+    pub(crate) fn on_shutdown(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+        self.is_draining = true;
+        if self.connection.has_begun() {
+            self.settle(&mut Call { upstreams, actions });
+        }
+    }
+
+    /// Whether it has no request.
+    fn is_idle(&self, upstreams: &mut Upstreams) -> bool {
+        upstreams.links.get_mut(self.link).streams().carried == 0
+    }
+
+    /// The exchange whose stream this is, if it is still that.
+    fn exchange_of(&mut self, upstreams: &Upstreams, stream: u32) -> Option<ExchangeId> {
+        let at = self.connection.data_mut(stream)?.at?;
+        self.is_of(upstreams, at, stream).then_some(at)
+    }
+
+    /// Whether the exchange still has this stream. Its number may be that of another request by now, which has another one.
+    fn is_of(&self, upstreams: &Upstreams, at: ExchangeId, stream: u32) -> bool {
+        let exchange = upstreams.exchanges.get(at);
+        exchange.link == Some(self.link) && exchange.stream == stream
+    }
+
+    /// What every call ends with: requests leave as far as they can, and the next deadline is set.
+    fn proceed(&mut self, call: &mut Call<'_, '_>) {
+        self.drop_streams(call);
+        self.take_up(call);
+        self.send_bodies(call);
+        self.settle(call);
+    }
+}
+
+/// Answers.
+impl UpstreamStreams {
+    fn read(&mut self, call: &mut Call<'_, '_>, scratch: &mut Scratch, input: &[u8]) -> usize {
+        if !self.connection.has_begun() && input.starts_with(b"HTTP/") {
+            return self.fail(
+                call,
+                "it answers by HTTP/1; expected protocol \"http/1.1\" for it",
+                None,
+                input,
+            );
+        }
+        let is_waiting = call.actions.is_output_waiting();
+        let limits = call.upstreams.answer_limits;
+        let now_ms = call.now_ms();
+        let mut used = 0;
+        while used < input.len() && !self.is_over {
+            let mut out = Output::new(call.actions.spare());
+            let read = self.connection.read(&input[used..], scratch, &mut out, &limits, now_ms);
+            if let Err(fault) = &read {
+                self.connection.fail(&mut out, fault);
+            }
+            let len = out.len();
+            call.actions.advance(len);
+            match read {
+                Err(fault) => {
+                    return self.fail(call, &fault.to_string(), Some(fault.code), input);
+                }
+                Ok(step) => {
+                    used += step.used;
+                    let Some(event) = step.event else { break };
+                    if matches!(event, Event::NoRoom) {
+                        call.actions.call_again();
+                        break;
+                    }
+                    self.on_event(call, event);
+                }
+            }
+            if is_waiting {
+                self.control_bytes += len;
+                if self.control_bytes > CONTROL_BYTES_MAX {
+                    call.actions.read_in_turn();
+                    call.actions.call_again();
+                    break;
+                }
+            }
+        }
+        used
+    }
+
+    fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Carried>) {
+        match event {
+            Event::Response { stream, response, ends } => {
+                if let Some(at) = self.exchange_of(call.upstreams, stream) {
+                    self.on_head(call, stream, at, &response, ends);
+                }
+            }
+            Event::Data { stream, data, ends } => {
+                let Some(at) = self.exchange_of(call.upstreams, stream) else { return };
+                call.upstreams.answer_data(at, call.actions, data, ends);
+                self.answer_moved(call, stream, at, ends);
+            }
+            Event::Trailers { stream, fields } => {
+                let Some(at) = self.exchange_of(call.upstreams, stream) else { return };
+                call.upstreams.answer_trailers(at, fields);
+                self.answer_moved(call, stream, at, true);
+            }
+            Event::Reset { stream, code, data } => {
+                call.count_reset(code, false);
+                if let Some(at) = data.at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+                    self.was_reset(call, at, code);
+                }
+            }
+            Event::Malformed { stream, code, rejection, data, .. } => {
+                call.count_reset(code, true);
+                let backend = call.upstreams.links.get(self.link).backend;
+                call.upstreams
+                    .report_http2(backend, &format!("{} ({})", rejection.reason, rejection.rfc));
+                let at = data.and_then(|data| data.at);
+                if let Some(at) = at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+                    self.give_up(call, at, Fault::BadAnswer);
+                }
+            }
+            Event::GoneAway { last, code } => self.gone_away(call, last, code),
+            Event::WindowOpened => self.begin(call),
+            Event::PingAnswered { .. } | Event::TooMany { .. } => {}
+            Event::NoRoom => unreachable!("nothing more is read then"),
+            Event::Request { .. } | Event::Refused { .. } => {
+                unreachable!("a server asks for nothing")
+            }
+        }
+    }
+
+    fn on_head(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        at: ExchangeId,
+        response: &Response<'_>,
+        ends: bool,
+    ) {
+        let Call { upstreams, actions } = call;
+        // HTTP/2 has no phrases, which clients of HTTP/1.1 show to people.
+        let reason = response.facts.status.reason().as_bytes();
+        let response = &Response { reason, ..*response };
+        let taken: Result<(), Cow<'static, str>> = match response.facts.is_interim() {
+            true => upstreams.interim(at, actions, response),
+            false => upstreams.answer_head_of_stream(at, response, ends),
+        };
+        if let Err(why) = taken {
+            let backend = upstreams.links.get(self.link).backend;
+            upstreams.report_http2(backend, &why);
+            return self.fail_stream(call, stream, at, Fault::BadAnswer, ErrorCode::PROTOCOL_ERROR);
+        }
+        if response.facts.is_interim() {
+            return self.note_deadline(call.upstreams, at);
+        }
+        if !ends {
+            call.upstreams.answer_grew(at, call.actions);
+        }
+        self.answer_moved(call, stream, at, ends);
+    }
+
+    /// More of an answer is there, or all of it.
+    fn answer_moved(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
+        if !ends {
+            self.note_deadline(call.upstreams, at);
+            return self.release(call, stream, at);
+        }
+        call.upstreams.answer_end(at, call.actions);
+        if self.connection.take_done(stream).is_none() {
+            // Nobody wants the rest of its request.
+            self.reset(call, stream, ErrorCode::CANCEL);
+        }
+    }
+
+    /// Lets the backend send as much of an answer as its client has taken.
+    fn release(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
+        let more = call.upstreams.answer_gone(at);
+        if more > 0 {
+            call.send(|out| self.connection.release(out, stream, more as usize));
+        }
+    }
+
+    /// The backend has given up a stream.
+    fn was_reset(&mut self, call: &mut Call<'_, '_>, at: ExchangeId, code: ErrorCode) {
+        let fault = match code {
+            ErrorCode::REFUSED_STREAM if !call.upstreams.exchange(at).has_answer() => {
+                Fault::Refused
+            }
+            _ => Fault::Reset,
+        };
+        let passes_on = !matches!(code, ErrorCode::NO_ERROR | ErrorCode::REFUSED_STREAM);
+        call.upstreams.exchange(at).reset_code = Some(code).filter(|_| passes_on);
+        self.give_up(call, at, fault);
+    }
+
+    /// The backend takes no stream above this one.
+    #[cold]
+    fn gone_away(&mut self, call: &mut Call<'_, '_>, last: u32, code: ErrorCode) {
+        call.upstreams.proxied.streams().goaways_received[code.index()].add(1);
+        call.upstreams.close_to_others(self.link);
+        if code != ErrorCode::NO_ERROR {
+            let backend = call.upstreams.links.get(self.link).backend;
+            call.upstreams.report_http2(backend, &format!("it ends a connection: {code}"));
+        }
+        let above = self.connection.streams().filter(|(stream, _)| *stream > last);
+        let above: Vec<u32> = above.map(|(stream, _)| stream).collect();
+        for stream in above {
+            let at = self.connection.forget(stream).and_then(|carried| carried.at);
+            if let Some(at) = at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+                self.give_up(call, at, Fault::Refused);
+            }
+        }
+    }
+
+    /// Its SETTINGS are there, for the first time or anew.
+    fn begin(&mut self, call: &mut Call<'_, '_>) {
+        let link = call.upstreams.links.get_mut(self.link);
+        link.streams().streams_max = STREAMS_MAX.min(self.connection.peer_streams_max());
+        if link.id.replace(call.actions.id()).is_some() {
+            return;
+        }
+        // That of the connect.
+        call.actions.set_deadline(Moment::NEVER);
+    }
+
+    /// The backend has broken the rules of the connection, which is over.
+    #[cold]
+    fn fail(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        why: &str,
+        code: Option<ErrorCode>,
+        input: &[u8],
+    ) -> usize {
+        let fault = if self.connection.has_begun() { Fault::BadAnswer } else { Fault::NoHttp2 };
+        self.fault = Some(fault);
+        let backend = call.upstreams.links.get(self.link).backend;
+        call.upstreams.report_http2(backend, why);
+        call.upstreams.close_to_others(self.link);
+        self.is_over = true;
+        match code {
+            Some(code) if !call.actions.is_output_waiting() => {
+                call.upstreams.proxied.streams().goaways_sent[code.index()].add(1);
+                call.actions.close();
+            }
+            _ => call.actions.abort(),
+        }
+        input.len()
+    }
+}
+
+/// Requests.
+impl UpstreamStreams {
+    /// Resets streams whose requests were taken away.
+    fn drop_streams(&mut self, call: &mut Call<'_, '_>) {
+        let link = call.upstreams.links.get_mut(self.link);
+        if link.streams().dropped.is_empty() {
+            return;
+        }
+        for stream in std::mem::take(&mut link.streams().dropped) {
+            self.reset(call, stream, ErrorCode::CANCEL);
+        }
+    }
+
+    fn reset(&mut self, call: &mut Call<'_, '_>, stream: u32, code: ErrorCode) {
+        if call.send(|out| self.connection.reset(out, stream, code)).is_some() {
+            call.count_reset(code, true);
+        }
+    }
+
+    /// Looks at the requests that something happened to, and begins those that joined it.
+    fn take_up(&mut self, call: &mut Call<'_, '_>) {
+        let mut looked_at = std::mem::take(&mut self.looked_at);
+        std::mem::swap(
+            &mut looked_at,
+            &mut call.upstreams.links.get_mut(self.link).streams().ready,
+        );
+        let mut left = 0;
+        for place in 0..looked_at.len() {
+            let at = looked_at[place];
+            let exchange = call.upstreams.exchange(at);
+            if exchange.link != Some(self.link) || !exchange.is_ready {
+                continue;
+            }
+            if exchange.stream == 0 && exchange.fault.is_none() && !self.fits(call, at) {
+                looked_at[left] = at;
+                left += 1;
+                continue;
+            }
+            let exchange = call.upstreams.exchange(at);
+            exchange.is_ready = false;
+            match exchange.stream {
+                _ if exchange.fault.is_some() => {}
+                0 => self.ask(call, at),
+                stream => self.request_moved(call, stream, at),
+            }
+        }
+        looked_at.truncate(left);
+        if left > 0 {
+            call.actions.call_again();
+            let ready = &mut call.upstreams.links.get_mut(self.link).streams().ready;
+            ready.splice(0..0, looked_at.drain(..));
+        }
+        looked_at.clear();
+        self.looked_at = looked_at;
+    }
+
+    /// Whether the head of a request can leave now.
+    fn fits(&self, call: &mut Call<'_, '_>, at: ExchangeId) -> bool {
+        let needed = match call.upstreams.exchange(at).request.waits() {
+            Waits::Head(room) => room,
+            _ => 0,
+        };
+        !call.actions.is_output_waiting() && call.actions.room() >= needed + CONTROL_ROOM_BYTES
+    }
+
+    /// Begins the stream of a request.
+    fn ask(&mut self, call: &mut Call<'_, '_>, at: ExchangeId) {
+        if !self.connection.can_ask() {
+            if self.connection.peer_streams_max() == 0 {
+                // Another connection may be limited so, too.
+                return self.give_up(call, at, Fault::Refused);
+            }
+            let len = u32::try_from(self.connection.len()).unwrap_or(u32::MAX);
+            call.upstreams.links.get_mut(self.link).streams().streams_max = len;
+            return call.upstreams.move_on(at);
+        }
+        let is_encrypted = call.upstreams.links.get(self.link).tls.is_some();
+        let scheme = if is_encrypted { "https" } else { "http" };
+        let now = call.now();
+        let exchange = call.upstreams.exchange(at);
+        exchange.times.connected.get_or_insert(now);
+        exchange.reach(Stage::Requesting);
+        // It is given back for another try.
+        let marked = std::mem::take(&mut exchange.never_indexed);
+        let (connection, mut begun) = (&mut self.connection, None);
+        call.upstreams.request_leaves_by(at, call.actions, |request, actions| {
+            let mut out = Output::new(actions.spare());
+            let carried = Carried { at: Some(at), waits_since: None };
+            begun = request.ask(connection, &mut out, (scheme, &marked), carried);
+            let len = out.len();
+            actions.advance(len);
+            len as u64
+        });
+        let stream = begun.expect("it takes another one");
+        self.begun += 1;
+        let backend = call.upstreams.links.get(self.link).backend;
+        call.upstreams.proxied.backends()[backend.place()].streams_begun.add(1);
+        let exchange = call.upstreams.exchange(at);
+        (exchange.stream, exchange.never_indexed) = (stream, marked);
+        self.note_deadline(call.upstreams, at);
+        self.note_waits(call, stream, at);
+    }
+
+    /// There is more of a request, or its client has taken some of the answer.
+    fn request_moved(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
+        self.note_waits(call, stream, at);
+        if call.upstreams.exchange(at).has_answer() {
+            self.release(call, stream, at);
+            call.upstreams.set_upstream_deadline(at, call.actions);
+            self.note_deadline(call.upstreams, at);
+        }
+    }
+
+    /// Sees what of a request waits.
+    fn note_waits(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
+        let waits = call.upstreams.exchange(at).request.waits();
+        let sending = match waits {
+            Waits::Nothing => Sending::Nothing,
+            Waits::Body => Sending::Data,
+            // No window is needed for these.
+            Waits::Head(_) | Waits::End(_) => Sending::End,
+        };
+        self.connection.set_sending(stream, sending);
+        let now = call.now();
+        let Some(carried) = self.connection.data_mut(stream) else { return };
+        match waits {
+            Waits::Body if carried.waits_since.is_none() => {
+                carried.waits_since = Some(now);
+                self.look_at = self.look_at.min(now + call.upstreams.limits.clients.write_timeout);
+            }
+            Waits::Body => {}
+            _ => carried.waits_since = None,
+        }
+    }
+
+    /// Sends what windows and room take of the bodies of requests, a frame of each stream in turn.
+    fn send_bodies(&mut self, call: &mut Call<'_, '_>) {
+        if call.actions.is_output_waiting() {
+            // What waits for it then has not asked for it.
+            return call.actions.call_again();
+        }
+        while let Some(stream) = self.connection.next_sender() {
+            let Some(at) = self.exchange_of(call.upstreams, stream) else {
+                self.connection.set_sending(stream, Sending::Nothing);
+                continue;
+            };
+            let room_min = match call.upstreams.exchange(at).request.waits() {
+                Waits::Head(room) | Waits::End(room) => room,
+                Waits::Body | Waits::Nothing => PIECE_BYTES_MIN,
+            };
+            if call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES) < room_min {
+                return call.actions.call_again();
+            }
+            let connection = &mut self.connection;
+            call.upstreams.request_leaves_by(at, call.actions, |request, actions| {
+                let mut out = Output::new(actions.spare());
+                let sent_bytes = request.send_frames(connection, stream, &mut out, true);
+                let len = out.len();
+                actions.advance(len);
+                sent_bytes
+            });
+            if let Some(carried) = self.connection.data_mut(stream) {
+                carried.waits_since = None;
+            }
+            self.note_deadline(call.upstreams, at);
+            self.note_waits(call, stream, at);
+        }
+        let stalls = self.connection.take_stalls();
+        call.upstreams.proxied.add(ProxyCounter::Http2WindowStalls, stalls.into());
+    }
+
+    /// Gives up a stream for what its backend did, or did not do.
+    fn fail_stream(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        at: ExchangeId,
+        fault: Fault,
+        code: ErrorCode,
+    ) {
+        self.reset(call, stream, code);
+        self.give_up(call, at, fault);
+    }
+
+    /// A request has no stream here any more, by this fault.
+    fn give_up(&mut self, call: &mut Call<'_, '_>, at: ExchangeId, fault: Fault) {
+        call.upstreams.detach(at);
+        if call.upstreams.fault(at, fault) != Next::Retry {
+            call.upstreams.wake_asker(at, call.actions);
+        }
+    }
+}
+
+/// Times, and the end.
+impl UpstreamStreams {
+    fn note_deadline(&mut self, upstreams: &Upstreams, at: ExchangeId) {
+        self.look_at = self.look_at.min(upstreams.exchanges.get(at).upstream_deadline);
+    }
+
+    /// Looks which streams are over their time, and when that may be so next.
+    fn look(&mut self, call: &mut Call<'_, '_>) {
+        let (now, limits) = (call.now(), &call.upstreams.limits);
+        let (mut late, mut next) = (Vec::new(), Moment::NEVER);
+        for (stream, carried) in self.connection.streams() {
+            let Some(at) = carried.at.filter(|at| self.is_of(call.upstreams, *at, stream)) else {
+                continue;
+            };
+            let since = carried.waits_since.filter(|_| self.connection.data_room(stream) == 0);
+            let of_window =
+                since.map_or(Moment::NEVER, |since| since + limits.clients.write_timeout);
+            // Its window may close until then.
+            let again =
+                carried.waits_since.map_or(Moment::NEVER, |_| now + limits.clients.write_timeout);
+            let of_exchange = call.upstreams.exchanges.get(at).upstream_deadline;
+            match of_window.min(of_exchange) {
+                end if end <= now => late.push((stream, at, of_window <= now)),
+                end => next = next.min(end).min(again),
+            }
+        }
+        self.look_at = next;
+        // What came just behind a request, such as an update of a window, does not show that it is looked at.
+        let silence = limits.first_byte_timeout / 2;
+        let is_silent = !late.is_empty() && self.received + silence <= now;
+        for (stream, at, is_of_window) in late {
+            if is_of_window {
+                call.upstreams.proxied.count(ProxyCounter::Http2WindowTimeouts);
+            }
+            let fault = match call.upstreams.exchange(at).has_answer() {
+                false => Fault::FirstByteTimeout,
+                true => Fault::BodyTimeout,
+            };
+            self.fail_stream(call, stream, at, fault, ErrorCode::CANCEL);
+        }
+        if is_silent && self.asked.is_none() {
+            // The way to it may be cut: no other request is to find out.
+            call.upstreams.close_to_others(self.link);
+            self.asked = Some(now);
+            call.send(|out| self.connection.ping(out, ALIVE_PING));
+        }
+    }
+
+    /// What follows a call: the end, or the next deadline.
+    fn settle(&mut self, call: &mut Call<'_, '_>) {
+        self.count_ended(call.upstreams);
+        if self.is_over || call.actions.is_ending() {
+            return;
+        }
+        if self.connection.is_used_up() {
+            call.upstreams.close_to_others(self.link);
+        }
+        let mut deadline = self.look_at;
+        if self.is_idle(call.upstreams) {
+            self.look_at = Moment::NEVER;
+            if self.is_draining || !call.upstreams.park_multiplexed(self.link) {
+                return self.say_goodbye(call);
+            }
+            let since = *self.idle_since.get_or_insert(call.now());
+            deadline = since + call.upstreams.limits.upstream_idle_timeout;
+        } else {
+            self.idle_since = None;
+        }
+        if let Some(asked) = self.asked {
+            deadline = deadline.min(asked + call.upstreams.limits.connect_timeout);
+        }
+        call.actions.set_deadline(deadline);
+    }
+
+    /// Counts the streams that have ended.
+    fn count_ended(&mut self, upstreams: &Upstreams) {
+        let ended = self.begun - self.connection.len() as u64;
+        let more = ended - std::mem::replace(&mut self.ended, ended);
+        if more > 0 {
+            let backend = upstreams.links.get(self.link).backend;
+            upstreams.proxied.backends()[backend.place()].streams_ended.add(more);
+        }
+    }
+
+    /// Ends the connection, which has no request.
+    fn say_goodbye(&mut self, call: &mut Call<'_, '_>) {
+        call.upstreams.close_to_others(self.link);
+        call.upstreams.proxied.streams().goaways_sent[ErrorCode::NO_ERROR.index()].add(1);
+        call.send(|out| self.connection.end(out));
+        self.is_over = true;
+        call.actions.close();
+    }
+}
+
+/// What is reported of a backend in TLS that speaks something else.
+pub(in crate::exchange) const NOT_AGREED: &str = "it did not choose h2 by ALPN; expected protocol \"http/1.1\" for it, or a backend that speaks HTTP/2";
+
+/// Whether the backend ended the handshake for want of a protocol that both sides speak.
+pub(in crate::exchange) fn refuses_http2(error: Option<&pollux_tls::Error>) -> bool {
+    let refusal = pollux_tls::AlertDescription::NoApplicationProtocol;
+    matches!(error, Some(pollux_tls::Error::AlertReceived(alert)) if *alert == refusal)
+}
