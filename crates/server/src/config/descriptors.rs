@@ -37,8 +37,12 @@ pub(crate) fn connections_max(config: &ServeConfig) -> u32 {
 /// Connections that so many descriptors allow; a small limit is shared evenly with what is kept.
 pub(crate) fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
     let free = descriptors - KEPT.min(descriptors / 2);
-    let files = if matches!(answer, Answer::Files(_)) { free / FILES_SHARE } else { 0 };
-    free - files
+    if matches!(answer, Answer::Files(_)) { without_files(free) } else { free }
+}
+
+/// What is left of so many descriptors beside the share of files.
+pub(crate) fn without_files(free: u64) -> u64 {
+    free - free / FILES_SHARE
 }
 
 /// What allows more connections than [`connections_max`] within that descriptor limit.

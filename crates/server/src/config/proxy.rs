@@ -7,15 +7,18 @@ use std::time::Duration;
 use pollux_engine::{Address, ListenAddress};
 use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
 
-use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit};
+use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit, without_files};
 use crate::config::sections;
 use crate::config::sites;
+use crate::config::sites::RouteAnswer;
 use crate::config::written::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
     elsewhere, foreign_keys, identity, note_overlap, note_unix_only, timeout,
 };
-use crate::config::{BackendConfig, Frontend, GroupConfig, Health, Mode, Protocol, Sites};
+use crate::config::{
+    BackendConfig, Frontend, GroupConfig, Health, Mode, Protocol, RouteConfig, Sites,
+};
 use crate::identity::Identity;
 
 /// The name of the group that has no section of its own.
@@ -362,7 +365,18 @@ impl ProxyConfig {
     /// for a check. One that threads share has a descriptor more, and a pipe has two.
     pub(crate) fn connections_within(&self, descriptors: u64) -> u64 {
         let left = beside_kept(descriptors) - 2 * self.pipes_within(descriptors);
+        let left = match self.folders() {
+            0 => left,
+            folders => without_files(left.saturating_sub(folders)),
+        };
         left / if self.loops.threads > 1 { 3 } else { 2 }
+    }
+
+    /// Folders of sites that stay open, in each loop.
+    fn folders(&self) -> u64 {
+        let has_files = |route: &&RouteConfig| matches!(route.answer, RouteAnswer::Files(_));
+        let routes = self.sites.routes().filter(has_files).count();
+        (routes * self.loops.threads) as u64
     }
 
     /// Pipes that so many descriptors allow: they have half of what there is where a client of TCP mode may need two, else an
@@ -776,6 +790,13 @@ mod tests {
             let config =
                 read(&format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"")).expect("right");
             assert_eq!(config.connections_within(limit), clients, "{text}");
+        }
+        // A folder of each route and loop, and a quarter for files that are sent.
+        for (threads, limit, clients) in [(1, 20_000, 6_635), (4, 20_000, 4_422), (1, 30, 5)] {
+            let text = format!(
+                "threads = {threads}\n[[site]]\nhost = \"*\"\nroute = [{{ path = \"/\", dir = \"/a\" }}, {{ path = \"/b/\", dir = \"/b\" }}]"
+            );
+            assert_eq!(read(&text).expect("right").connections_within(limit), clients, "{text}");
         }
     }
 }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use pollux_http::Method;
 use pollux_settings::{Keys, Kind, Location, bytes, did_you_mean, name, whole};
 
-use crate::config::GroupConfig;
 use crate::config::answers::{FILES, Files, LISTING_MAX, REPLY_BYTES_MAX};
+use crate::config::{BODY_BYTES_MAX, GroupConfig};
 use crate::ids::{RouteId, SiteId};
 use crate::route::conditions::{Asking, Conditions, Wanted};
 use crate::route::host::HostName;
@@ -58,6 +58,8 @@ pub struct RouteConfig {
     pub(crate) answer: RouteAnswer,
     /// What is taken away from the path, and put there.
     pub(crate) rewrite: Rewrite,
+    /// Largest body of its requests, where that is not the one for all.
+    pub(crate) body_bytes_max: Option<u64>,
 }
 
 /// What answers.
@@ -232,8 +234,18 @@ fn route(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<RouteConfig> 
     let queries = keys.key("query", about).list(&of_query, 0..=CONDITIONS_MAX);
     let answer = answer(keys, groups);
     let rewrite = rewrite(keys, path.as_ref());
+    let key = keys.key("max_body", "Largest request body, in place of that of all routes");
+    let body_bytes_max = key.otherwise("max_body at the top").optional(&bytes(0..=BODY_BYTES_MAX));
+    if body_bytes_max.is_some() && (keys.has("dir") || keys.has("redirect")) {
+        let answer = if keys.has("dir") { "dir" } else { "redirect" };
+        keys.note(
+            "max_body",
+            format!("has no effect beside {answer}, which takes no body; expected none"),
+        );
+    }
     let conditions = Conditions { methods, headers, queries };
-    Some(RouteConfig { rule: RouteRule { path: path?, conditions }, answer: answer?, rewrite })
+    let rule = RouteRule { path: path?, conditions };
+    Some(RouteConfig { rule, answer: answer?, rewrite, body_bytes_max })
 }
 
 /// What answers; none where that is a mistake.
@@ -616,6 +628,10 @@ mod tests {
             (
                 &["path = \"/\", reply = 1, listing = true"],
                 "p.toml:8:38: listing: applies only to files; expected dir as well",
+            ),
+            (
+                &["path = \"/\", dir = \"/srv\", max_body = \"1MiB\""],
+                "p.toml:8:42: max_body: has no effect beside dir, which takes no body; expected none",
             ),
             (&["reply = 1"], "p.toml:8:3: [[site.route]] lacks the key \"path\"; expected"),
             (

@@ -77,7 +77,7 @@ pub(crate) struct Exchange {
     /// What a backend is chosen by, where that counts.
     pub(super) key: u64,
     /// The route that leads to its backends, where there are sites.
-    pub(super) route: Option<RouteId>,
+    pub(crate) route: Option<RouteId>,
     /// The rules for fields of its answer that apply to its path.
     pub(crate) rules: u64,
     /// Upstream connections that had it.

@@ -118,8 +118,11 @@ pub(super) fn begin(
     let upstreams = upstreams.as_mut().expect("a proxy has backends");
     let is_last = origin.is_last || !facts.keep_alive;
     let asked = asked(upstreams, actions, client, Origin { is_last, ..origin }, facts.group);
-    let (limits, log) = (&*head_limits, log.as_ref());
-    let target = sites.as_ref().filter(|_| facts.route.is_some()).map(|sites| sites.target());
+    let log = log.as_ref();
+    let (target, limits) = match (facts.route, sites) {
+        (Some(route), Some(sites)) => (Some(sites.target()), sites.limits(route)),
+        _ => (None, &*head_limits),
+    };
     let new = NewHead { request, head, target, facts, max_forwards, never_indexed, limits, log };
     upstreams.begin(&asked, &new)
 }

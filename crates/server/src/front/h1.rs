@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
 use pollux_http::h2::PREFACE;
-use pollux_http::{CONTINUE, Method, Parsed, ProxyHeader, Rejection, Request, Status};
+use pollux_http::{CONTINUE, LimitName, Method, Parsed, ProxyHeader, Rejection, Request, Status};
 use pollux_tls::{Error, HTTP_2, Opening, PlaintextSession, ServerConfig};
 use rustix::io::Errno;
 
@@ -625,6 +625,9 @@ impl HttpSession {
             }
             Err(rejection) => {
                 let is_head = is_head(&body.head);
+                // The limit is that of a route, and not the one that the page would name.
+                let is_of_route = state.sites.is_some() && rejection.limit == Some(LimitName::Body);
+                let rejection = if is_of_route { Rejection::BODY_LARGE } else { rejection };
                 self.refuse(state, actions, rejection, &body.head, is_head, false);
                 0
             }

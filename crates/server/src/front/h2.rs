@@ -50,7 +50,7 @@ use pollux_http::{Framing, Status};
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
 use crate::front::client::Client;
-use crate::front::h2::answers::{Asked, Echo, FILES_MAX, KEPT_BYTES_MAX, Reading};
+use crate::front::h2::answers::{Asked, Echo, FILES_MAX, KEPT_BYTES_MAX, Reading, Reads};
 use crate::front::h2::later::Later;
 use crate::front::request::ECHO_HEAD_BYTES_MAX;
 use crate::front::state::LoopState;
@@ -352,8 +352,11 @@ impl Streams {
                 }
                 // The body of a method that is not for what answers here is not waited for.
                 if !ends && call.state.handler.allows(request.method) {
-                    let echoes = matches!(call.state.handler, Handler::Echo);
-                    return self.begin_body(call, stream, &request, head, echoes);
+                    let reads = Reads {
+                        echoes: matches!(call.state.handler, Handler::Echo),
+                        bytes_max: call.state.head_limits.body_bytes,
+                    };
+                    return self.begin_body(call, stream, &request, head, reads);
                 }
                 if let Some(task) = self.connection.data_mut(stream).filter(|_| !ends) {
                     task.is_judged_on = true;

@@ -25,7 +25,7 @@ use crate::handlers::respond::{Making, respond_by};
 use crate::handlers::sites::SiteHandlers;
 use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
 use crate::head::common::Common;
-use crate::ids::FrontId;
+use crate::ids::{FrontId, RouteId};
 use crate::log::{AccessLog, Event, Logs};
 
 /// What the HTTP sessions of one loop share.
@@ -144,6 +144,9 @@ impl LoopState {
         state.sites = SiteHandlers::open(config, logs, &counters)?.map(Box::new);
         if let Some(sites) = &state.sites {
             state.room_bytes_min = state.room_bytes_min.max(sites.room_bytes_min());
+            // Each route has its own, which is known once the head was read.
+            let body_bytes = &mut state.head_limits.body_bytes;
+            *body_bytes = (*body_bytes).max(sites.body_bytes_max());
         }
         let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
         state.upstreams = Some(Box::new(upstreams));
@@ -178,9 +181,12 @@ impl LoopState {
         self.of_fronts.get(front.place()).unwrap_or(&self.common)
     }
 
-    /// Largest body of a request that a handler answers.
-    pub(crate) fn own_body_bytes_max(&self) -> u64 {
-        self.sites.as_ref().map_or(self.head_limits.body_bytes, |sites| sites.own_limits.body_bytes)
+    /// What a request may have that takes this route, or none.
+    pub(crate) fn limits_of(&self, route: Option<RouteId>) -> &pollux_http::Limits {
+        match (route, &self.sites) {
+            (Some(route), Some(sites)) => sites.limits(route),
+            _ => &self.head_limits,
+        }
     }
 
     /// The backends of a proxy.

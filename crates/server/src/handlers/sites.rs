@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pollux_engine::Actions;
-use pollux_http::{Form, Method, Rejection, Request, Status};
+use pollux_http::{Form, Framing, Method, Rejection, Request, Status};
 
 use crate::ServerError;
 use crate::config::sites::RouteAnswer;
@@ -30,8 +30,6 @@ pub(crate) struct SiteHandlers {
     table: Table,
     /// In the order of the settings.
     routes: Box<[RouteHandler]>,
-    /// What a request of a handler may have of a body.
-    pub(crate) own_limits: pollux_http::Limits,
     room: PathRoom,
     /// The path that a handler gets, or the target of a backend, of the request that was decided on last.
     target: Vec<u8>,
@@ -43,6 +41,8 @@ pub(crate) struct SiteHandlers {
 struct RouteHandler {
     answer: AnsweredBy,
     rewrite: Rewrite,
+    /// Of its requests.
+    limits: pollux_http::Limits,
 }
 
 #[derive(Debug)]
@@ -120,12 +120,17 @@ impl SiteHandlers {
                     AnsweredBy::Redirect(route.rule.path.clone(), to.clone())
                 }
             };
-            routes.push(RouteHandler { answer, rewrite: route.rewrite.clone() });
+            let otherwise = match answer {
+                AnsweredBy::Backend(_) => limits.passed_body_bytes_max(),
+                AnsweredBy::Handler(_) | AnsweredBy::Redirect(..) => limits.own_body_bytes_max(),
+            };
+            let body_bytes = route.body_bytes_max.unwrap_or(otherwise);
+            let limits = limits.heads.with_body(body_bytes);
+            routes.push(RouteHandler { answer, rewrite: route.rewrite.clone(), limits });
         }
         Ok(Self {
             table: config.sites.table(),
             routes: routes.into(),
-            own_limits: limits.heads.with_body(limits.own_body_bytes_max()),
             room: PathRoom::default(),
             target: Vec::new(),
             location: Vec::new(),
@@ -150,6 +155,16 @@ impl SiteHandlers {
                 unreachable!("a handler answers it")
             }
         }
+    }
+
+    /// What requests of this route may have.
+    pub(crate) fn limits(&self, route: RouteId) -> &pollux_http::Limits {
+        &self.routes[route.place()].limits
+    }
+
+    /// Largest body that some route takes.
+    pub(crate) fn body_bytes_max(&self) -> u64 {
+        self.routes.iter().map(|route| route.limits.body_bytes).max().unwrap_or(0)
     }
 
     /// The path that a handler gets, or the target of a backend, of the request that was decided on last.
@@ -177,7 +192,7 @@ impl SiteHandlers {
         context: Context,
         reads_all: bool,
     ) -> Answered {
-        let RouteHandler { answer, rewrite } = &mut self.routes[route.place()];
+        let RouteHandler { answer, rewrite, .. } = &mut self.routes[route.place()];
         let AnsweredBy::Handler(handler) = answer else { unreachable!("a handler answers it") };
         handler.read_all(reads_all);
         // Visible ASCII, as all that comes of a target.
@@ -260,6 +275,11 @@ impl SiteHandlers {
             false => ends(Ending::Refused(Refusal::LongLocation)),
         }
     }
+}
+
+/// Whether a body says that it is longer than its route takes: none of it is asked for.
+pub(crate) fn is_too_long(request: &Request<'_>, limits: &pollux_http::Limits) -> bool {
+    matches!(request.framing, Framing::Length(len) if len > limits.body_bytes)
 }
 
 /// What leads somewhere else for good: a method that is not GET stays what it is.

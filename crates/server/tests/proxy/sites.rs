@@ -1,6 +1,7 @@
 //! Sites: which route has a request, by both versions of HTTP, and what a backend gets of its path.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 
 use pollux_engine::Driver;
 use pollux_http::h2::Ask;
@@ -10,6 +11,8 @@ use pollux_settings::Given;
 use tempfile::TempDir;
 
 use crate::http2_client::{Answer, Client2};
+use crate::identity::Identity;
+use crate::tunnels::echoing;
 use crate::{Backend, Client, Proxy, ok};
 
 /// The settings of a file with sites, at a free port.
@@ -363,4 +366,186 @@ fn a_front_end_leads_to_https_but_for_those_who_issue_certificates() {
             assert!(one.contains(part), "{driver} {target}: {one}");
         }
     }
+}
+
+#[test]
+fn a_route_may_take_longer_or_shorter_bodies_than_others_from_the_start_on() {
+    let backend = Backend::answering(|head, client| {
+        match crate::field(head, "Content-Length") {
+            Some(len) => drop(client.bytes(len.parse().expect("a number"))),
+            // All of it, or what there is of one that is cut.
+            None => drop(client.until("\r\n0\r\n\r\n")),
+        }
+        Some(ok("", "taken"))
+    });
+    let text = format!(
+        "max_body = \"20KiB\"\n[[backend]]\nname = \"api\"\n[[backend.server]]\naddress = \"{}\"\n\
+         [[site]]\nhost = \"*\"\nroute = [\n\
+         {{ path = \"/long/\", backend = \"api\", max_body = \"100KiB\" }},\n\
+         {{ path = \"/usual/\", backend = \"api\" }},\n\
+         {{ path = \"/short/\", backend = \"api\", max_body = 10 }},\n\
+         {{ path = \"/own\", reply = 3, max_body = 10 }}, {{ path = \"/echo\", echo = true, max_body = \"50KiB\" }} ]",
+        backend.address
+    );
+    let rows = [
+        ("/long/", 100 * 1024, "200"),
+        ("/long/", 100 * 1024 + 1, "413"),
+        ("/usual/", 20 * 1024, "200"),
+        ("/usual/", 20 * 1024 + 1, "413"),
+        ("/short/", 10, "200"),
+        ("/short/", 11, "413"),
+        ("/own", 10, "200"),
+        ("/own", 11, "413"),
+        ("/echo", 50 * 1024, "200"),
+        ("/echo", 50 * 1024 + 1, "413"),
+    ];
+    on_every_driver(&text, |driver, proxy| {
+        for (path, len, status) in rows {
+            let body = "x".repeat(len);
+            let head =
+                |framing: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+            let before = backend.accepted();
+            let mut client = proxy.client();
+            client.send(head(&format!("Content-Length: {len}")));
+            if status == "413" {
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 413 "), "{driver} {path} {len}: {head}");
+                let page = client.rest();
+                assert!(
+                    page.contains("max_body") && page.ends_with("(RFC 9110 15.5.14)\n"),
+                    "{driver}: {page}"
+                );
+                // No backend was asked for what is refused by its head.
+                assert_eq!(backend.accepted(), before, "{driver}");
+            } else {
+                client.send(&body);
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 200 "), "{driver} {path} {len}: {head}");
+            }
+            // A body that does not say its length.
+            let mut client = proxy.client();
+            client.send(head("Transfer-Encoding: chunked"));
+            client.try_send(format!("{len:x}\r\n{body}\r\n0\r\n\r\n"));
+            let head = client.head();
+            // An echo has begun by then, and is cut.
+            if path != "/echo" || status == "200" {
+                let line = format!("HTTP/1.1 {status} ");
+                assert!(head.starts_with(&line), "{driver} {path} {len}: {head}");
+            }
+        }
+        let mut client = Client2::connect(proxy);
+        for (path, len, status) in rows.into_iter().filter(|row| row.0 != "/echo") {
+            let row = ("a", Method::Post, path, "", 0, "");
+            let stream = ask_two(&mut client, &row, false);
+            let body = vec![b'x'; len];
+            let mut sent = 0;
+            // No further than to an answer that comes first.
+            while sent < len && client.answers[&stream].heads.is_empty() {
+                sent += client.send_some(stream, &body[sent..], true);
+                if sent < len {
+                    assert!(client.more(), "{driver} {path} {len}: the connection ended");
+                }
+            }
+            let answer = client.answer(stream);
+            assert_eq!(answer.status(), status, "{driver} {path} {len}");
+        }
+    });
+}
+
+#[test]
+fn sites_in_tls_answer_by_both_versions_and_know_their_scheme() {
+    let (identity, folder, backend) = (Identity::make(), folder(), telling());
+    let (keys, file) = (identity.keys(), file(&folder, &backend));
+    let text = format!("cert = {:?}\nkey = {:?}\n{file}", keys.cert, keys.key);
+    on_every_driver(&text, |driver, proxy| {
+        let mut stream = identity.connect_by(proxy.address, b"http/1.1");
+        for (host, target, part) in [
+            ("www.example.org", "/files/docs/", "the docs"),
+            ("www.example.org", "/files/large.bin", "xxxx"),
+            ("example.org", "/x", "https://www.example.org/x\r\n"),
+            ("www.example.org", "/api/x", "GET /x HTTP/1.1"),
+            ("other.example", "/", "no site here has this host"),
+        ] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            let head = crate::identity::head(&mut stream);
+            let len = crate::field(&head, "Content-Length").expect("a length");
+            let mut body = vec![0; len.parse().expect("a number")];
+            stream.read_exact(&mut body).expect("a body");
+            let answer = format!("{head}{}", String::from_utf8_lossy(&body));
+            assert!(answer.contains(part), "{driver} {host} {target}: {head}");
+        }
+        let mut client = Client2::on(identity.connect_by(proxy.address, b"h2"), 1 << 20);
+        let get = |client: &mut Client2<_>, target| {
+            let ask = Ask {
+                method: Method::Get,
+                scheme: "https",
+                authority: "www.example.org",
+                path: target,
+                fields: &[],
+            };
+            let stream = client.says(|connection, out| connection.ask(out, &ask, true, ()));
+            let stream = stream.expect("a stream is free");
+            client.answers.insert(stream, Answer::default());
+            client.answer(stream)
+        };
+        assert_eq!(get(&mut client, "/files/large.bin").body.len(), 300_000, "{driver}");
+        assert_eq!(get(&mut client, "/api/y").body, b"GET /y HTTP/1.1", "{driver}");
+    });
+}
+
+#[test]
+fn an_upgrade_goes_by_its_route() {
+    let backend = Backend::start(|_, mut client| {
+        let head = client.head();
+        assert!(head.starts_with("GET /room?a HTTP/1.1\r\n"), "{head}");
+        client.send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        );
+        let bytes = client.bytes(4);
+        client.send(bytes);
+    });
+    let text = format!(
+        "[[backend]]\nname = \"chat\"\n[[backend.server]]\naddress = \"{}\"\n[[site]]\nhost = \"*\"\nroute = [\n\
+         {{ path = \"/\", reply = 1 }}, {{ path = \"/ws/\", backend = \"chat\", strip = \"/ws\" }} ]",
+        backend.address
+    );
+    on_every_driver(&text, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /ws/room?a HTTP/1.1\r\nHost: x\r\n\
+             Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        );
+        assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
+        assert_eq!(client.bytes(1), b"p", "{driver}");
+        let head = client.head();
+        assert!(head.starts_with("HTTP/1.1 101 "), "{driver}: {head}");
+        client.send("ping");
+        assert_eq!(client.rest(), "ping", "{driver}");
+    });
+}
+
+#[test]
+fn a_stream_becomes_a_websocket_by_the_route_of_a_backend_and_by_no_handler() {
+    let backend = echoing();
+    let text = format!(
+        "[[backend]]\nname = \"chat\"\n[[backend.server]]\naddress = \"{}\"\n[[site]]\nhost = \"*\"\nroute = [\n\
+         {{ path = \"/\", reply = 1 }}, {{ path = \"/echo\", echo = true }}, {{ path = \"/old\", redirect = \"302 /ws/\" }},\n\
+         {{ path = \"/ws/\", backend = \"chat\", strip = \"/ws\" }} ]",
+        backend.address
+    );
+    on_every_driver(&text, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        for (path, status) in [("/", "501"), ("/echo", "501"), ("/old", "302")] {
+            let stream = client.ask_for("websocket", path, &[]);
+            client.until(|client| !client.answers[&stream].heads.is_empty());
+            assert_eq!(client.answers[&stream].status(), status, "{driver} {path}");
+        }
+        let stream = client.ask_for("websocket", "/ws/room", &[]);
+        client.until(|client| !client.answers[&stream].heads.is_empty());
+        assert_eq!(client.answers[&stream].status(), "200", "{driver}");
+        client.send(stream, b"ping", false);
+        assert_eq!(client.bytes(stream, 4), b"ping", "{driver}");
+        assert_eq!(client.answer_to("/").body, b"p", "{driver}");
+    });
 }

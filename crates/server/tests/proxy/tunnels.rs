@@ -48,7 +48,7 @@ fn agree(client: &mut Client, head: &str, fields: &str) {
 }
 
 /// A backend that sends all back that comes through its WebSockets, until that is `stop` or the end; and answers `hi` else.
-fn echoing() -> Backend {
+pub(crate) fn echoing() -> Backend {
     Backend::start(|_, mut client| {
         loop {
             let head = client.head();

@@ -149,7 +149,8 @@ impl HttpSession {
         at: ExchangeId,
         rejection: Rejection,
     ) {
-        let why = explanation(&rejection, &state.head_limits);
+        let route = state.upstreams().exchange(at).route;
+        let why = explanation(&rejection, state.limits_of(route));
         self.client.report_refusal(state, actions, rejection, false);
         self.fail(state, actions, at, Fault::BadRequest(rejection.status), Some(&why));
     }

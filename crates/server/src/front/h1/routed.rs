@@ -2,7 +2,7 @@
 //! leads elsewhere or refuses it.
 
 use pollux_engine::Actions;
-use pollux_http::{Framing, Method, Rejection, Request};
+use pollux_http::{Method, Rejection, Request};
 
 use crate::front::ask::{self, To};
 use crate::front::h1::{HttpSession, Reads};
@@ -10,7 +10,7 @@ use crate::front::sites;
 use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer::{Answered, Context, Persistence};
-use crate::handlers::sites::{Ending, Way};
+use crate::handlers::sites::{Ending, Way, is_too_long};
 use crate::ids::RouteId;
 
 impl HttpSession {
@@ -26,6 +26,13 @@ impl HttpSession {
     ) {
         let way = sites::decide(state, self.front, request);
         let route = match way {
+            Way::Backend(_, route) | Way::Handler(route)
+                if is_too_long(request, state.limits_of(Some(route))) =>
+            {
+                let is_head = request.method == Method::Head;
+                self.refuse(state, actions, Rejection::BODY_LARGE, head, is_head, false);
+                return actions.linger();
+            }
             Way::Backend(group, route) => {
                 return self.pass(state, actions, request, head, To { group, route: Some(route) });
             }
@@ -40,17 +47,12 @@ impl HttpSession {
             return self.answer_routed(state, actions, request, head, route);
         };
         let sites = state.sites.as_ref().expect("it has a route");
-        let (handler, limits) = (sites.handler(route), sites.own_limits);
+        let (handler, limits) = (sites.handler(route), *sites.limits(route));
         if !handler.allows(request.method) {
             // The body is left unread, so nothing can follow.
             let (front, context) = (self.front, self.routed_context(state, request, true));
             let answered = sites::respond(state, actions, (front, route), request, context, true);
             self.answer_begun(state, actions, head, answered, true);
-            return actions.linger();
-        }
-        if matches!(request.framing, Framing::Length(len) if len > limits.body_bytes) {
-            let is_head = request.method == Method::Head;
-            self.refuse(state, actions, Rejection::BODY_LARGE, head, is_head, false);
             return actions.linger();
         }
         let echoes = matches!(handler, Handler::Echo);

@@ -38,12 +38,22 @@ pub(super) enum Asked {
     Refused(Box<Rejection>),
 }
 
+/// How the body of a request is read that a handler answers.
+#[derive(Clone, Copy)]
+pub(super) struct Reads {
+    /// It is the body of the answer.
+    pub(super) echoes: bool,
+    pub(super) bytes_max: u64,
+}
+
 /// A body of a request that is dropped.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) framing: Framing,
     pub(super) clock: BodyClock,
     pub(super) received: u64,
+    /// It may have no more.
+    pub(super) bytes_max: u64,
 }
 
 /// A body of a request that is the body of its answer.
@@ -65,7 +75,7 @@ impl Streams {
         stream: u32,
         request: &Request<'_>,
         head: &[u8],
-        echoes: bool,
+        reads: Reads,
     ) {
         call.count(ServerCounter::Bodies);
         if request.expects_continue {
@@ -79,7 +89,8 @@ impl Streams {
         }
         self.readers += 1;
         self.look_at_readers = self.look_at_readers.min(body_now + call.state.limits.body_timeout);
-        let reading = Reading { framing: request.framing, clock, received: 0 };
+        let Reads { echoes, bytes_max } = reads;
+        let reading = Reading { framing: request.framing, clock, received: 0, bytes_max };
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         let part = if echoes && has_answer_body {
             self.begin_sending(call);
@@ -102,7 +113,6 @@ impl Streams {
         ends: bool,
     ) {
         let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
-        let body_bytes_max = call.state.own_body_bytes_max();
         let len = data.len() as u64;
         let Some(task) = self.connection.data_mut(stream) else { return };
         if matches!(task.part, Part::Later(_)) {
@@ -125,7 +135,7 @@ impl Streams {
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);
-        let (is_too_long, framing) = (reading.received > body_bytes_max, reading.framing);
+        let (is_too_long, framing) = (reading.received > reading.bytes_max, reading.framing);
         call.state.counters.add(ServerCounter::BodyBytes, len);
         if is_too_long {
             return self.refuse_body(call, stream);

@@ -272,7 +272,8 @@ impl Streams {
         ends: bool,
     ) {
         let stood = self.stood_until(call.state.now.at);
-        let limits = call.state.head_limits;
+        let route = call.state.upstreams().exchange(at).route;
+        let limits = *call.state.limits_of(route);
         call.state.upstreams().set_stood(at, stood);
         let given = call.state.upstreams().request_data(at, call.actions, data, ends, &limits);
         if let Err(rejection) = given {
