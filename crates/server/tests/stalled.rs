@@ -97,39 +97,36 @@ fn play(listener: &TcpListener, orders: &Orders, habit: Habit) {
     listener.set_nonblocking(true).expect("set");
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     let piece = [b'x'; 16 << 10];
-    // What each has still to be sent of its body.
-    let mut connections: Vec<(TcpStream, usize)> = Vec::new();
+    // What each has still to be sent of its body, once it has asked: not all that are opened are asked on.
+    let mut connections: Vec<(TcpStream, Option<usize>)> = Vec::new();
     while !orders.is_over.load(Relaxed) {
         if orders.cuts.load(Relaxed) {
             connections.clear();
             orders.cuts.store(false, Relaxed);
         }
-        while let Ok((mut connection, _)) = listener.accept() {
-            if habit == Habit::Stalls {
-                connections.push((connection, 0));
-                continue;
+        while let Ok((connection, _)) = listener.accept() {
+            if habit == Habit::Answers {
+                set_socket_send_buffer_size(&connection, 64 << 10).expect("set");
             }
-            connection.set_nonblocking(false).expect("set");
-            set_socket_send_buffer_size(&connection, 64 << 10).expect("set");
-            // One that is gone is not written to either.
-            let mut request = [0; 1024];
-            let _ = connection.read(&mut request);
-            let _ = connection.write_all(head.as_bytes());
             connection.set_nonblocking(true).expect("set");
-            connections.push((connection, BODY_BYTES));
+            connections.push((connection, None));
         }
         let mut is_any = false;
         connections.retain_mut(|(connection, left)| {
-            if *left == 0 {
-                return true;
-            }
-            match connection.write(&piece[..piece.len().min(*left)]) {
-                Ok(written) => {
-                    (*left, is_any) = (*left - written, true);
-                    true
-                }
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            }
+            let done = match left {
+                _ if habit == Habit::Stalls => return true,
+                None => connection.read(&mut [0; 1024]).and_then(|len| match len {
+                    0 => Err(ErrorKind::UnexpectedEof.into()),
+                    // A new connection takes so little at once.
+                    _ => connection.write_all(head.as_bytes()).map(|()| *left = Some(BODY_BYTES)),
+                }),
+                Some(0) => return true,
+                Some(left) => connection
+                    .write(&piece[..piece.len().min(*left)])
+                    .map(|written| *left -= written),
+            };
+            is_any |= done.is_ok();
+            done.map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |()| true)
         });
         if !is_any {
             // For the next connection, or room.
@@ -342,7 +339,11 @@ fn streams_of_all_clients_hold_together_no_more_than_they_may() {
     // Each could hold 96 KiB and more.
     const STREAMS: u32 = 60;
     on(&BOTH_LOOPS, Habit::Answers, |driver, backend| {
-        let limited = |config: &mut ProxyConfig| config.limits.http2_waiting_max = MOST;
+        let limited = |config: &mut ProxyConfig| {
+            config.limits.http2_waiting_max = MOST;
+            // Those that were opened and not asked on are gone soon.
+            config.limits.upstream_idle_timeout = Duration::from_secs(1);
+        };
         let Some(stage) = Stage::proxy_with(driver, backend.address, limited) else { return };
         drop(stalled_streams(stage.address, 10));
         stage.wait_until("the first client is gone", || stage.open() == 0);
