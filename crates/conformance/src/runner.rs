@@ -161,7 +161,18 @@ pub fn main(suites: &[Suite], checks: &[Check]) -> ExitCode {
             }));
         }
     }
-    run_tests(1, None, tests)
+    run_tests(at_once(suites), None, tests)
+}
+
+/// How many cases run at once: several where each has a process of its own, and waits for the most part; one where they
+/// share this one, whose descriptors are closed and get their numbers again.
+fn at_once(suites: &[Suite]) -> usize {
+    const PER_CPU: usize = 2;
+    let has_processes = |suite: &Suite| matches!(suite.isolation, Isolation::Process(_));
+    if !suites.iter().all(has_processes) {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, |cpus| PER_CPU * cpus.get())
 }
 
 /// The name of the run that this process was started for.
@@ -232,7 +243,9 @@ impl Run {
 
     fn in_thread(&self) -> Answer {
         let (answer, answers) = mpsc::channel();
-        let (case, backend, open) = (self.case, self.backend, self.suite.open);
+        let case = self.case;
+        let backend = self.backend;
+        let open = self.suite.open;
         // After the deadline nothing receives the answer.
         let thread = thread::spawn(move || {
             let _ = answer.send(run(case, backend, open));
