@@ -1,5 +1,4 @@
-//! `pollux proxy` before other programs that speak HTTP/2: the conformance suite, clients that ask while workers come and go, and
-//! bodies of many streams.
+//! `pollux proxy` before clients of HTTP/2 that ask while its workers come and go, and while it ends.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -10,7 +9,6 @@ use std::thread::JoinHandle;
 use pollux_http::h2::{Ask, Connection, ErrorCode, Event, Output, Role, Scratch, Settings};
 use pollux_http::{Field, Limits, Method};
 use pollux_testing::{DEADLINE, Process, Signal, addresses, has, wait_until};
-use rcgen::{CertificateParams, KeyPair};
 
 use crate::stage::{Backend, Proxy};
 
@@ -30,59 +28,6 @@ impl Server {
     }
 }
 
-/// Settings for clients in TLS, with files that are in the folder of the proxy.
-fn certificate(folder: &std::path::Path) -> String {
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
-    let cert = params.self_signed(&key).expect("signed");
-    let (cert_path, key_path) = (folder.join("cert.pem"), folder.join("key.pem"));
-    std::fs::write(&cert_path, cert.pem()).expect("written");
-    std::fs::write(&key_path, key.serialize_pem()).expect("written");
-    format!("cert = \"{}\"\nkey = \"{}\"", cert_path.display(), key_path.display())
-}
-
-/// Runs the suite in its strict form; what it says at its end.
-fn suite(address: SocketAddr, more: &[&str]) -> String {
-    let (ip, port) = (address.ip().to_string(), address.port().to_string());
-    // A busy machine may be slow; what is as expected is seen at once.
-    let flags = ["--strict", "--timeout", "2", "--host", &ip, "--port", &port];
-    let mut command = Command::new("h2spec");
-    let output = command.args(flags).args(more).output().expect("it was found");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[test]
-fn all_tests_of_h2spec_pass_before_servers_of_http_1() {
-    if !has("h2spec") {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let files = tempfile::tempdir().expect("a folder");
-    std::fs::write(files.path().join("index.html"), "x".repeat(128)).expect("written");
-    let backends = [
-        Server::start(&["--reply", "128"]),
-        Server::start(&[files.path().to_str().expect("text")]),
-    ];
-    let tls = certificate(folder.path());
-    for driver in ["epoll-et", "uring"] {
-        for backend in &backends {
-            for (more, flags) in [("", &[][..]), (tls.as_str(), &["--tls", "--insecure"])] {
-                let settings = format!("poller = \"{driver}\"\n{more}");
-                let proxy = match Proxy::try_start(&[backend.address], &settings) {
-                    Ok(proxy) => proxy,
-                    Err(said) => {
-                        pollux_testing::skip(format_args!("{driver}: {said:?}"));
-                        continue;
-                    }
-                };
-                let said = suite(proxy.address, flags);
-                let is_all = said.contains("146 tests, 146 passed, 0 skipped, 0 failed");
-                assert!(is_all, "{driver} {more}: {said}");
-            }
-        }
-    }
-}
-
 /// Clients that ask all the time on connections of many streams; at a GOAWAY each opens another one.
 struct Clients {
     is_over: Arc<AtomicBool>,
@@ -95,9 +40,11 @@ const STREAMS: usize = 8;
 
 impl Clients {
     fn start(to: SocketAddr, count: usize) -> Self {
-        let (is_over, right) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let is_over = Arc::<AtomicBool>::default();
+        let right = Arc::<AtomicU64>::default();
         let one = |number: usize| {
-            let (is_over, right) = (Arc::clone(&is_over), Arc::clone(&right));
+            let is_over = Arc::clone(&is_over);
+            let right = Arc::clone(&right);
             std::thread::spawn(move || ask_all(to, number, &is_over, &right))
         };
         let threads = (0..count).map(one).collect();
@@ -139,7 +86,8 @@ fn ask_all(to: SocketAddr, number: usize, is_over: &AtomicBool, right: &AtomicU6
         socket.set_read_timeout(Some(DEADLINE)).expect("set");
         socket.set_nodelay(true).expect("set");
         let mut connection = Connection::<Asked>::new(Role::Client, Settings::DEFAULT);
-        let (mut scratch, mut unread) = (Scratch::default(), Vec::new());
+        let mut scratch = Scratch::default();
+        let mut unread = Vec::new();
         let mut room = vec![0; 1 << 17];
         let mut out = Output::new(&mut room);
         connection.start(&mut out);
@@ -154,7 +102,8 @@ fn ask_all(to: SocketAddr, number: usize, is_over: &AtomicBool, right: &AtomicU6
                     Field { name: "content-length", value: length.as_bytes() },
                 ];
                 let authority = "x";
-                let (method, scheme) = (Method::Post, "http");
+                let method = Method::Post;
+                let scheme = "http";
                 let ask = Ask { method, scheme, authority, path: &path, fields: &fields };
                 let data = Asked { path: path.clone(), ..Asked::default() };
                 let Some(stream) = connection.ask(&mut out, &ask, false, data) else { break };
@@ -267,21 +216,6 @@ fn load(to: SocketAddr, flags: &[&str]) -> Option<String> {
     let mut command = Command::new("h2load");
     let output = command.args(flags).arg(format!("http://{to}/")).output().expect("it was found");
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-#[test]
-fn h2load_gets_all_that_it_asks_for_by_one_stream_and_by_many() {
-    let backend = Server::start(&["--reply", "128"]);
-    let proxy = Proxy::start(&[backend.address], "");
-    for streams in ["1", "16"] {
-        let flags = ["-n", "5000", "-c", "64", "-m", streams];
-        let Some(said) = load(proxy.address, &flags) else { return };
-        let all =
-            "5000 total, 5000 started, 5000 done, 5000 succeeded, 0 failed, 0 errored, 0 timeout";
-        assert!(said.contains(all), "{said}");
-    }
-    proxy.await_metric("pollux_http_answers_total", "2xx", 10_000);
-    proxy.await_metric("pollux_proxy_faults_total", "", 0);
 }
 
 #[test]

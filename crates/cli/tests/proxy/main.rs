@@ -6,7 +6,7 @@
 //! | `daemon` | new settings under load cost no request; `--check`, the manager, the id file, the access log |
 //! | `deaths` | kill -9 of each process |
 //! | `fuzz` | fuzzed clients and fuzzed backends |
-//! | `http2` | clients of HTTP/2: the suite, reloads, other programs |
+//! | `http2` | clients of HTTP/2 through reloads and the end |
 //! | `sites` | sites and their routes: `explain`, `--check`, reloads |
 
 mod daemon;

@@ -71,10 +71,6 @@ pub(crate) fn read(json: &Path, output: &impl Debug) -> Value {
 
 /// The line of the planted fault as the table of lines has it.
 fn assert_names_the_line(place: &Value, file: &str) {
-    let has_tool = Command::new("addr2line").arg("--version").output().is_ok();
-    if !has_tool {
-        return skip("no addr2line");
-    }
     let text = std::fs::read_to_string(source(file)).expect("the source");
     let line = text.lines().position(|line| line.contains("/* fault */")).expect("a fault") + 1;
     let place = place.as_str().expect("a place");
@@ -263,7 +259,14 @@ fn registering_for_each_request_is_named() {
 #[test]
 fn a_herd_is_named_with_each_of_its_processes() {
     let Some(figures) = figures("herd") else { return };
-    let advice = only_advice(&figures);
+    // Its workers wait for each other within their turns: long on a busy machine, which is named as well then.
+    let (waits, advice): (Vec<_>, Vec<_>) = figures["advice"]
+        .as_array()
+        .expect("advice")
+        .iter()
+        .partition(|advice| advice["kind"] == "turn-blocks");
+    assert!(waits.len() <= 1 && advice.len() == 1, "{waits:#?} {advice:#?}");
+    let advice = advice[0];
     assert_eq!(advice["kind"], "herd");
     let measured = advice["measured"].as_str().expect("a figure");
     assert!(measured.contains("180 of 240 wakes"), "{measured}");

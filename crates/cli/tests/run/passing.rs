@@ -135,7 +135,8 @@ fn on_a_terminal_the_live_view_is_redrawn_in_place() {
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
     let mut process = Process::start(script.stdout(Stdio::piped()));
-    let (mut output, mut said) = (process.take_stdout(), String::new());
+    let mut output = process.take_stdout();
+    let mut said = String::new();
     while said.matches("longest turn").count() < 2 {
         let mut part = [0; 4096];
         let len = output.read(&mut part).expect("its output");

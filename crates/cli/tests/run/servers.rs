@@ -51,7 +51,8 @@ fn redis(n: u64) -> (String, Answer) {
 }
 
 fn memcached(n: u64) -> (String, Answer) {
-    let (key, value) = (format!("key{}", n % 1000), format!("value of {n}"));
+    let key = format!("key{}", n % 1000);
+    let value = format!("value of {n}");
     let asked = format!("set {key} 0 0 {}\r\n{value}\r\nget {key}\r\n", value.len());
     let found = format!("STORED\r\nVALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len());
     (asked, Answer::Bytes(found))

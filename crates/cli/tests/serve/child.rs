@@ -385,7 +385,8 @@ impl ClosedLoop {
             live.answers = 0;
             live.ask(self.answer_bytes);
         }
-        let (mut open, mut is_ending) = (self.live.len(), false);
+        let mut open = self.live.len();
+        let mut is_ending = false;
         while open > 0 {
             is_ending |= is_over(latencies.len() as u64);
             for place in self.ready() {

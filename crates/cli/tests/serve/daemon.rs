@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, wait_for};
 use tempfile::TempDir;
 
-use crate::child::{Server, Wire, alone, rest_of};
+use crate::child::{Server, Wire, rest_of};
 
 /// A server on settings of a file.
 pub(crate) struct Served {
@@ -112,8 +112,8 @@ impl Client {
 fn a_reload_that_is_asked_for_while_it_starts_is_done_once_it_serves() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("s.toml");
-    let (kind, mode) =
-        (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    let kind = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     let mut process = Process::start(command.args(["serve", "--config"]).arg(&path));
@@ -288,7 +288,6 @@ fn each_wrong_reload_says_what_is_wrong() {
 
 #[test]
 fn no_request_fails_while_settings_change() {
-    let _turn = alone();
     let served = Served::start("reply = 100\nthreads = 2");
     let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
     load.args(["load", "-n", "200000", "-c", "16", "--quiet"])
@@ -314,7 +313,8 @@ fn no_request_fails_while_settings_change() {
 #[test]
 fn a_manager_is_notified_and_the_id_stands_in_its_file_while_the_server_runs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (name, pid_file) = (folder.path().join("notify"), folder.path().join("pid"));
+    let name = folder.path().join("notify");
+    let pid_file = folder.path().join("pid");
     let manager = UnixDatagram::bind(&name).expect("bound");
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let notification = || {
@@ -480,7 +480,6 @@ fn is_whole(line: &str) -> bool {
 
 #[test]
 fn an_access_log_on_a_full_disk_costs_lines_that_are_counted_and_no_answer() {
-    let _turn = alone();
     for driver in ["epoll-et", "uring"] {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("access").display().to_string();
@@ -521,12 +520,12 @@ fn an_access_log_on_a_full_disk_costs_lines_that_are_counted_and_no_answer() {
 
 #[test]
 fn an_error_log_on_a_full_disk_says_later_how_many_lines_it_lost() {
-    let _turn = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("error").display().to_string();
     let flags = ["--reply", "5", "--error-log", &log, "--log-level", "debug"];
     let Some((server, disk)) = start("epoll-et", folder.path(), &flags) else { return };
-    let (filler, at) = (disk.join("other"), disk.join("error"));
+    let filler = disk.join("other");
+    let at = disk.join("error");
     let size_of = || fs::metadata(&at).expect("there").len();
     wait_for("the first line", || (size_of() > 0).then_some(()));
     // All that is left beside the page that the log began.
@@ -563,7 +562,8 @@ fn check(flags: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn settings_are_checked_and_printed_and_no_address_is_listened_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (dir, log) = (folder.path().display().to_string(), folder.path().join("log"));
+    let dir = folder.path().display().to_string();
+    let log = folder.path().join("log");
     // The address is in use, which does not matter here.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -576,7 +576,8 @@ fn settings_are_checked_and_printed_and_no_address_is_listened_on() {
     assert!(!log.exists());
     // What a server has that runs is right, and stays its own.
     let at = |name: &str| format!("{dir}/{name}");
-    let (pid_file, control) = (at("pid"), format!("unix:{}", at("control")));
+    let pid_file = at("pid");
+    let control = format!("unix:{}", at("control"));
     let flags = ["--reply", "1", "--pid-file", &pid_file, "--control", &control];
     let server = Server::start("epoll-et", &flags).expect("it starts");
     let (code, _, wrong) =
@@ -618,8 +619,8 @@ fn what_would_keep_a_server_from_starting_ends_the_check_with_2() {
     let occupied = format!("unix:{dir}/file");
     let pipe = format!("{dir}/pipe");
     let log = format!("{dir}/log");
-    let (kind, mode) =
-        (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    let kind = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("made");
     for (flags, expected) in [
         (vec!["/no/such/folder"], "the folder \"/no/such/folder\" cannot be served: No such file"),

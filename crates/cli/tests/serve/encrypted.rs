@@ -11,7 +11,7 @@ use pollux_testing::{Process, Signal, pause};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
-use crate::child::{Server, alone};
+use crate::child::Server;
 
 /// Requests while the certificate changes, unless `POLLUX_TLS_REQUESTS` has another number.
 const REQUESTS: &str = "20000";
@@ -51,7 +51,8 @@ impl Files {
     }
 
     pub(crate) fn serve(&self, driver: &str, more: &[&str]) -> Option<Server> {
-        let (cert, key) = (self.text("cert.pem"), self.text("key.pem"));
+        let cert = self.text("cert.pem");
+        let key = self.text("key.pem");
         let flags = [&["--cert", &cert, "--key", &key], more].concat();
         Server::start(driver, &flags)
     }
@@ -75,8 +76,8 @@ fn output(command: &mut Command) -> Option<String> {
 
 #[test]
 fn curl_gets_a_file_and_openssl_says_what_was_agreed_on() {
-    let _turn = alone();
-    let (files, site) = (Files::make(), tempfile::tempdir().expect("a folder"));
+    let files = Files::make();
+    let site = tempfile::tempdir().expect("a folder");
     let body: Vec<u8> = (0..500_000_u32).map(|at| (at % 251) as u8).collect();
     fs::write(site.path().join("large"), &body).expect("written");
     let folder = site.path().display().to_string();
@@ -114,7 +115,6 @@ fn curl_gets_a_file_and_openssl_says_what_was_agreed_on() {
 
 #[test]
 fn sessions_are_resumed_unless_the_load_forbids_it() {
-    let _turn = alone();
     let files = Files::make();
     for driver in ["epoll-et", "uring"] {
         let Some(server) = files.serve(driver, &["--reply", "1"]) else { continue };
@@ -137,7 +137,6 @@ fn sessions_are_resumed_unless_the_load_forbids_it() {
 
 #[test]
 fn a_certificate_that_changes_under_load_fails_no_request() {
-    let _turn = alone();
     let files = Files::make();
     let requests = std::env::var("POLLUX_TLS_REQUESTS").unwrap_or_else(|_| REQUESTS.to_owned());
     for driver in ["epoll-et", "uring"] {
@@ -284,7 +283,6 @@ pub(crate) fn is_shown(address: std::net::SocketAddr, cert: &Path) -> bool {
 
 #[test]
 fn what_cannot_be_used_is_refused_at_a_start_and_at_a_reload_keeps_the_old_certificate() {
-    let _turn = alone();
     let files = Files::make();
     let mut server = files.serve("epoll-et", &["--reply", "1"]).expect("it starts");
     fs::copy(files.at("cert.pem"), files.at("first")).expect("copied");
@@ -315,7 +313,6 @@ fn what_cannot_be_used_is_refused_at_a_start_and_at_a_reload_keeps_the_old_certi
 
 #[test]
 fn certificates_that_clients_refuse_are_served_and_warned_of() {
-    let _turn = alone();
     let files = Files::make();
     let expired = made(|params| params.not_after = date_time_ymd(2021, 1, 1));
     let early = made(|params| params.not_before = date_time_ymd(2999, 1, 1));

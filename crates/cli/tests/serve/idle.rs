@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_testing::{Cgroup, held_up, skip};
 
-use crate::child::{Server, alone};
+use crate::child::Server;
 
 /// Longer than the kernel's period of 2 s, after which it adds up what tasks were held up for.
 const IDLE: Duration = Duration::from_millis(4500);
@@ -16,7 +16,6 @@ const IDLE: Duration = Duration::from_millis(4500);
 /// idle server was 100 % of pressure.
 #[test]
 fn an_idle_server_puts_no_pressure_on_io() {
-    let _turn = alone();
     if kernel() < (6, 15) {
         return skip("this kernel takes every wait on a ring for I/O (before Linux 6.15)");
     }

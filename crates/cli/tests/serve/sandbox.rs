@@ -69,7 +69,8 @@ fn a_server_in_its_sandbox_serves_reloads_logs_and_drains_on_every_mechanism() {
         assert_eq!(client.get("/a.txt").1, "a file");
         assert!(client.get("/").1.contains("a.txt"), "a listing");
         assert!(client.get("/none").0.starts_with("HTTP/1.1 404 "));
-        let (log, old) = (served.at("logs/access"), served.at("logs/access.1"));
+        let log = served.at("logs/access");
+        let old = served.at("logs/access.1");
         wait_for("a line of the log", || (lines(&log) == 3).then_some(()));
         // As logrotate does, and an editor that puts a new file in place of the old one.
         fs::rename(&log, &old).expect("renamed");
@@ -90,7 +91,8 @@ fn a_server_in_its_sandbox_serves_reloads_logs_and_drains_on_every_mechanism() {
         });
         assert!(errors.contains("info: sandbox: no new privileges, landlock"), "{errors}");
         assert!(!errors.contains("error: "), "{errors}");
-        let (pid, control) = (served.at("run/pid"), served.at("run/control"));
+        let pid = served.at("run/pid");
+        let control = served.at("run/control");
         assert!(pid.exists() && control.exists());
         // The folder stays until it was looked at.
         let (said, _folder) = served.end_and_keep();
@@ -176,7 +178,8 @@ fn a_reload_that_leads_out_of_the_sandbox_is_refused_with_what_to_do() {
         assert_eq!(served.connect().get("/a.txt").1, "a file");
     };
     let run = served.at("run");
-    let (conf, now) = (served.at("conf"), settings(served.folder.path()));
+    let conf = served.at("conf");
+    let now = settings(served.folder.path());
     write_settings(&conf, &now.replace("/site\"", "/run\""));
     expect_lines(&run, 1);
     // Another folder at the same place is another one.
@@ -207,7 +210,8 @@ fn a_folder_of_logs_that_was_replaced_keeps_no_reload_from_what_else_is_new() {
         )
     };
     let Some(served) = start(settings) else { return };
-    let (conf, now) = (served.at("conf"), settings(served.folder.path()));
+    let conf = served.at("conf");
+    let now = settings(served.folder.path());
     let errors = || fs::read_to_string(served.at("run/error")).expect("written");
     fs::rename(served.at("logs"), served.at("old")).expect("renamed");
     fs::create_dir(served.at("logs")).expect("made");
@@ -364,7 +368,8 @@ fn a_folder_of_the_system_does_not_come_into_reach_by_a_site_in_it_and_the_start
 fn a_certificate_behind_a_folder_that_is_replaced_is_read_by_a_reload() {
     let users = if geteuid().is_root() { 2 } else { 1 };
     for user in [&[][..], &["--user", "65534", "--group", "65533"]].into_iter().take(users) {
-        let (files, elsewhere) = (Files::make(), tempfile::tempdir().expect("a folder"));
+        let files = Files::make();
+        let elsewhere = tempfile::tempdir().expect("a folder");
         let at = |name: &str| files.at(name);
         for name in ["v1", "v2"] {
             files.renew();
@@ -374,7 +379,8 @@ fn a_certificate_behind_a_folder_that_is_replaced_is_read_by_a_reload() {
             }
         }
         symlink("v1", at("current")).expect("linked");
-        let (cert, key) = (files.text("current/cert.pem"), files.text("current/key.pem"));
+        let cert = files.text("current/cert.pem");
+        let key = files.text("current/key.pem");
         let log = files.text("errors");
         fs::write(&log, "").expect("written");
         fs::set_permissions(&log, std::os::unix::fs::PermissionsExt::from_mode(0o666))
@@ -452,11 +458,13 @@ fn a_key_that_only_root_may_read_is_read_again_and_files_in_its_folders_go_at_th
     if !is_root() {
         return;
     }
-    let (files, run) = (Files::make(), tempfile::tempdir().expect("a folder"));
-    let (pid_file, control) = (run.path().join("pid"), run.path().join("control"));
+    let files = Files::make();
+    let run = tempfile::tempdir().expect("a folder");
+    let pid_file = run.path().join("pid");
+    let control = run.path().join("control");
     let start = |more: &[&str]| {
-        let (pid_file, control) =
-            (pid_file.display().to_string(), format!("unix:{}", control.display()));
+        let pid_file = pid_file.display().to_string();
+        let control = format!("unix:{}", control.display());
         let flags = ["--reply", "1", "--user", "65534", "--group", "65533"];
         let flags = [&flags[..], &["--pid-file", &pid_file, "--control", &control], more];
         files.serve("epoll-et", &flags.concat()).expect("it starts")

@@ -78,7 +78,8 @@ fn number_of(variable: &str) -> Option<u64> {
 
 fn soak(driver: &str, arm: Arm, seed: u64, time: Duration, site: &Site) {
     let Arm { service, threads, listeners } = arm;
-    let (root, count) = (site.root.display().to_string(), threads.to_string());
+    let root = site.root.display().to_string();
+    let count = threads.to_string();
     let mut flags = vec!["--threads", &count, "--listeners", listeners, "--drain-timeout", "2s"];
     match service {
         Service::Echo => flags.push("--echo"),
@@ -89,11 +90,13 @@ fn soak(driver: &str, arm: Arm, seed: u64, time: Duration, site: &Site) {
     // What the first phase leaves behind is there once; the second may add nothing to it.
     let first = phase(&server, service, seed, time * 2 / 5);
     server.await_rest();
-    let (resident, descriptors) = (server.resident_bytes(), server.descriptors());
+    let resident = server.resident_bytes();
+    let descriptors = server.descriptors();
     let second = phase(&server, service, seed + 1, time * 3 / 5);
     let metrics = server.await_rest();
     let grown = server.resident_bytes().saturating_sub(resident);
-    let (connects, requests) = (first.connects + second.connects, first.requests + second.requests);
+    let connects = first.connects + second.connects;
+    let requests = first.requests + second.requests;
     println!("{what}: {connects} connections, {requests} checked answers, {grown} bytes grown");
     assert_eq!(server.descriptors(), descriptors, "{what}: descriptors");
     let touched = if driver == "uring" { threads * RING_BYTES } else { 0 };
@@ -109,8 +112,10 @@ fn explain(what: &str, metrics: &Metrics, connects: u64, requests: u64) {
     assert_eq!(count("loop_accepted_total"), connects, "{}", shown());
     assert_eq!(count("connections_closed_total"), connects, "{}", shown());
     assert_eq!(count("loop_handed_out_total"), count("loop_adopted_total"), "{}", shown());
-    let (asked, answered) = (count("http_requests_total"), count("http_answers_total"));
-    let (refused, incomplete) = (count("http_refusals_total"), count("http_incomplete_total"));
+    let asked = count("http_requests_total");
+    let answered = count("http_answers_total");
+    let refused = count("http_refusals_total");
+    let incomplete = count("http_incomplete_total");
     assert!(answered >= requests && asked >= requests, "{}", shown());
     assert!(answered <= asked + refused, "more answers than requests: {}", shown());
     // A request without an answer is one whose connection ended within its body: by the peer's
@@ -210,7 +215,8 @@ impl Exchange {
         let mut exchange = Self::default();
         for _ in 0..=random.size(16) {
             let size = random.of(&FILE_SIZES);
-            let (is_head, from) = (random.below(4) == 0, random.below(size + 1));
+            let is_head = random.below(4) == 0;
+            let from = random.below(size + 1);
             let is_part = !is_head && from < size && random.below(2) == 0;
             let method = if is_head { "HEAD" } else { "GET" };
             let field = if is_part { format!("Range: bytes={from}-\r\n") } else { String::new() };
@@ -288,7 +294,8 @@ struct Victim {
 /// pieces at random, half-closed, reset, or left alone. Nothing blocks, and nothing of what comes is looked at: that
 /// is the healthy clients' part. Says how many connections it made.
 fn rage(target: Target<'_>, mut random: Random, end: Instant) -> u64 {
-    let (mut open, mut connects) = (Vec::<Victim>::new(), 0);
+    let mut open = Vec::<Victim>::new();
+    let mut connects = 0;
     while Instant::now() < end {
         if open.is_empty() || open.len() < OPEN_MAX && random.below(4) == 0 {
             open.push(Victim::connect(target, &mut random));
@@ -370,7 +377,8 @@ fn fragment(script: &mut Vec<u8>, Target { paths, .. }: Target<'_>, random: &mut
             script.extend(&head.as_bytes()[..random.below(head.len())]);
         }
         6..9 => {
-            let (len, said) = (random.size(1 << 20), random.of(&[0, 0, 0, 7]));
+            let len = random.size(1 << 20);
+            let said = random.of(&[0, 0, 0, 7]);
             let expect = random.of(&["", "", "Expect: 100-continue\r\n"]);
             let length = len + said;
             let head =

@@ -37,6 +37,7 @@ mod heads;
 mod http2;
 mod http2_backend;
 mod http2_client;
+mod http2_programs;
 mod identity;
 mod limits;
 mod log;
@@ -129,6 +130,14 @@ impl Proxy {
         let place = Fault::ALL.iter().position(|each| *each == fault);
         let place = place.expect("every fault is in the list");
         self.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.faults(place)))
+    }
+
+    fn faults_total(&self) -> u64 {
+        (0..Fault::ALL.len())
+            .map(|place| {
+                self.sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.faults(place)))
+            })
+            .sum()
     }
 
     fn open_connections(&self) -> u64 {
@@ -296,8 +305,11 @@ impl Backend {
     fn start_at(at: SocketAddr, play: impl Fn(u64, Client) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(at).expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (accepted, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (counted, over, play) = (Arc::clone(&accepted), Arc::clone(&is_over), Arc::new(play));
+        let accepted = Arc::<AtomicU64>::default();
+        let is_over = Arc::<AtomicBool>::default();
+        let counted = Arc::clone(&accepted);
+        let over = Arc::clone(&is_over);
+        let play = Arc::new(play);
         let thread = std::thread::spawn(move || {
             loop {
                 let (socket, _) = listener.accept().expect("accepted");

@@ -73,7 +73,8 @@ fn site(folder: &Path) -> String {
 
 #[test]
 fn files_of_all_sizes_and_their_parts_come_through_tls() {
-    let (identity, folder) = (Identity::make(), tempfile::tempdir().expect("a folder"));
+    let identity = Identity::make();
+    let folder = tempfile::tempdir().expect("a folder");
     on_every_driver(&identity, &site(folder.path()), |driver, server| {
         let mut stream = identity.connect(address(server));
         for size in SIZES {
@@ -216,7 +217,8 @@ fn a_handshake_that_fails_ends_with_a_fatal_alert() {
 
 #[test]
 fn a_file_that_is_cut_while_it_is_sent_through_tls_is_never_taken_for_whole() {
-    let (identity, folder) = (Identity::make(), tempfile::tempdir().expect("a folder"));
+    let identity = Identity::make();
+    let folder = tempfile::tempdir().expect("a folder");
     let settings = format!("dir = {:?}", folder.path());
     on_every_driver(&identity, &settings, |driver, server| {
         // More than all buffers on the way take.
@@ -240,7 +242,8 @@ fn a_file_that_is_cut_while_it_is_sent_through_tls_is_never_taken_for_whole() {
 
 #[test]
 fn a_new_certificate_is_shown_to_new_connections_and_a_wrong_one_changes_nothing() {
-    let (first, second) = (Identity::make(), Identity::make());
+    let first = Identity::make();
+    let second = Identity::make();
     let certificate = Certificate::open(first.keys(), None).expect("right");
     let shows = |identity: &Identity| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -262,7 +265,8 @@ fn a_new_certificate_is_shown_to_new_connections_and_a_wrong_one_changes_nothing
     };
     assert!(shows(&first) && !shows(&second));
     let copy = |name: &str| {
-        let (from, to) = (second.keys(), first.keys());
+        let from = second.keys();
+        let to = first.keys();
         let of = |keys: &Keys| if name == "cert" { keys.cert.clone() } else { keys.key.clone() };
         std::fs::copy(of(&from), of(&to)).expect("copied");
     };

@@ -1,12 +1,13 @@
 //! Whole servers on the kernel, in one process, on port 0 and without sleeping: endpoints, logs, limits, ends,
 //! refusals, and what the options for measurements cost; what settings add to answers, compression among it
-//! (`extras`); TLS (`encrypted`).
+//! (`extras`); TLS (`encrypted`); HTTP/2 as its conformance suite sees it (`http2`).
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set that is a
 //! failure.
 
 mod encrypted;
 mod extras;
+mod http2;
 #[path = "../proxy/identity.rs"]
 #[expect(dead_code, reason = "the tests of the proxy use the others")]
 mod identity;
@@ -150,7 +151,8 @@ fn the_control_socket_is_for_its_owner_and_goes_with_the_server() {
 #[test]
 fn draining_lets_a_started_request_finish_and_refuses_new_connections() {
     let server = start("reply = 5");
-    let (mut started, mut idle) = (client(&server), client(&server));
+    let mut started = client(&server);
+    let mut idle = client(&server);
     idle.write_all(GET).expect("sent");
     answer(&mut idle);
     started.write_all(GET).expect("sent");
