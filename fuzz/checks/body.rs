@@ -33,7 +33,8 @@ pub(crate) fn holds(data: &[u8]) {
 
 fn read(framing: Framing, data: &[u8], piece: usize) -> Result<Ended, Rejection> {
     let mut reader = BodyReader::new(framing, &LIMITS);
-    let (mut body, mut at) = (Vec::new(), 0);
+    let mut body = Vec::new();
+    let mut at = 0;
     while at < data.len() && !reader.is_done() {
         let piece = &data[at..data.len().min(at + piece)];
         let step = reader.feed(piece)?;
@@ -48,7 +49,9 @@ fn read(framing: Framing, data: &[u8], piece: usize) -> Result<Ended, Rejection>
 /// The same by cutting lines off the front; none for a body that is broken, too large or has
 /// not ended.
 fn slow(data: &[u8]) -> Ended {
-    let (mut body, mut rest, mut extensions) = (Vec::new(), data, 0);
+    let mut body = Vec::new();
+    let mut rest = data;
+    let mut extensions = 0;
     loop {
         let line = cut_line(&mut rest)?;
         let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();

@@ -28,7 +28,9 @@ pub(crate) fn holds(data: &[u8]) {
 
 fn the_outcome_suits(fields: Fields<'_>, representation: &Representation<'_>) {
     let of = |method| evaluate(method, fields, representation);
-    let (get, head, put) = (of(Method::Get), of(Method::Head), of(Method::Put));
+    let get = of(Method::Get);
+    let head = of(Method::Head);
+    let put = of(Method::Put);
     if let Outcome::Part(part) = get {
         let end = part.offset.checked_add(part.len_bytes);
         assert!(part.len_bytes > 0 && end.is_some_and(|end| end <= representation.len_bytes));

@@ -28,7 +28,8 @@ pub(crate) fn holds(data: &[u8]) {
         assert_eq!(table.name(field.id), Some(field.name.as_str()));
         let define = format!("#define {} {} ", field.name, field.id);
         assert!(header.lines().any(|line| line.starts_with(&define)), "{define}: {header}");
-        let (field_type, number) = (field.id.field_type(), field.id.number());
+        let field_type = field.id.field_type();
+        let number = field.id.number();
         let value = format!("FieldId::new(FieldType::{field_type:?}, {number});");
         assert!(module.lines().any(|line| line.ends_with(&value)), "{value}: {module}");
     }

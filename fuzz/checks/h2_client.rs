@@ -32,8 +32,10 @@ fn play(data: &[u8], piece: usize) -> (String, Vec<u8>) {
         let ask = Ask { method, scheme: "http", authority: "a", path: "/", fields: &fields };
         assert!(client.ask(&mut out, &ask, method != Method::Post, 0).is_some());
     }
-    let (mut events, mut sent) = (String::new(), out.bytes().to_vec());
-    let (mut from, mut to) = (0, 0);
+    let mut events = String::new();
+    let mut sent = out.bytes().to_vec();
+    let mut from = 0;
+    let mut to = 0;
     while to < data.len() {
         to = data.len().min(to.saturating_add(piece));
         loop {

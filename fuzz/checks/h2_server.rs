@@ -45,12 +45,14 @@ fn play(data: &[u8], piece: usize) -> Transcript {
     let mut server = Connection::<usize>::new(Role::Server, SETTINGS);
     let mut scratch = Scratch::default();
     let mut room = vec![0; 1 << 17];
-    let (mut events, mut sent) = (String::new(), Vec::new());
+    let mut events = String::new();
+    let mut sent = Vec::new();
     let mut out = Output::new(&mut room);
     server.start(&mut out);
     sent.extend_from_slice(out.bytes());
     let input = [PREFACE, data].concat();
-    let (mut from, mut to) = (0, 0);
+    let mut from = 0;
+    let mut to = 0;
     while to < input.len() {
         to = input.len().min(to.saturating_add(piece));
         loop {

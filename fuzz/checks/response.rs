@@ -105,7 +105,8 @@ fn the_head_keeps_the_rules(response: &Response<'_>, data: &[u8], to: RequestKin
     assert_eq!(response.fields.count(), lines - 2, "a line got lost or was made up");
 
     let count = |name: &str| response.fields.all(name).count();
-    let (lengths, codings) = (count("content-length"), count("transfer-encoding"));
+    let lengths = count("content-length");
+    let codings = count("transfer-encoding");
     match facts.body {
         ResponseBody::None => {
             let never = !facts.status.allows_body();
@@ -142,7 +143,8 @@ fn read(
     piece: usize,
 ) -> Result<(Vec<u8>, usize), Rejection> {
     let mut reader = BodyReader::of_response(body, limits);
-    let (mut bytes, mut at) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut at = 0;
     while at < data.len() && !reader.is_done() {
         let piece = &data[at..data.len().min(at + piece)];
         let step = reader.feed(piece)?;

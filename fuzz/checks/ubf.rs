@@ -57,7 +57,9 @@ fn sound_region_holds(region: &[u8], fields: UbfRef<'_>) {
 }
 
 fn read(fields: UbfRef<'_>, is_sound: bool) {
-    let (mut scratch, mut memory, mut after) = (Scratch::new(), [0; 8], None);
+    let mut scratch = Scratch::new();
+    let mut memory = [0; 8];
+    let mut after = None;
     for field in fields {
         let stands = fields.get(field.id, field.occurrence);
         assert!(!is_sound || stands.map(|value| same(value, field.value)) == Ok(true));

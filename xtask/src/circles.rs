@@ -48,7 +48,8 @@ fn circles(root: &Path) -> Result<Vec<String>, String> {
 
 /// The modules of the crate whose code lies in `source`, by their paths.
 fn modules(source: &Path) -> Result<BTreeMap<Names, Module>, String> {
-    let (mut modules, mut tests) = (BTreeMap::new(), Vec::new());
+    let mut modules = BTreeMap::new();
+    let mut tests = Vec::new();
     for file in files(source)? {
         if file.extension().is_none_or(|extension| extension != "rs") {
             continue;
@@ -78,7 +79,8 @@ fn modules(source: &Path) -> Result<BTreeMap<Names, Module>, String> {
 /// The names and signs of a text, without comments, blanks, strings and characters.
 fn words(text: &str) -> Names {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut words, mut rest) = (Names::new(), text);
+    let mut words = Names::new();
+    let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let raw = rest.trim_start_matches(['b', 'c']).strip_prefix('r');
         let hashes = raw.map_or("", |raw| &raw[..raw.len() - raw.trim_start_matches('#').len()]);
@@ -131,7 +133,8 @@ fn quoted(text: &str) -> usize {
 /// The code without its attributes and what is only built for tests, and the modules among that which lie in
 /// files of their own.
 fn without_tests(words: &[String]) -> (Names, Names) {
-    let (mut code, mut modules) = (Names::new(), Names::new());
+    let mut code = Names::new();
+    let mut modules = Names::new();
     let mut at = 0;
     while at < words.len() {
         if words[at] != "#" || words.get(at + 1).is_none_or(|next| next != "[") {
@@ -322,7 +325,8 @@ fn circles_in(uses: &Uses) -> Vec<BTreeSet<String>> {
 
 /// All modules that `from` uses, and those use.
 fn reached(uses: &Uses, from: &str) -> BTreeSet<String> {
-    let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+    let mut reached = BTreeSet::new();
+    let mut next = vec![from];
     while let Some(module) = next.pop() {
         for other in uses.get(module).into_iter().flat_map(BTreeMap::keys) {
             if reached.insert(other.clone()) {

@@ -336,7 +336,8 @@ fn filter(profile: &Value, is_root: bool) -> Value {
     let machine = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
     let holds = |rule: &&Value| {
         let has = |capability: &String| held.contains(&capability.as_str());
-        let (wanted, unwanted) = (&rule["includes"], &rule["excludes"]);
+        let wanted = &rule["includes"];
+        let unwanted = &rule["excludes"];
         let machines = (names(&wanted["arches"]), names(&unwanted["arches"]));
         names(&wanted["caps"]).iter().all(has)
             && !names(&unwanted["caps"]).iter().any(has)

@@ -168,7 +168,8 @@ const LIST: &str = "share/pollux/installed-files";
 /// The files and links below `folder`, as paths relative to it, sorted; without what lies in folders called
 /// `target` or `.git`, which a tree of sources has and a staged one has not.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(&next).map_err(at(&next))? {
             let entry = entry.map_err(at(&next))?;
@@ -329,7 +330,8 @@ mod tests {
         asked.args(["--cflags", "--libs", EPOLL_INTERFACE.name]);
         asked.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
         let flags = String::from_utf8(output(&mut asked).expect("flags")).expect("text");
-        let (source, program) = (folder.path().join("one.c"), folder.path().join("one"));
+        let source = folder.path().join("one.c");
+        let program = folder.path().join("one");
         let text =
             "#include <pollux/epoll.h>\nint main(void) { return px_epoll_create1(0) < 0; }\n";
         std::fs::write(&source, text).expect("written");

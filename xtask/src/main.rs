@@ -31,7 +31,8 @@ cargo xtask aarch64  check that what is installed compiles for aarch64
 cargo xtask container [--user] [cargo test arguments] [NAME...] [-- arguments of the programs]
                      run the tests of the workspace, or those named, in a container with the usual filter,
                      as root or as an ordinary user; needs root and runc
-cargo xtask bless    write the generated pages of docs/ and the transcripts of the servers anew
+cargo xtask bless    write the generated pages of docs/, the transcripts of the servers and the answers to wrong
+                     command lines anew
 cargo xtask instructions
                      count the instructions of requests to the sessions of the servers, by valgrind: a change may cost
                      half a percent
@@ -70,13 +71,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The tests that compare a page of docs/ with the table that it is made from, or a transcript with what is played; with `POLLUX_BLESS` they write it.
-const PAGES: [&str; 5] = [
+/// The tests that compare a page of docs/ with the table that it is made from, a transcript with what is played,
+/// or sentences with what the program says; with `POLLUX_BLESS` they write it.
+const PAGES: [&str; 6] = [
     "-p pollux-settings -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
     "-p pollux-server --test proxy in_the_documentation",
     "-p pollux-server --test transcripts transcripts_say",
     "-p pollux-poller --test conformance differences",
     "-p pollux-epoll-c --test deviations",
+    "-p pollux-cli --test commands the_blessed_file",
 ];
 
 fn bless(root: &Path) -> ExitCode {

@@ -10,8 +10,10 @@ use std::path::Path;
 
 use crate::install::{at, files};
 
-/// Files that name the phrases: the glossary, and the places where this check does.
-const QUOTING: [&str; 2] = ["docs/glossary.md", "xtask/src/texts.rs"];
+/// Files that name the phrases: the glossary, and the places where this check does; and what commands say, whose flags
+/// (`the flag is --no-keepalive`) read like one.
+const QUOTING: [&str; 3] =
+    ["docs/glossary.md", "xtask/src/texts.rs", "crates/cli/tests/commands/mistakes.txt"];
 
 /// Folders and files that are read.
 const PLACES: [&str; 12] = [
@@ -58,7 +60,8 @@ fn phrases_in(line: &str) -> Vec<String> {
     let at = |index: usize| words.get(index).copied().unwrap_or_default();
     let mut found = Vec::new();
     for (index, word) in words.iter().enumerate() {
-        let (next, before) = (at(index + 1), at(index.wrapping_sub(1)));
+        let next = at(index + 1);
+        let before = at(index.wrapping_sub(1));
         let is_verb = ["is", "are", "was", "were", "be", "been", "being"].contains(word);
         let is_pair = match (*word, next) {
             (_, "no") if is_verb => {
@@ -314,7 +317,8 @@ mod tests {
 
     #[test]
     fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
-        let (tree, mut wrong) = (tree(), Vec::new());
+        let tree = tree();
+        let mut wrong = Vec::new();
         for page in tree.pages() {
             let text = tree.text(page);
             for (number, target) in
@@ -343,7 +347,8 @@ mod tests {
 
     #[test]
     fn every_file_that_a_page_or_a_comment_names_exists() {
-        let (tree, mut wrong) = (tree(), Vec::new());
+        let tree = tree();
+        let mut wrong = Vec::new();
         for file in &tree.files {
             let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
             let is_page = tree.pages().any(|page| page == file);
@@ -397,7 +402,8 @@ mod tests {
 
     #[test]
     fn two_cases_and_chains_of_conditions_are_if() {
-        let (tree, mut wrong) = (tree(), Vec::new());
+        let tree = tree();
+        let mut wrong = Vec::new();
         let code = tree.files.iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
         for file in code.filter(|file| !UNMENDED.iter().any(|crates| file.starts_with(crates))) {
             let text = tree.text(file);
@@ -415,6 +421,39 @@ mod tests {
         }
     }
 
+    /// Where other people change the code just now: a `let` may bind several values there.
+    const TUPLES: [&str; 4] = ["pool", "crates/cli", "crates/load", "crates/server"];
+
+    /// Whether a line binds several values that have nothing to do with each other by one `let`.
+    fn binds_several(line: &str) -> bool {
+        let names =
+            line.trim_start().strip_prefix("let (").and_then(|rest| rest.split_once(") = ("));
+        let is_names =
+            |names: &str| names.chars().all(|c| c.is_ascii_alphanumeric() || "_ ,".contains(c));
+        names.is_some_and(|(names, values)| is_names(names) && values.ends_with(");"))
+    }
+
+    #[test]
+    fn a_let_binds_one_value_or_what_one_call_returns() {
+        let tree = tree();
+        let mut wrong = Vec::new();
+        let code = tree.files.iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
+        for file in code.filter(|file| !TUPLES.iter().any(|crates| file.starts_with(crates))) {
+            let text = tree.text(file);
+            let lines = text.lines().zip(1..).filter(|(line, _)| binds_several(line));
+            wrong.extend(
+                lines.map(|(line, at)| format!("{}:{at}: {}", file.display(), line.trim())),
+            );
+        }
+        assert!(wrong.is_empty(), "expected a let for each: {wrong:#?}");
+        for line in ["let (a, b) = (1, f(2));", "    let (mut one, two) = (Vec::new(), 0);"] {
+            assert!(binds_several(line), "{line}");
+        }
+        for line in ["let (a, b) = pair;", "let (Some(a), b) = (x, y) else {", "(a, b) = (b, a);"] {
+            assert!(!binds_several(line), "{line}");
+        }
+    }
+
     /// The pages and files of docs/ that a line names, anywhere in it.
     fn pages_named(line: &str) -> impl Iterator<Item = &str> {
         line.match_indices("docs/").filter_map(|(at, _)| {
@@ -426,7 +465,8 @@ mod tests {
 
     #[test]
     fn every_page_that_any_text_names_exists() {
-        let (tree, mut wrong) = (tree(), Vec::new());
+        let tree = tree();
+        let mut wrong = Vec::new();
         for file in &tree.files {
             let is_place = PLACES.iter().any(|place| file.starts_with(place));
             let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -459,7 +499,9 @@ mod tests {
     /// What the last column of a row names, as `(file, test)`, and what is wrong with it.
     fn missing_of(root: &Path, row: &str) -> Vec<String> {
         let tests = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
-        let (mut file, mut text, mut missing) = ("", String::new(), Vec::new());
+        let mut file = "";
+        let mut text = String::new();
+        let mut missing = Vec::new();
         for name in quoted(tests) {
             if name.contains('/') {
                 (file, text) = (name, std::fs::read_to_string(root.join(name)).unwrap_or_default());

@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{} to {to}", listener.address());
         loop {
             let mut client = listener.accept().await?;
-            let (connecting, to) = (handle.clone(), to.clone());
+            let connecting = handle.clone();
+            let to = to.clone();
             handle.spawn(async move {
                 let mut server = Stream::connect(&connecting, to).await?;
                 tokio::io::copy_bidirectional(&mut client, &mut server).await

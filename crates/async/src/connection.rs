@@ -180,7 +180,7 @@ impl Channel {
             actions.send(&self.output.as_slice()[..len]);
             self.output.consume(len);
             self.is_sending = true;
-            actions.call_again();
+            actions.notify_when_sent();
             self.wake_writer();
         }
         if !self.output.is_empty() {
@@ -355,7 +355,8 @@ mod tests {
     #[test]
     fn bytes_come_out_in_their_order_and_an_empty_buffer_gives_its_memory_back() {
         let mut buffer = Buffer::default();
-        let (mut next_in, mut next_out) = (0_u8, 0_u8);
+        let mut next_in = 0_u8;
+        let mut next_out = 0_u8;
         for round in 0..1000 {
             let piece: Vec<u8> = (0..round % 97).map(|n| next_in.wrapping_add(n as u8)).collect();
             buffer.push(&piece);

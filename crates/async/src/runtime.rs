@@ -66,7 +66,8 @@ impl Runtime {
         let core = Core::new(limits.clone());
         let event_loop = EventLoop::open(driver, Shared(Rc::clone(&core)), limits)?;
         let (inbox, sender) = Inbox::new(MESSAGES_MAX, event_loop.waker());
-        let (handle, remote) = (Handle(core), Remote(sender));
+        let handle = Handle(core);
+        let remote = Remote(sender);
         Ok(Self { event_loop, handle, inbox, messages: Vec::new(), remote })
     }
 
@@ -182,7 +183,8 @@ impl Handle {
         time: Duration,
         future: F,
     ) -> Result<F::Output, Elapsed> {
-        let (mut future, mut sleep) = (pin!(future), pin!(self.sleep(time)));
+        let mut future = pin!(future);
+        let mut sleep = pin!(self.sleep(time));
         std::future::poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));

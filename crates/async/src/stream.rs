@@ -64,7 +64,8 @@ impl Stream {
         let channel = Channel::new(Stage::Opening);
         let peer = Some(to.peer.clone());
         let stream = Self { channel, core: Rc::clone(&handle.0), peer };
-        let (begun, core) = (Rc::clone(&stream.channel), Rc::clone(&stream.core));
+        let begun = Rc::clone(&stream.channel);
+        let core = Rc::clone(&stream.core);
         stream.core.request(move |event_loop| {
             let session = Connection(Rc::clone(&begun));
             match event_loop.connect(&to, session, Moment::NEVER) {
@@ -85,7 +86,8 @@ impl Stream {
     #[must_use]
     pub fn adopt(handle: &Handle, socket: OwnedFd) -> Self {
         let stream = Self::opened(&handle.0, None);
-        let (begun, core) = (Rc::clone(&stream.channel), Rc::clone(&handle.0));
+        let begun = Rc::clone(&stream.channel);
+        let core = Rc::clone(&handle.0);
         stream.core.request(move |event_loop| {
             match event_loop.adopt(socket, Connection(Rc::clone(&begun))) {
                 Ok(id) => begun.borrow_mut().taken(id, &core),

@@ -126,7 +126,9 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     pub(crate) fn new(ready: Arc<Ready>) -> Self {
-        let (slots, free, round) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let slots = RefCell::default();
+        let free = RefCell::default();
+        let round = RefCell::default();
         Self { ready, slots, free, round, panicked: Cell::new(0) }
     }
 
@@ -370,7 +372,8 @@ where
     F::Output: 'static,
 {
     let outcome = Rc::new(RefCell::new(Outcome::Pending(None)));
-    let (report, weak) = (Report(Rc::clone(&outcome)), Rc::downgrade(tasks));
+    let report = Report(Rc::clone(&outcome));
+    let weak = Rc::downgrade(tasks);
     let counted = Weak::clone(&weak);
     let task = tasks.insert(Box::pin(async move {
         let mut future = pin!(future);

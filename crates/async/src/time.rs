@@ -63,7 +63,8 @@ impl Future for Sleep {
         if now() >= self.at {
             return Poll::Ready(());
         }
-        let (shared, at) = (Rc::clone(&self.timers), self.at);
+        let shared = Rc::clone(&self.timers);
+        let at = self.at;
         let mut timers = shared.borrow_mut();
         let number = *self.number.get_or_insert_with(|| {
             timers.next += 1;

@@ -351,7 +351,8 @@ fn compare_results(
     let a = store::load(before).map_err(Failure::failed)?;
     let b = store::load(after).map_err(Failure::failed)?;
     if a == b {
-        let (path, began) = (before.display(), &a.started);
+        let path = before.display();
+        let began = &a.started;
         let why =
             format!("{path} and {} are the same run, of {began}; expected two", after.display());
         return Err(Failure::usage(why));
@@ -490,35 +491,35 @@ fn baseline(name: &str, options: &BaselineOptions) -> Result<ExitCode, Failure> 
     let ran = pollux_lab::baselines::run(server, options, &mut |address| {
         output::remark(&format!("pollux lab baseline: http://{address} ({server})"));
     });
-    ran.map_err(|error| Failure::failed(output::in_words(&error)))?;
+    ran.map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A worker of a herd; what it does comes over standard input.
 fn herd_worker() -> Result<ExitCode, Failure> {
     prepare()?;
-    herd::run_worker().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_worker().map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The callers of a herd; what they do comes over standard input.
 fn herd_callers() -> Result<ExitCode, Failure> {
     prepare()?;
-    herd::run_callers().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_callers().map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A pool with its callers; what they do comes over standard input.
 fn herd_pool() -> Result<ExitCode, Failure> {
     prepare()?;
-    herd::run_pool().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_pool().map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The manager of that pool, which has its own signal for the end of what started it.
 fn herd_manager() -> Result<ExitCode, Failure> {
     match herd::run_manager(words_behind()) {
-        Err(error) => Err(Failure::failed(output::in_words(&error))),
+        Err(error) => Err(Failure::failed(output::error_chain(&error))),
         Ok(never) => match never {},
     }
 }
@@ -526,7 +527,8 @@ fn herd_manager() -> Result<ExitCode, Failure> {
 /// A worker of that pool.
 fn herd_server() -> Result<ExitCode, Failure> {
     prepare()?;
-    herd::run_server(words_behind()).map_err(|error| Failure::failed(output::in_words(&error)))?;
+    herd::run_server(words_behind())
+        .map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -542,7 +544,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let mut text = String::new();
     let stdin = std::io::stdin();
     stdin.take(SPEC_BYTES_MAX).read_to_string(&mut text).map_err(Failure::failed)?;
-    let task = Task::read(&text).map_err(|error| Failure::usage(output::in_words(&error)))?;
+    let task = Task::read(&text).map_err(|error| Failure::usage(output::error_chain(&error)))?;
     descriptors::raise().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // A run without its runner would only disturb later runs. One that has a server and a
@@ -558,7 +560,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
     if task.spec.pass == Pass::Look {
         let looked = child::look(&task, &|| is_interrupted.load(Relaxed));
-        let looked = looked.map_err(|error| Failure::failed(output::in_words(&error)))?;
+        let looked = looked.map_err(|error| Failure::failed(output::error_chain(&error)))?;
         line(&Line::Looked(Box::new(looked)))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -570,7 +572,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
         },
         &|| is_interrupted.load(Relaxed),
     );
-    let done = done.map_err(|error| Failure::failed(output::in_words(&error)))?;
+    let done = done.map_err(|error| Failure::failed(output::error_chain(&error)))?;
     line(&Line::Done(Box::new(done)))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -587,9 +589,10 @@ fn subject() -> Result<ExitCode, Failure> {
     }
     let goodbye = Signal::TERM;
     rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
-    let (mut orders, mut answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut orders = std::io::stdin().lock();
+    let mut answers = std::io::stdout().lock();
     let is_interrupted = || is_interrupted.load(Relaxed);
     serve(&mut orders, &mut answers, &is_interrupted)
-        .map_err(|error| Failure::failed(output::in_words(&error)))?;
+        .map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -158,7 +158,7 @@ fn exit_code(outcome: &Outcome, interrupt: Option<Interrupt>) -> ExitCode {
 
 /// What the plan got wrong is the flags' fault, the rest is the machine's.
 fn failure(error: &LoadError) -> Failure {
-    let message = output::in_words(error);
+    let message = output::error_chain(error);
     match error {
         LoadError::Url { .. } | LoadError::Plan { .. } | LoadError::Descriptors { .. } => {
             Failure::usage(message)
@@ -211,7 +211,7 @@ fn start(plan: &mut Plan, is_free: bool) -> Result<(Running, String), Failure> {
 /// What to say where no loop could be opened, on `named` if one was.
 fn no_loop(error: &LoadError, named: Option<Driver>) -> Failure {
     let Some(named) = named else { return failure(error) };
-    let why = output::in_words(error);
+    let why = output::error_chain(error);
     Failure::failed(format!(
         "--poller {named}: {why}; without --poller the best that works is taken"
     ))
@@ -220,7 +220,8 @@ fn no_loop(error: &LoadError, named: Option<Driver>) -> Failure {
 /// Says which driver took the place of those that were preferred, and why.
 fn remark_refused<T>(started: &Started<T, LoadError>) {
     for (refused, error) in &started.refused {
-        let (driver, why) = (started.driver, output::in_words(error));
+        let driver = started.driver;
+        let why = output::error_chain(error);
         output::remark(&format!("pollux load: {driver} instead of {refused}: {why}"));
     }
 }
@@ -313,7 +314,8 @@ impl Scraped {
         let address = listener.local_addr().map_err(failed)?;
         let page = Arc::<Mutex<String>>::default();
         for _ in 0..THREADS {
-            let (listener, offered) = (listener.try_clone().map_err(failed)?, Arc::clone(&page));
+            let listener = listener.try_clone().map_err(failed)?;
+            let offered = Arc::clone(&page);
             let serve = move || {
                 for client in listener.incoming() {
                     // One that went away, or took too long, asks again.

@@ -146,7 +146,8 @@ impl Observer for Progress {
         let left = Duration::from_secs_f64(block.duration_s) * self.blocks.saturating_sub(number);
         self.ends = Instant::now() + left;
         if self.bar.is_none() || !block.disturbances.is_empty() {
-            let (took, left) = (block.duration_s, left_in_words(left));
+            let took = block.duration_s;
+            let left = left_in_words(left);
             let counted = self.counted(number);
             self.line(&format!("{counted}  {took:.1} s  {state}{left}"));
         }

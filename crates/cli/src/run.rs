@@ -121,7 +121,7 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
         // Where the kernel forbids it, the program would only say that epoll_create failed.
         let opened = poller.open().map(drop);
         opened.map_err(|error| {
-            coded(OUT_OF_REACH, format!("--poller {poller}: {}", output::in_words(&error)))
+            coded(OUT_OF_REACH, format!("--poller {poller}: {}", output::error_chain(&error)))
         })?;
     }
     let counts = flags.stats
@@ -130,7 +130,8 @@ pub(crate) fn run(RunCommand { flags, command }: &RunCommand) -> Result<ExitCode
         || report.is_some()
         || flags.poller.is_none();
     let poller = flags.poller.map(Mechanism::name);
-    let (library, program) = (library.as_path(), program.as_path());
+    let library = library.as_path();
+    let program = program.as_path();
     let started =
         Session::start(Start { library, program, name: &name, arguments, poller, counts });
     let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
@@ -223,8 +224,8 @@ fn places(flags: &RunSettings) -> Result<(Option<OutputFile>, Option<OutputFile>
             .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
     };
     let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
-    let (json, report) =
-        (json.map(place).transpose()?, flags.report.as_ref().map(place).transpose()?);
+    let json = json.map(place).transpose()?;
+    let report = flags.report.as_ref().map(place).transpose()?;
     if let (Some(json), Some(report)) = (&json, &report)
         && json.is_same(report)
     {

@@ -134,8 +134,9 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         let passed = system::sockets().map_err(Failure::failed)?;
         pollux_sys::descriptors::raise().map_err(Failure::failed)?;
         let mut signals = signals(early).map_err(Failure::failed)?;
-        let failed = |error| Failure::failed(output::in_words(&error));
-        let (words, settings) = (["serve".into()], self.flags.path());
+        let failed = |error| Failure::failed(output::error_chain(&error));
+        let words = ["serve".into()];
+        let settings = self.flags.path();
         let process = OwnProcess { sockets: passed, settings, privileged: Some(&words) };
         let mut server = Server::start_on(config, process).map_err(failed)?;
         let flags = self.flags.clone();
@@ -166,13 +167,14 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         let passed = passed.transpose().map_err(Failure::failed)?.unwrap_or_default();
         pollux_sys::descriptors::raise().map_err(Failure::failed)?;
         let mut signals = signals(early).map_err(Failure::failed)?;
-        let (flags, name) = (self.flags.clone(), self.name);
+        let flags = self.flags.clone();
+        let name = self.name;
         let command_line = CommandLine {
             arguments: std::env::args_os().skip(1).collect(),
             read: Box::new(move || read(&flags)),
             print: Box::new(move |text| output::remark(&format!("pollux {name}: {text}"))),
         };
-        let failed = |error: MasterError| Failure::failed(output::in_words(&error));
+        let failed = |error: MasterError| Failure::failed(output::error_chain(&error));
         let master = Master::start(settings, command_line, &passed).map_err(failed)?;
         master.run(&mut signals).map_err(failed)?;
         Ok(ExitCode::SUCCESS)
@@ -184,7 +186,7 @@ fn check(rehearse: impl FnOnce() -> Result<String, Vec<ServerError>>) -> Result<
     // As the start does: how many connections there may be follows from it.
     pollux_sys::descriptors::raise().map_err(Failure::failed)?;
     let plan = rehearse().map_err(|mistakes| {
-        let lines: Vec<_> = mistakes.iter().map(|mistake| output::in_words(mistake)).collect();
+        let lines: Vec<_> = mistakes.iter().map(|mistake| output::error_chain(mistake)).collect();
         Failure::usage(lines.join("\n"))
     })?;
     output::result(&plan)?;

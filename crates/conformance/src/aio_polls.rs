@@ -36,7 +36,8 @@ impl AioPolls {
         }
         let read = |path| fs::read_to_string(path).expect("proc is mounted, of a kernel with AIO");
         let number = |path| read(path).trim().parse().expect("a number");
-        let (all, max) = (number("/proc/sys/fs/aio-nr"), number("/proc/sys/fs/aio-max-nr"));
+        let all = number("/proc/sys/fs/aio-nr");
+        let max = number("/proc/sys/fs/aio-max-nr");
         Some(Self::judged(errno, held(), all, max))
     }
 

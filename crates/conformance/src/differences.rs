@@ -72,7 +72,8 @@ pub fn check_names(groups: &[Group]) {
     let differing = BACKENDS.into_iter().flat_map(|backend| {
         names.iter().filter(move |(name, case)| declared(backend, name, case.needs).is_some())
     });
-    let (count, backends) = (names.len(), BACKENDS.len());
+    let count = names.len();
+    let backends = BACKENDS.len();
     report(&format!(
         "{count} cases x {backends} backends, {} declared differences ... ",
         differing.count()

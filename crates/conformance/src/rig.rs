@@ -76,7 +76,9 @@ impl Rig {
 
     /// What opens another one in the same way, on any thread.
     pub fn opener(&self) -> impl Fn() -> Result<Self, Error> + Clone + Send + use<> {
-        let (backend, open, used_up) = (self.backend, self.open, Arc::clone(&self.used_up));
+        let backend = self.backend;
+        let open = self.open;
+        let used_up = Arc::clone(&self.used_up);
         move || Self::new(backend, open, Arc::clone(&used_up))
     }
 

@@ -69,7 +69,8 @@ fn ports(readings: &Readings) -> Check {
 }
 
 fn somaxconn() -> Sysctl {
-    let (name, unit) = ("net.core.somaxconn", Some("connections"));
+    let name = "net.core.somaxconn";
+    let unit = Some("connections");
     Sysctl {
         subject: Subject { name, unit, concerns: &[Sweep, Churn] },
         wanted: format!("{}: what pollux listens with", count(BACKLOG)),
@@ -82,7 +83,8 @@ fn somaxconn() -> Sysctl {
 }
 
 fn syn_backlog() -> Sysctl {
-    let (name, unit) = ("net.ipv4.tcp_max_syn_backlog", Some("connections"));
+    let name = "net.ipv4.tcp_max_syn_backlog";
+    let unit = Some("connections");
     Sysctl {
         subject: Subject { name, unit, concerns: &[Sweep, Churn] },
         wanted: format!("{} (the 2002 page: 16,384)", count(SWEEP_CONNECTIONS)),
@@ -108,7 +110,8 @@ fn tw_reuse(readings: &Readings) -> Check {
 }
 
 fn fin_timeout() -> Sysctl {
-    let (name, unit) = ("net.ipv4.tcp_fin_timeout", Some("s"));
+    let name = "net.ipv4.tcp_fin_timeout";
+    let unit = Some("s");
     Sysctl {
         subject: Subject { name, unit, concerns: &[Churn] },
         wanted: "at most 60 (the 2002 page: 15; it ends FIN_WAIT_2, not TIME_WAIT)".to_owned(),
@@ -164,8 +167,8 @@ fn tcp_mem(readings: &Readings) -> Check {
 
 /// An entry is made only where a rule asks for tracking; a count of 0 says that none does.
 fn conntrack(readings: &Readings) -> Check {
-    let (max, tracked) =
-        ("/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_count");
+    let max = "/proc/sys/net/netfilter/nf_conntrack_max";
+    let tracked = "/proc/sys/net/netfilter/nf_conntrack_count";
     let name = "net.netfilter.nf_conntrack_max";
     let subject = Subject { name, unit: Some("entries"), concerns: &[Churn, Dead] };
     let wanted = format!("no tracking, or {}", count(TRACKED));
@@ -182,7 +185,8 @@ fn conntrack(readings: &Readings) -> Check {
 }
 
 fn netdev_backlog() -> Sysctl {
-    let (name, unit) = ("net.core.netdev_max_backlog", Some("packets"));
+    let name = "net.core.netdev_max_backlog";
+    let unit = Some("packets");
     Sysctl {
         subject: Subject { name, unit, concerns: &[Servers, Descriptors, Churn] },
         wanted: count(PACKETS),

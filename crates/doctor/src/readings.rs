@@ -305,7 +305,8 @@ fn quota_of_folder(folder: &Path) -> Option<Quota> {
 /// `QUOTA PERIOD` in microseconds; a quota of `max` (version 2) or -1 (version 1) is none.
 fn quota_of_text(text: &str) -> Option<Quota> {
     let mut words = text.split_ascii_whitespace();
-    let (quota, period) = (words.next()?, words.next()?.parse::<f64>().ok()?);
+    let quota = words.next()?;
+    let period = words.next()?.parse::<f64>().ok()?;
     match quota {
         "max" | "-1" => Some(Quota::Unlimited),
         quota => Some(Quota::Cpus(quota.parse::<f64>().ok()? / period)),

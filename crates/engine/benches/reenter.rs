@@ -103,7 +103,8 @@ fn calls<'fd>(fds: &[BorrowedFd<'_>]) -> Result<How<'fd>, Box<dyn Error>> {
 fn recorded<'fd>(fds: &[BorrowedFd<'fd>], is_ready: bool) -> Result<How<'fd>, Box<dyn Error>> {
     let mut poller = Mechanism::Epoll.open()?;
     let mut table = FdTable::new(fds.len());
-    let (mut tokens, mut refused) = (Vec::new(), Vec::new());
+    let mut tokens = Vec::new();
+    let mut refused = Vec::new();
     for fd in fds {
         let inserted = table.insert(*fd, Watch::Connection(Trigger::Level));
         let token = inserted.map_err(|_| "the table is full")?;
@@ -163,7 +164,8 @@ impl Recorded<'_> {
     fn updates(&self) -> (u64, u64, u64) {
         let additions = self.tokens.len() as u64;
         let value = |counter| self.counters.value(counter);
-        let (asked, sent) = (value(Counter::UpdatesAsked), value(Counter::UpdatesSent));
+        let asked = value(Counter::UpdatesAsked);
+        let sent = value(Counter::UpdatesSent);
         (asked - additions, value(Counter::UpdatesMerged), sent - additions)
     }
 }
@@ -178,7 +180,9 @@ fn report(ways: &mut [Way<'_>], count: usize, asked: usize) -> Result<(), Box<dy
     for way in ways {
         way.times_us.sort_by(f64::total_cmp);
         let rank = |part: usize| way.times_us[(way.times_us.len() - 1) * part / 4];
-        let (low_us, median_us, high_us) = (rank(1), rank(2), rank(3));
+        let low_us = rank(1);
+        let median_us = rank(2);
+        let high_us = rank(3);
         let times_less = *told_us.get_or_insert(median_us) / median_us;
         let rounds = way.times_us.len() as u64;
         write!(

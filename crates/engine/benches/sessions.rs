@@ -38,7 +38,7 @@ impl Session for Echo {
         let len = input.len().min(actions.room());
         actions.send(&input[..len]);
         if len < input.len() {
-            actions.call_again();
+            actions.notify_when_sent();
         }
         len
     }
@@ -65,7 +65,8 @@ fn there_and_back(bencher: Bencher<'_, '_>, driver: &str) {
     ours.set_nonblocking(true).expect("set");
     peer.set_nonblocking(true).expect("set");
     event_loop.adopt(ours.into(), Echo).map_err(|(_, _, error)| error).expect("a stream");
-    let (sent, mut got) = ([7; 64], [0; 64]);
+    let sent = [7; 64];
+    let mut got = [0; 64];
     bencher.bench_local(|| {
         peer.write_all(&sent).expect("room");
         loop {

@@ -43,7 +43,7 @@ impl Member {
         let len = outbox.len().min(actions.room());
         actions.send(&outbox[..len]);
         outbox.drain(..len);
-        actions.call_again();
+        actions.notify_when_sent();
         self.is_sending = true;
     }
 }

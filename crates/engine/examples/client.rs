@@ -72,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let driver = arguments.next().map_or(Ok(Driver::default()), |name| name.parse())?;
     let outcome = Outcome::default();
     let mut event_loop = EventLoop::<Question>::open(driver, outcome, Limits::default())?;
-    let (to, deadline) = (ConnectTo::from(peer), event_loop.now().at + TIME);
+    let to = ConnectTo::from(peer);
+    let deadline = event_loop.now().at + TIME;
     for _ in 0..connections {
         event_loop.connect(&to, Question, deadline).map_err(|(_, error)| error)?;
     }

@@ -26,7 +26,8 @@ impl Session for Side {
     fn accepted(proxy: &mut Proxy, actions: &mut Actions<'_>) -> Self {
         let (mut client, upstream) = Relay::pair();
         client.opened(actions);
-        let (to, deadline) = (proxy.upstream.clone(), actions.now().at + Duration::from_secs(5));
+        let to = proxy.upstream.clone();
+        let deadline = actions.now().at + Duration::from_secs(5);
         proxy.commands.push(Command::Connect { to, session: Self(upstream), deadline });
         Self(client)
     }

@@ -49,7 +49,7 @@ impl Session for Echo {
         actions.send(&input[..len]);
         if len < input.len() {
             // The rest comes again when this has left.
-            actions.call_again();
+            actions.notify_when_sent();
         }
         server.bytes += len as u64;
         len

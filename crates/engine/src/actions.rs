@@ -2,7 +2,7 @@
 //!
 //! A loop makes one [`Actions`] for each call of a session and carries out afterwards what was
 //! asked for. Output goes into a slice that the loop chose and that never moves; a session that
-//! needs more room than is left calls [`Actions::call_again`].
+//! needs more room than is left calls [`Actions::notify_when_sent`].
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -99,7 +99,7 @@ pub struct DeferredClose(Ending);
 ///         let len = input.len().min(actions.room());
 ///         actions.send(&input[..len]);
 ///         actions.set_deadline(actions.now().at + Duration::from_secs(1));
-///         actions.call_again(); // with what is left, once this has left
+///         actions.notify_when_sent(); // with what is left, once this has left
 ///         len
 ///     }
 ///
@@ -122,7 +122,7 @@ pub struct Actions<'a> {
     filled: usize,
     pub(crate) payload: Option<Payload>,
     pub(crate) ending: Option<Ending>,
-    pub(crate) wants_call_again: bool,
+    pub(crate) wants_sent_notice: bool,
     pub(crate) is_input_paused: bool,
     pub(crate) ends_output: bool,
     pub(crate) leaves_input: bool,
@@ -158,7 +158,7 @@ impl<'a> Actions<'a> {
             filled: 0,
             payload: None,
             ending: None,
-            wants_call_again: false,
+            wants_sent_notice: false,
             is_input_paused: false,
             ends_output: false,
             leaves_input: false,
@@ -244,7 +244,7 @@ impl<'a> Actions<'a> {
             filled: 0,
             payload: None,
             ending: self.ending,
-            wants_call_again: self.wants_call_again,
+            wants_sent_notice: self.wants_sent_notice,
             is_input_paused: self.is_input_paused,
             ends_output: self.ends_output,
             leaves_input: false,
@@ -260,11 +260,11 @@ impl<'a> Actions<'a> {
         };
         let result = upper(&mut above);
         assert!(above.payload.is_none(), "a file range can't pass another protocol");
-        let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
+        let Actions { filled, ending, wants_sent_notice, is_input_paused, deadline, .. } = above;
         (self.ends_output, self.sharing) = (above.ends_output, above.sharing);
         self.reads_on = above.reads_on;
         self.ending = ending;
-        self.wants_call_again = wants_call_again;
+        self.wants_sent_notice = wants_sent_notice;
         self.is_input_paused = is_input_paused;
         self.deadline = deadline;
         (result, filled)
@@ -329,7 +329,7 @@ impl<'a> Actions<'a> {
     }
 
     /// Sends `len` bytes that are in the pipe behind the bytes of this call. The pipe is empty again when
-    /// all output has left ([`Actions::call_again`]).
+    /// all output has left ([`Actions::notify_when_sent`]).
     ///
     /// # Panics
     /// When the call has a file range or a pipe already.
@@ -426,8 +426,8 @@ impl<'a> Actions<'a> {
     /// Asks for [`Session::on_output_sent`](crate::Session::on_output_sent) when all output has left;
     /// afterwards unused input comes again without waiting for more.
     #[inline]
-    pub fn call_again(&mut self) {
-        self.wants_call_again = true;
+    pub fn notify_when_sent(&mut self) {
+        self.wants_sent_notice = true;
     }
 
     /// Stops `on_bytes` until [`Actions::resume_input`]; the peer is slowed down by its window.

@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn at_the_limit_it_pauses_until_a_connection_closes() {
         let (listener, _clients) = listener_with(3);
-        let (counters, limits) = (Counters::default(), limits(2));
+        let counters = Counters::default();
+        let limits = limits(2);
         let mut admission = Admission::new();
         let now = Moment::default();
         let queue = admission.accept(listener.as_fd(), 0, 10, now, &limits, &counters);

@@ -93,7 +93,8 @@ impl FromStr for CpuList {
         let mut list = Self(Vec::new());
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (number(first, text)?, number(last, text)?);
+            let first = number(first, text)?;
+            let last = number(last, text)?;
             if first > last {
                 return Err(CpuError::NotAList { text: text.to_owned() });
             }

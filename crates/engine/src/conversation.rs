@@ -8,7 +8,7 @@
 //!            input, peer's end, output has left, deadline, wake
 //!                                │
 //!                                ▼
-//!   call_again called? ── yes ──► on_output_sent ─┐
+//!   told to notify?   ── yes ──► on_output_sent ─┐
 //!   unseen input?     ── yes ──► on_bytes ───┤ output ► ConnectionIo ─► gone: continue
 //!   peer's end?       ── yes ──► on_end ─────┘                      └─► waits: stop until it left
 //!   else: done for now
@@ -102,7 +102,7 @@ enum Call {
 }
 
 const PAUSED: u8 = 1 << 0;
-const CALL_AGAIN: u8 = 1 << 1;
+const NOTIFY_WHEN_SENT: u8 = 1 << 1;
 const UNSEEN: u8 = 1 << 2;
 const INPUT_ENDED: u8 = 1 << 3;
 const END_SEEN: u8 = 1 << 4;
@@ -159,9 +159,15 @@ impl<S: Session> Conversation<S> {
 
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
-        let (kept, sharing, deadline) = (None, None, Moment::NEVER);
-        let (is_outgoing, ends_output, leaves_input) = (false, false, false);
-        let (state, was_waiting, seen) = (0, false, PackedReadOutcome::default());
+        let kept = None;
+        let sharing = None;
+        let deadline = Moment::NEVER;
+        let is_outgoing = false;
+        let ends_output = false;
+        let leaves_input = false;
+        let state = 0;
+        let was_waiting = false;
+        let seen = PackedReadOutcome::default();
         Self {
             session,
             kept,
@@ -183,7 +189,8 @@ impl<S: Session> Conversation<S> {
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
     /// reach the session until [`Conversation::output_left`].
     pub(crate) fn connecting(session: S, deadline: Moment) -> Self {
-        let (is_outgoing, is_connecting) = (true, true);
+        let is_outgoing = true;
+        let is_connecting = true;
         Self { deadline, state: WAITING, is_outgoing, is_connecting, ..Self::new(session) }
     }
 
@@ -396,7 +403,7 @@ impl<S: Session> Conversation<S> {
         if is_waiting && !self.reads_on() {
             return None;
         }
-        if !is_waiting && self.state & CALL_AGAIN != 0 && !self.shows_input_first(input) {
+        if !is_waiting && self.state & NOTIFY_WHEN_SENT != 0 && !self.shows_input_first(input) {
             return Some(Call::OutputSent);
         }
         if self.state & PAUSED != 0 {
@@ -449,10 +456,10 @@ impl<S: Session> Conversation<S> {
             None => *input = &input[used..],
         }
         self.kept = kept.filter(|kept| !kept.is_empty());
-        let comes_again = is_rest && (requested.wants_call_again || requested.is_input_paused);
+        let comes_again = is_rest && (requested.wants_sent_notice || requested.is_input_paused);
         self.set(UNSEEN, comes_again);
         // What was asked for before stands: only where output waited it is still to come.
-        requested.wants_call_again |= self.state & CALL_AGAIN != 0;
+        requested.wants_sent_notice |= self.state & NOTIFY_WHEN_SENT != 0;
         self.was_shown = comes_again;
         self.apply_requests(requested, io)?;
         // What is left unused without a request needs more input: it waits where it is kept.
@@ -460,7 +467,8 @@ impl<S: Session> Conversation<S> {
     }
 
     fn keep_rest(&mut self, input: &mut &[u8]) -> Result<(), CloseCause> {
-        let (unseen, was_shown) = (self.state & UNSEEN, self.was_shown);
+        let unseen = self.state & UNSEEN;
+        let was_shown = self.was_shown;
         self.keep(input)?;
         *input = &[];
         self.state = self.state & !UNSEEN | unseen;
@@ -484,10 +492,10 @@ impl<S: Session> Conversation<S> {
         actions.reads_on = self.reads_on;
         actions.waiting = waiting;
         actions.is_input_paused = self.state & PAUSED != 0;
-        actions.wants_call_again = self.state & CALL_AGAIN != 0;
+        actions.wants_sent_notice = self.state & NOTIFY_WHEN_SENT != 0;
         match call {
             Call::OutputSent => {
-                actions.wants_call_again = false;
+                actions.wants_sent_notice = false;
                 self.session.on_output_sent(shared, &mut actions);
             }
             Call::End => {
@@ -502,7 +510,7 @@ impl<S: Session> Conversation<S> {
             Call::Bytes => unreachable!("on_bytes has its own way"),
         }
         let requested = Requested::of(actions);
-        if requested.wants_call_again && self.kept.is_some() {
+        if requested.wants_sent_notice && self.kept.is_some() {
             self.state |= UNSEEN;
         }
         if requested.is_input_paused || self.state & WAITING == 0 {
@@ -518,7 +526,7 @@ impl<S: Session> Conversation<S> {
     ) -> Result<(), CloseCause> {
         self.deadline = requested.deadline;
         self.set(PAUSED, requested.is_input_paused);
-        self.set(CALL_AGAIN, requested.wants_call_again);
+        self.set(NOTIFY_WHEN_SENT, requested.wants_sent_notice);
         self.ends_output |= requested.ends_output;
         self.leaves_input = requested.leaves_input;
         self.reads_on = requested.reads_on;
@@ -586,7 +594,7 @@ struct Requested {
     len: usize,
     payload: Option<Payload>,
     ending: Option<Ending>,
-    wants_call_again: bool,
+    wants_sent_notice: bool,
     is_input_paused: bool,
     ends_output: bool,
     leaves_input: bool,
@@ -603,7 +611,7 @@ impl Requested {
             len: actions.len(),
             payload: actions.payload,
             ending: actions.ending,
-            wants_call_again: actions.wants_call_again,
+            wants_sent_notice: actions.wants_sent_notice,
             is_input_paused: actions.is_input_paused,
             ends_output: actions.ends_output,
             leaves_input: actions.leaves_input,

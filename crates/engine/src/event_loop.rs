@@ -47,7 +47,7 @@ use crate::{
 ///         let len = input.len().min(actions.room());
 ///         actions.send(&input[..len]);
 ///         if len < input.len() {
-///             actions.call_again(); // with the rest, once this has left
+///             actions.notify_when_sent(); // with the rest, once this has left
 ///         }
 ///         len
 ///     }

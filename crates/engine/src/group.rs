@@ -196,7 +196,8 @@ impl Dumper {
             (is_asked, answers)
         };
         let asked: Vec<_> = self.0.iter().map(ask).collect();
-        let (mut lines, mut silent) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut silent = Vec::new();
         for (index, (is_asked, answers)) in asked.into_iter().enumerate() {
             let left = end.saturating_duration_since(Instant::now());
             match answers.recv_timeout(left) {
@@ -265,7 +266,8 @@ impl Group {
         let listeners = sockets.share_out(config.listeners, config.threads);
         let mut listeners = listeners.map_err(|error| GroupError::System("dup", error))?;
         let mut group = Self { running: Vec::new(), addresses, paths: Vec::new() };
-        let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
+        let make_shared = Arc::new(make_shared);
+        let date = Arc::<SharedDate>::default();
         // The first loop comes last: with `single` it hands out to those that run.
         for index in (0..config.threads).rev() {
             let peers = match config.listeners {
@@ -394,7 +396,8 @@ impl Group {
 
 /// The limits of loop `index`: `config` has the totals; each loop has at least one connection.
 fn share_of(config: &GroupConfig, index: usize) -> Limits {
-    let (total, threads) = (config.limits.connections_max, config.threads as u32);
+    let total = config.limits.connections_max;
+    let threads = config.threads as u32;
     let share = |total: u32| (total / threads + u32::from((index as u32) < total % threads)).max(1);
     let connects_max = config.limits.connects_max.map(share);
     Limits { connections_max: share(total), connects_max, ..config.limits.clone() }
@@ -412,7 +415,8 @@ where
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let shared = make_shared(setup.index).map_err(|error| GroupError::Shared(error.into()));
         let counters: Arc<Counters> = Arc::default();
-        let (driver, limits) = (setup.driver, setup.limits.clone());
+        let driver = setup.driver;
+        let limits = setup.limits.clone();
         let opened = shared.and_then(|shared| {
             setup.pin().map_err(GroupError::Cpu)?;
             let date = Arc::clone(&setup.date);

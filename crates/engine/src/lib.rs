@@ -32,7 +32,7 @@
 //!     fn on_bytes(&mut self, _: &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
 //!         let len = input.len().min(actions.room());
 //!         actions.send(&input[..len]);
-//!         actions.call_again();
+//!         actions.notify_when_sent();
 //!         len
 //!     }
 //! }

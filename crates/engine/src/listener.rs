@@ -130,8 +130,8 @@ impl Listener {
                 is_socket(path)?;
                 SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let (folder, access) =
-                    (folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK);
+                let folder = folder.unwrap_or(Path::new("."));
+                let access = Access::WRITE_OK | Access::EXEC_OK;
                 let writable = accessat(CWD, folder, access, AtFlags::EACCESS);
                 writable.map(|()| true).map_err(|errno| fail("bind", errno.into()))
             }

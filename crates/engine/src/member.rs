@@ -64,7 +64,9 @@ impl<S: Session + 'static> Member<S> {
             event_loop.hand_out(LoopBalancer::new(setup.peers, event_loop.counters()));
         }
         let is_fed = setup.is_fed;
-        let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
+        let mail = Vec::new();
+        let drain_by = None;
+        let is_stopped = false;
         (Self { event_loop, inbox, mail, is_fed, drain_by, is_stopped }, sender)
     }
 

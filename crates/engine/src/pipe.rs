@@ -164,7 +164,8 @@ impl Pipe {
 
     /// Takes `len` bytes out of the pipe, for a peer that is not a socket.
     pub(crate) fn read(&self, len: u64, into: &mut Vec<u8>) -> rustix::io::Result<()> {
-        let (mut at, end) = (into.len(), into.len() + len as usize);
+        let mut at = into.len();
+        let end = into.len() + len as usize;
         into.resize(end, 0);
         while at < end {
             at += rustix::io::read(&self.from, &mut into[at..])?;

@@ -34,7 +34,7 @@ use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 ///         // An incomplete line comes again, with what arrives next.
 ///         let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return 0 };
 ///         actions.send(b"ok\n");
-///         actions.call_again();
+///         actions.notify_when_sent();
 ///         end + 1
 ///     }
 ///
@@ -79,7 +79,8 @@ impl<S: Session> Rehearsal<S> {
             waiting: Vec::new(),
             is_stalled: false,
         };
-        let (conversation, cause) = (None, None);
+        let conversation = None;
+        let cause = None;
         let mut this = Self { shared, conversation, stage, now, wakes: Vec::new(), cause };
         S::begin_turn(&mut this.shared, now);
         let mut turn = Turn { now, id: ID, wakes: &mut this.wakes };
@@ -312,7 +313,7 @@ mod tests {
             self.remaining -= len;
             // Also when nothing remains: lines may wait behind this one.
             if len > 0 {
-                actions.call_again();
+                actions.notify_when_sent();
             }
         }
 
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(play.closed(), Some(CloseCause::Session));
     }
 
-    /// Never uses anything until it is woken; then it calls `call_again`, to see its input once more.
+    /// Never uses anything until it is woken; then it calls `notify_when_sent`, to see its input once more.
     struct NeverReads {
         shown: usize,
     }
@@ -435,7 +436,7 @@ mod tests {
 
         fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {
             self.shown = 0;
-            actions.call_again();
+            actions.notify_when_sent();
         }
 
         fn on_shutdown(&mut self, (): &mut (), _: &mut Actions<'_>) {}
@@ -470,7 +471,7 @@ mod tests {
             }
             let used = input.len().min(if actions.is_output_waiting() { 2 } else { 4 });
             if used < input.len() {
-                actions.call_again();
+                actions.notify_when_sent();
             }
             used
         }
@@ -512,7 +513,7 @@ mod tests {
                 actions.abort();
                 return input.len();
             }
-            actions.call_again();
+            actions.notify_when_sent();
             2
         }
 
@@ -520,7 +521,7 @@ mod tests {
             actions.send(b"x");
             self.left -= 1;
             if self.left > 0 {
-                actions.call_again();
+                actions.notify_when_sent();
             }
         }
     }

@@ -157,7 +157,7 @@ impl Relay {
             actions.send(&output.bytes[..len]);
             output.bytes.drain(..len);
             output.is_leaving = true;
-            actions.call_again();
+            actions.notify_when_sent();
         } else if output.is_empty() && output.is_last {
             if has_ended { actions.close() } else { actions.end_output() }
         }

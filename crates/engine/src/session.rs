@@ -31,7 +31,7 @@ impl fmt::Debug for ConnectionId {
 ///      or
 ///  accepted ──► on_bytes* ──► on_end ──► closed
 ///                  │  ▲
-///      call_again  ▼  │ output has left
+///      notify_when_sent  ▼  │ output has left
 ///               on_output_sent            on_deadline, on_wake, on_shutdown: at any time between,
 ///                                     and while a connection to a peer is not there yet
 /// ```
@@ -107,7 +107,7 @@ pub trait Session: Sized {
     /// Bytes arrived. Returns how many were consumed from the front; the rest is passed again,
     /// followed by what arrives next. Never called with an empty slice, nor while input is paused.
     ///
-    /// A session that stops only because its output is full calls [`Actions::call_again`].
+    /// A session that stops only because its output is full calls [`Actions::notify_when_sent`].
     fn on_bytes(
         &mut self,
         shared: &mut Self::Shared,
@@ -130,7 +130,7 @@ pub trait Session: Sized {
         actions.close();
     }
 
-    /// All output has left, after [`Actions::call_again`] was called.
+    /// All output has left, after [`Actions::notify_when_sent`] was called.
     fn on_output_sent(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
     }

@@ -120,7 +120,8 @@ impl Signals {
         let readable = Registration::new(Interest::READABLE, Trigger::Level);
         poller.add(bytes.as_fd(), Token::new(0, 0), readable)?;
         let events = Events::with_capacity(1);
-        let (caught, actions) = (Vec::new(), Vec::new());
+        let caught = Vec::new();
+        let actions = Vec::new();
         let mut all = Self { caught, actions, bytes, handler_end, poller, events };
         all.catch_too(signals)?;
         Ok(all)

@@ -424,7 +424,7 @@ impl Output {
                     return Ok(Flushed::Full);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(broken(errno)),
+                Err(errno) => return Err(cause_of(errno)),
             }
         }
         Ok(Flushed::All)
@@ -478,7 +478,7 @@ fn send_once(
                 return Ok(None);
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(broken(errno)),
+            Err(errno) => return Err(cause_of(errno)),
         }
     }
 }
@@ -505,7 +505,7 @@ fn send_payload(
 }
 
 /// What an error of a socket means: gone peers are distinguished from other errors.
-pub(crate) fn broken(errno: Errno) -> CloseCause {
+pub(crate) fn cause_of(errno: Errno) -> CloseCause {
     match errno {
         Errno::CONNRESET | Errno::PIPE => CloseCause::PeerReset,
         // Keep-alive probes or retransmissions had no answer.
@@ -525,7 +525,8 @@ mod tests {
     #[test]
     fn output_that_waits_for_an_empty_socket_is_sent_on_though_no_event_came() {
         let (socket, _peer) = UnixStream::pair().expect("two descriptors");
-        let (limits, counters) = (Limits::default(), Counters::default());
+        let limits = Limits::default();
+        let counters = Counters::default();
         let mut output = Output::default();
         output.push_bytes(b"rest").expect("within the bound");
         output.blocked();
@@ -558,7 +559,9 @@ mod tests {
             total
         });
         let counters = Counters::default();
-        let (mut flow, now, limits) = (Flow::Quiet, Moment::default(), Limits::default());
+        let mut flow = Flow::Quiet;
+        let now = Moment::default();
+        let limits = Limits::default();
         let mut output = Output::default();
         let range = crate::FileRange { file: file_again.into(), offset: 0, len: LEN };
         output.push_payload(Payload::File(range));

@@ -357,7 +357,8 @@ pub(crate) trait TurnLoop<S: Session> {
         else {
             return;
         };
-        let (deadline, now) = (conversation.deadline(), state.clock.now().at);
+        let deadline = conversation.deadline();
+        let now = state.clock.now().at;
         match tail.due(flow, socket, deadline, now, &state.limits, &state.counters) {
             Expiry::Close(cause) => self.close(token, cause),
             Expiry::Later(deadline) => {

@@ -190,7 +190,8 @@ impl Session for Counted {
 
 /// A listener that lets all of them wait.
 fn listener() -> (TcpListener, SocketAddr) {
-    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+    let family = AddressFamily::INET;
+    let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None).expect("a socket");
     bind(&socket, &SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("bound");
     listen(&socket, 2048).expect("listens");

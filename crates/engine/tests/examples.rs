@@ -93,7 +93,8 @@ fn received(peer: &UdpSocket, datagram: &mut [u8]) -> usize {
 fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
     for driver in drivers() {
         let mut server = Program::start("server", &[driver.name()]);
-        let (tcp, udp) = (server.line_after("tcp"), server.line_after("udp"));
+        let tcp = server.line_after("tcp");
+        let udp = server.line_after("udp");
         let mut stream = TcpStream::connect(&tcp).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("set");
         // More than one call's room, so that what comes again is echoed as well.
@@ -142,7 +143,8 @@ fn a_chat_on_a_unix_socket_passes_lines_on_to_all_others() {
         };
         let mut members: Vec<UnixStream> = (0..3).map(join).collect();
         // A client whose line reaches all others has been accepted, and so have they.
-        let (mut entered, begun) = (0, Instant::now());
+        let mut entered = 0;
+        let begun = Instant::now();
         while entered < 2 {
             assert!(begun.elapsed() < DEADLINE, "{driver}: the first line reaches no other client");
             members[0].write_all(b"?\n").expect("room");

@@ -114,7 +114,8 @@ fn every_mechanism_serves_all_and_asks_the_kernel_no_more_than_it_must() {
 }
 
 fn serve_all(mechanism: Mechanism, poller: Box<dyn Poller>) {
-    let (table, counters) = (FdTable::new(CONNECTIONS), Counters::default());
+    let table = FdTable::new(CONNECTIONS);
+    let counters = Counters::default();
     let output = vec![0; CONNECTIONS];
     let mut server = Server { poller, table, counters, output, stalls: 0 };
     let mut peers: Vec<Peer> = (0..CONNECTIONS).map(|_| connect(&mut server, mechanism)).collect();
@@ -145,7 +146,8 @@ fn connect(server: &mut Server, mechanism: Mechanism) -> Peer {
 fn check_updates(mechanism: Mechanism, server: &Server) {
     let counted = |counter| server.counters.value(counter);
     let sent = counted(Counter::UpdatesSent);
-    let (connections, stalls) = (CONNECTIONS as u64, server.stalls);
+    let connections = CONNECTIONS as u64;
+    let stalls = server.stalls;
     assert!(stalls > connections, "{mechanism}: the answers fit the buffers");
     assert_eq!(counted(Counter::Stale), 0, "{mechanism}");
     assert_eq!(counted(Counter::UpdatesAsked), sent + counted(Counter::UpdatesMerged));
@@ -174,8 +176,10 @@ struct Registered {
 impl Registered {
     fn new() -> Self {
         let poller = Mechanism::Epoll.open().expect("epoll");
-        let (tokens, peers) = (Vec::new(), Vec::new());
-        let (table, counters) = (FdTable::new(SOCKETS), Counters::default());
+        let tokens = Vec::new();
+        let peers = Vec::new();
+        let table = FdTable::new(SOCKETS);
+        let counters = Counters::default();
         let mut all = Self { poller, table, counters, tokens, peers };
         for _ in 0..SOCKETS {
             let (ours, theirs) = UnixStream::pair().expect("two descriptors");

@@ -60,7 +60,8 @@ fn in_a_child(act: impl FnOnce()) {
 
 /// Turns until this word has come back.
 fn wait_for(event_loop: &mut EventLoop<Echo>, peer: &mut UnixStream, word: &[u8]) {
-    let (mut back, end) = (Vec::new(), Instant::now() + Duration::from_secs(60));
+    let mut back = Vec::new();
+    let end = Instant::now() + Duration::from_secs(60);
     while back.len() < word.len() {
         assert!(Instant::now() < end, "{back:?} came of {word:?}");
         event_loop.turn(Some(Duration::from_millis(1))).expect("turned");

@@ -84,7 +84,8 @@ where
     // Closing takes the lock, which loom does not allow while it reports what it found.
     let mut inbox = ManuallyDrop::new(inbox);
     let threads = [vec![1, 2], vec![3]].map(|messages| {
-        let (waker, sender) = (waker.clone(), sender.clone());
+        let waker = waker.clone();
+        let sender = sender.clone();
         thread::spawn(move || {
             for message in messages {
                 send(&waker, &sender, message);
@@ -228,7 +229,8 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
         let came_back = take(&socket, 0);
         let was_taken = thread.join().expect("takers do not panic");
         // The event of the loop that had it last counts: what the other one finds is dropped.
-        let (mine, theirs) = (event(&socket, 0), event(&socket, 1));
+        let mine = event(&socket, 0);
+        let theirs = event(&socket, 1);
         assert!(came_back || was_taken);
         assert!(mine != theirs, "one of them has it");
         assert_eq!((socket.is_last_owner(0), socket.is_last_owner(1)), (mine, theirs));
@@ -244,7 +246,8 @@ fn a_connection_on_its_way_back_is_not_the_old_owners_yet() {
         socket.release(0);
         assert!(socket.take(1), "put down");
         let is_reported = Arc::new(AtomicBool::new(false));
-        let (other, reports) = (Arc::clone(&socket), Arc::clone(&is_reported));
+        let other = Arc::clone(&socket);
+        let reports = Arc::clone(&is_reported);
         let thread = thread::spawn(move || {
             act(&other);
             other.release(1);

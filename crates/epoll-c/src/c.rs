@@ -159,7 +159,8 @@ pub unsafe extern "C" fn px_epoll_pwait2(
         Err(error) => return failed(&error),
     };
     let Some(instance) = instance else {
-        let (number, bytes) = (libc::SYS_epoll_pwait2, crate::kernel::SIGSET_BYTES);
+        let number = libc::SYS_epoll_pwait2;
+        let bytes = crate::kernel::SIGSET_BYTES;
         // SAFETY: the kernel judges the pointers itself.
         let found =
             unsafe { libc::syscall(number, epoll, events, maxevents, timeout, mask, bytes) };

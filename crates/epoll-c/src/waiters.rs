@@ -133,7 +133,8 @@ impl<S: Subject> Waiters<S> {
         if !state.is_left() {
             return Ok(());
         }
-        let (ticket, end) = (state.left, Instant::now() + APPLIED_WITHIN);
+        let ticket = state.left;
+        let end = Instant::now() + APPLIED_WITHIN;
         state.awaiting += 1;
         while state.is_left() && state.applied < ticket {
             let rest = end.saturating_duration_since(Instant::now());

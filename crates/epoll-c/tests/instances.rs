@@ -88,7 +88,8 @@ fn a_ring_is_small_until_many_files_are_registered() {
     let duplicates = |of: &PipeReader, count| -> Vec<OwnedFd> {
         (0..count).map(|_| of.try_clone().expect("a number").into()).collect()
     };
-    let (few, many) = (duplicates(&quiet, 500), duplicates(&reader, 100));
+    let few = duplicates(&quiet, 500);
+    let many = duplicates(&reader, 100);
     let add = |fd: &OwnedFd, events| {
         let data = fd.as_raw_fd() as u64;
         instances.ctl(number, EPOLL_CTL_ADD, fd.as_raw_fd(), event(events, data)).expect("add");
@@ -234,7 +235,8 @@ fn a_waiting_thread_sees_what_another_thread_changes() {
                 seen.push(wait(instances, number, LONG));
                 seen
             });
-            let (fd, other) = (other.as_raw_fd(), reader.as_raw_fd());
+            let fd = other.as_raw_fd();
+            let other = reader.as_raw_fd();
             instances.ctl(number, EPOLL_CTL_ADD, other, event(EPOLLIN, 1)).expect("add");
             let once = EPOLLIN | libc::EPOLLONESHOT;
             instances.ctl(number, EPOLL_CTL_ADD, fd, event(once, 2)).expect("add");
@@ -264,7 +266,8 @@ fn threads_that_wait_together_take_every_event() {
         instances.ctl(number, EPOLL_CTL_ADD, stop.as_raw_fd(), last).expect("add");
         let readers: Vec<PipeReader> =
             pipes.iter().map(|(reader, _)| reader.try_clone().expect("a duplicate")).collect();
-        let (readers, fds) = (&readers, &pipes.iter().map(|p| p.0.as_raw_fd()).collect::<Vec<_>>());
+        let readers = &readers;
+        let fds = &pipes.iter().map(|p| p.0.as_raw_fd()).collect::<Vec<_>>();
         let taken = std::sync::atomic::AtomicUsize::new(0);
         thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -312,7 +315,8 @@ fn interests_of_a_thread_that_has_ended_are_still_reported() {
         let edge = EPOLLIN | libc::EPOLLET;
         for (place, flags) in [EPOLLIN, edge, EPOLLIN | libc::EPOLLONESHOT].into_iter().enumerate()
         {
-            let (fd, data) = (pipes[place].0.as_raw_fd(), place as u64);
+            let fd = pipes[place].0.as_raw_fd();
+            let data = place as u64;
             instances.ctl(number, EPOLL_CTL_ADD, fd, event(flags, data)).expect("add");
         }
         for _ in 0..3 {
@@ -339,8 +343,10 @@ fn interests_of_a_thread_that_has_ended_are_still_reported() {
 fn an_instance_within_another_is_reported_through_it() {
     for mechanism in allowed_but_epoll() {
         let instances = instances(Identity::Checked);
-        let (outer, inner) = (create(instances, mechanism), create(instances, mechanism));
-        let (outer, inner) = (outer.as_raw_fd(), inner.as_raw_fd());
+        let outer = create(instances, mechanism);
+        let inner = create(instances, mechanism);
+        let outer = outer.as_raw_fd();
+        let inner = inner.as_raw_fd();
         let (reader, _writer) = ready();
         instances.ctl(inner, EPOLL_CTL_ADD, reader.as_raw_fd(), event(EPOLLIN, 1)).expect("add");
         instances.ctl(outer, EPOLL_CTL_ADD, inner, event(EPOLLIN, 2)).expect("nested");

@@ -181,12 +181,14 @@ fn instance(ready: u32, wanted: u32, adjust: impl FnOnce(&mut Model)) -> Shared 
 type Waits = thread::JoinHandle<Result<usize, Refused>>;
 
 fn patient((waiters, kernel): &Shared) -> Waits {
-    let (waiters, kernel) = (Arc::clone(waiters), Arc::clone(kernel));
+    let waiters = Arc::clone(waiters);
+    let kernel = Arc::clone(kernel);
     thread::spawn(move || waiters.wait(&mut Patient(kernel)))
 }
 
 fn impatient((waiters, kernel): &Shared) -> Waits {
-    let (waiters, kernel) = (Arc::clone(waiters), Arc::clone(kernel));
+    let waiters = Arc::clone(waiters);
+    let kernel = Arc::clone(kernel);
     thread::spawn(move || waiters.wait(&mut Impatient(Patient(kernel))))
 }
 
@@ -286,7 +288,8 @@ fn without_a_waker_a_change_would_not_reach_the_thread_that_polls() {
 fn a_post_that_a_thread_without_patience_took_is_passed_on() {
     explore(|| {
         let shared = instance(0b111, 0b111, |_| {});
-        let (hasty, waits) = (impatient(&shared), [patient(&shared)]);
+        let hasty = impatient(&shared);
+        let waits = [patient(&shared)];
         let own = shared.0.wait(&mut Patient(Arc::clone(&shared.1)));
         assert_eq!((own, ended(waits)), (Ok(1), vec![Ok(1)]));
         assert!(matches!(ended([hasty])[..], [Ok(0 | 1)]));

@@ -405,7 +405,8 @@ mod tests {
 
     #[test]
     fn the_machine_switches_at_least_as_much_as_this_process() {
-        let (process, machine) = (process_switches(), machine_switches());
+        let process = process_switches();
+        let machine = machine_switches();
         assert!(process.is_some_and(|process| machine.is_some_and(|machine| machine >= process)));
     }
 

@@ -459,7 +459,8 @@ mod tests {
             ..Limits::default()
         };
         let mut reader = BodyReader::new(framing, &limits);
-        let (mut data, mut at) = (Vec::new(), 0);
+        let mut data = Vec::new();
+        let mut at = 0;
         while at < input.len() && !reader.is_done() {
             let piece = &input[at..input.len().min(at + piece)];
             let step = reader.feed(piece).map_err(|rejection| rejection.status.code())?;
@@ -532,7 +533,8 @@ mod tests {
         let input = b"1\r\na\r\n0\r\nA: b\r\nC:d \r\n\r\nGET";
         for piece in 1..=input.len() {
             let mut reader = BodyReader::new(Framing::Chunked, &Limits::default());
-            let (mut at, mut trailers) = (0, Vec::new());
+            let mut at = 0;
+            let mut trailers = Vec::new();
             while !reader.is_done() {
                 let rest = &input[at..input.len().min(at + piece)];
                 let is_trailer = reader.is_in_trailers();
@@ -617,7 +619,8 @@ mod tests {
     /// The same of an answer, whose reader may be more lenient.
     fn chunked_answer(input: &str, piece: usize) -> Result<(String, usize), u16> {
         let mut reader = BodyReader::of_response(ResponseBody::Chunked, &Limits::default());
-        let (mut data, mut at) = (Vec::new(), 0);
+        let mut data = Vec::new();
+        let mut at = 0;
         while at < input.len() && !reader.is_done() {
             let piece = &input.as_bytes()[at..input.len().min(at + piece)];
             let step = reader.feed(piece).map_err(|rejection| rejection.status.code())?;

@@ -51,11 +51,12 @@ pub fn evaluate(
     if is_match_failed(fields, representation) {
         return Outcome::PreconditionFailed;
     }
-    match is_known(fields, is_read, representation) {
-        true if is_read => Outcome::NotModified,
-        true => Outcome::PreconditionFailed,
-        false if method == Method::Get => range(fields, representation),
-        false => Outcome::Whole,
+    if is_known(fields, is_read, representation) {
+        if is_read { Outcome::NotModified } else { Outcome::PreconditionFailed }
+    } else if method == Method::Get {
+        range(fields, representation)
+    } else {
+        Outcome::Whole
     }
 }
 

@@ -36,7 +36,8 @@ impl MetricsPage {
     /// Begins a family of values: its kind (`counter`, `gauge`, `histogram`) and its help in one line, whose full stop
     /// is left out.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let (prefix, help) = (self.prefix, help.trim_end_matches('.'));
+        let prefix = self.prefix;
+        let help = help.trim_end_matches('.');
         self.put(format_args!("# HELP {prefix}{name} {help}\n# TYPE {prefix}{name} {kind}\n"));
     }
 

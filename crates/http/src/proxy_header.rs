@@ -111,7 +111,8 @@ impl ProxyHeader {
             return out.extend_from_slice(b"PROXY UNKNOWN\r\n");
         };
         let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
-        let (from, to) = (source.ip(), destination.ip());
+        let from = source.ip();
+        let to = destination.ip();
         let ports = (source.port(), destination.port());
         write!(out, "PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1).expect("a Vec grows");
     }
@@ -138,7 +139,8 @@ impl ProxyHeader {
     /// Both addresses as IPv4 where both can be, else as IPv6.
     fn of_one_family(self) -> Self {
         let Self::Of { source, destination } = self else { return self };
-        let (from, to) = (source.ip().to_canonical(), destination.ip().to_canonical());
+        let from = source.ip().to_canonical();
+        let to = destination.ip().to_canonical();
         let (from, to) = match (from, to) {
             (IpAddr::V4(_), IpAddr::V4(_)) => (from, to),
             (from, to) => (mapped(from).into(), mapped(to).into()),

@@ -388,7 +388,8 @@ pub(crate) fn minor_version(
     pattern: &[u8],
     wrong: &'static Rejection,
 ) -> Result<Option<u8>, &'static Rejection> {
-    let (mut minor, mut is_spoken) = (1, true);
+    let mut minor = 1;
+    let mut is_spoken = true;
     for (at, &pattern) in pattern.iter().enumerate() {
         let Some(&b) = rest.get(at) else { return Ok(None) };
         match pattern {

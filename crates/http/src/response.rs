@@ -242,7 +242,8 @@ const VERSION_BYTES: usize = 9;
 #[inline]
 fn status_line(head: &[u8]) -> Result<Option<StatusLine<'_>>, &'static Rejection> {
     if head.first_chunk() == Some(USUAL) {
-        let (status, reason) = (Status::OK, &head[13..15]);
+        let status = Status::OK;
+        let reason = &head[13..15];
         return Ok(Some(StatusLine { status, reason, minor: 1, len: USUAL.len() }));
     }
     other_line(head)

@@ -198,7 +198,8 @@ proptest! {
         wire.extend_from_slice(b"what follows");
 
         let mut reader = BodyReader::new(Framing::Chunked, &Limits::default());
-        let (mut body, mut at) = (Vec::new(), 0);
+        let mut body = Vec::new();
+        let mut at = 0;
         while !reader.is_done() {
             let input = &wire[at..wire.len().min(at + piece)];
             let step = reader.feed(input).expect("sound");

@@ -65,7 +65,9 @@ const SETTINGS: Settings = Settings { streams_max: 3, ..Settings::DEFAULT };
 impl Server {
     fn new() -> Self {
         let connection = Connection::new(Role::Server, SETTINGS);
-        let (scratch, room, log) = (Scratch::default(), vec![0; 1 << 16], String::new());
+        let scratch = Scratch::default();
+        let room = vec![0; 1 << 16];
+        let log = String::new();
         let mut server = Self { connection, scratch, room, input: Vec::new(), log, is_over: false };
         server.feed(PREFACE, 0);
         server
@@ -174,7 +176,9 @@ fn note_frames(mut bytes: &[u8], log: &mut String) {
     ];
     while bytes.len() >= 9 {
         let len = usize::from(bytes[1]) << 8 | usize::from(bytes[2]);
-        let (kind, stream, payload) = (bytes[3], bytes[8], &bytes[9..9 + len]);
+        let kind = bytes[3];
+        let stream = bytes[8];
+        let payload = &bytes[9..9 + len];
         let _ = match kind {
             3 => write!(log, "->RST {stream} {}|", CODES[usize::from(payload[3])]),
             4 => Ok(()),
@@ -349,7 +353,8 @@ fn every_frame_in_every_state_has_its_outcome_at_every_split() {
 fn what_is_not_http_2_ends_at_its_first_wrong_byte() {
     let fails = |input: &[u8]| {
         let mut server = Connection::<()>::new(Role::Server, SETTINGS);
-        let (mut room, mut scratch) = ([0; 1024], Scratch::default());
+        let mut room = [0; 1024];
+        let mut scratch = Scratch::default();
         let read =
             server.read(input, &mut scratch, &mut Output::new(&mut room), &Limits::DEFAULT, 0);
         read.map(|step| step.used).map_err(|fault| fault.code.name())
@@ -554,9 +559,10 @@ fn cancelling(total: u32, a_second: u32, is_cancelled: impl Fn(u32) -> bool) {
     for request in 0..total {
         server.log.clear();
         let id = 2 * request + 1;
-        let frames = match is_cancelled(request) {
-            true => [headers(id, WAIT, true), reset(id, 8)].concat(),
-            false => headers(id, GET, true),
+        let frames = if is_cancelled(request) {
+            [headers(id, WAIT, true), reset(id, 8)].concat()
+        } else {
+            headers(id, GET, true)
         };
         server.feed(&frames, u64::from(request) * 1000 / u64::from(a_second));
         assert!(!server.is_over, "request {request}: {}", server.log);
@@ -720,7 +726,8 @@ const BODY_BYTES: usize = 200_000;
 
 #[test]
 fn ten_bodies_both_ways_arrive_whole_within_small_windows() {
-    let (mut client, mut server) = (End::new(Role::Client), End::new(Role::Server));
+    let mut client = End::new(Role::Client);
+    let mut server = End::new(Role::Server);
     let mut room = [0; 4096];
     let mut out = Output::new(&mut room);
     client.connection.start(&mut out);
@@ -781,7 +788,8 @@ fn a_drain_says_twice_which_streams_are_taken() {
 fn large_heads_of_a_hundred_open_streams_are_bounded_and_small_ones_are_not() {
     let many = |times: usize, bytes: usize| {
         let mut connection = Connection::<usize>::new(Role::Server, Settings::DEFAULT);
-        let (mut room, mut scratch) = (vec![0; 1 << 16], Scratch::default());
+        let mut room = vec![0; 1 << 16];
+        let mut scratch = Scratch::default();
         let mut input = [PREFACE, &settings(&[])].concat();
         let first = [POST, b"\x40\x01a\x7f\x81", &[(bytes >> 7) as u8 - 1], &vec![b'c'; bytes]];
         for at in 0..100 {
@@ -791,7 +799,9 @@ fn large_heads_of_a_hundred_open_streams_are_bounded_and_small_ones_are_not() {
             };
             input.extend(headers(2 * at + 1, &block, false));
         }
-        let (mut out, mut at, mut refused) = (Output::new(&mut room), 0, 0);
+        let mut out = Output::new(&mut room);
+        let mut at = 0;
+        let mut refused = 0;
         loop {
             let step = connection.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
             let step = step.expect("sound");
@@ -870,7 +880,8 @@ fn asked(method: Method<'_>, answer: &[u8]) -> String {
     let mut out = Output::new(&mut room);
     client.ask(&mut out, &ask, false, ()).expect("the first");
     let input = [&settings(&[]), answer].concat();
-    let (mut at, mut log) = (0, String::new());
+    let mut at = 0;
+    let mut log = String::new();
     loop {
         match client.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0) {
             Err(fault) => return log + fault.code.name(),
@@ -1092,8 +1103,11 @@ fn fields_that_http_2_does_not_have_are_not_sent() {
     let ask = Ask { method: Method::Post, scheme: "http", authority: "a", path: "/", fields: &te };
     client.ask(&mut out, &ask, true, ()).expect("the second");
     let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
-    let (mut answers, mut scratch) = (vec![0; 4096], Scratch::default());
-    let (mut to_client, mut at, mut log) = (Output::new(&mut answers), 0, String::new());
+    let mut answers = vec![0; 4096];
+    let mut scratch = Scratch::default();
+    let mut to_client = Output::new(&mut answers);
+    let mut at = 0;
+    let mut log = String::new();
     loop {
         let input = &out.bytes()[at..];
         let step = server.read(input, &mut scratch, &mut to_client, &Limits::DEFAULT, 0);
@@ -1268,7 +1282,8 @@ fn heads_that_come_again_are_what_they_were() {
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
     let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
     let mut scratch = Scratch::default();
-    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    let mut to_server = Vec::new();
+    let mut to_client = Vec::new();
     let mut known = [KnownBlock::default(), KnownBlock::default()];
     let mut room = vec![0; 8192];
     let mut out = Output::new(&mut room);
@@ -1298,7 +1313,8 @@ fn heads_that_come_again_are_what_they_were() {
             }
             to_server.extend_from_slice(out.bytes());
             // It changes in between, and comes again.
-            let (status, own) = (200 + round / 7, format!("{}", round / 3 % 2));
+            let status = 200 + round / 7;
+            let own = format!("{}", round / 3 % 2);
             let answer =
                 format!("HTTP/1.1 {status} x\r\nX-Own: {own}\r\nContent-Length: 0\r\n\r\n");
             let mut out = Output::new(&mut room);
@@ -1317,7 +1333,8 @@ fn heads_that_come_again_are_what_they_were() {
             to_server.clear();
             to_client.extend_from_slice(out.bytes());
             let mut out = Output::new(&mut room);
-            let (mut at, mut is_answered) = (0, false);
+            let mut at = 0;
+            let mut is_answered = false;
             while at < to_client.len() {
                 let step =
                     client.read(&to_client[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
@@ -1375,7 +1392,8 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
     let head = b"HTTP/1.1 200 OK\r\nServer: pollux\r\nX-Long: 0123456789\r\nETag: \"1\"\r\n\r\n";
     let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
-    let (mut rooms, mut scratch) = ([vec![0; 4096], vec![0; 4096]], Scratch::default());
+    let mut rooms = [vec![0; 4096], vec![0; 4096]];
+    let mut scratch = Scratch::default();
     let mut to_server = Vec::new();
     for round in 0..12 {
         let [of_client, of_server] = &mut rooms;
@@ -1383,7 +1401,8 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
         if round == 0 {
             client.start(&mut out);
         }
-        let (method, fields) = (Method::Get, &[Field { name: "X", value: b"y" }][..]);
+        let method = Method::Get;
+        let fields = &[Field { name: "X", value: b"y" }][..];
         let ask = Ask { method, scheme: "http", authority: "a", path: "/", fields };
         client.ask(&mut out, &ask, true, ()).expect("a stream is free");
         to_server.extend_from_slice(out.bytes());
@@ -1408,7 +1427,8 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
         assert_eq!(at, to_server.len());
         to_server.clear();
         let mut out = Output::new(of_client);
-        let (mut at, mut got) = (0, 0);
+        let mut at = 0;
+        let mut got = 0;
         loop {
             let input = &answers.bytes()[at..];
             let step = client.read(input, &mut scratch, &mut out, &Limits::DEFAULT, 0);
@@ -1435,9 +1455,12 @@ fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
     fn hop(input: &[u8], expected: &[(&str, bool)]) -> Vec<u8> {
         let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
         let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
-        let (mut scratch, mut at) = (Scratch::default(), 0);
-        let (mut room, mut room_of_client) = (vec![0; 4096], vec![0; 4096]);
-        let (mut out, mut asked) = (Output::new(&mut room), Output::new(&mut room_of_client));
+        let mut scratch = Scratch::default();
+        let mut at = 0;
+        let mut room = vec![0; 4096];
+        let mut room_of_client = vec![0; 4096];
+        let mut out = Output::new(&mut room);
+        let mut asked = Output::new(&mut room_of_client);
         client.start(&mut asked);
         let mut count = 0;
         loop {
@@ -1452,7 +1475,8 @@ fn what_a_client_has_marked_as_never_indexed_stays_so_at_each_hop() {
                         marked.map(|(place, field)| (field.name, never_indexed.has(place)));
                     assert_eq!(marked.collect::<Vec<_>>(), expected);
                     assert!(never_indexed.has_path());
-                    let (method, path) = (Method::Get, "/a");
+                    let method = Method::Get;
+                    let path = "/a";
                     let ask = Ask { method, scheme: "http", authority: "a", path, fields: &fields };
                     client.ask_marked(&mut asked, &ask, never_indexed, true, ()).expect("free");
                     count += 1;
@@ -1491,7 +1515,9 @@ fn the_stream_whose_reset_is_one_too_many_is_still_there_for_its_user() {
         input.extend(headers(stream, GET, true));
         input.extend(reset(stream, 8));
     }
-    let (mut at, mut begun, mut ended) = (0, 0, 0);
+    let mut at = 0;
+    let mut begun = 0;
+    let mut ended = 0;
     loop {
         let mut out = Output::new(&mut room);
         let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);

@@ -20,7 +20,9 @@ enum Seen {
 fn receive<'p>(pieces: impl Iterator<Item = &'p [u8]>, to: RequestKind) -> Seen {
     let limits = Limits::default();
     let mut cache = HeadCache::new(limits);
-    let (mut head, mut body, mut behind) = (Vec::new(), Vec::new(), 0);
+    let mut head = Vec::new();
+    let mut body = Vec::new();
+    let mut behind = 0;
     let mut reading = None;
     for piece in pieces {
         let mut rest = piece.to_vec();

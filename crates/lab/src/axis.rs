@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pollux_settings::{Kind, boolean, bytes, one_of, size_text, whole};
+use pollux_settings::{Kind, boolean, bytes, integer, one_of, size_text};
 use serde::{Deserialize, Serialize};
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
@@ -81,10 +81,10 @@ impl Axis {
                 kind.or_number().offering(versions.iter().copied())
             }
             AxisKind::Cpus => one_of_words(&CPUS),
-            AxisKind::Count(low, high) => whole(low..=high).map(Value::Number),
+            AxisKind::Count(low, high) => integer(low..=high).map(Value::Number),
             AxisKind::Bytes(low, high) => bytes(low..=high).map(Value::Number),
             AxisKind::WordOrCount(words, low, high) => {
-                let count = whole(low..=high).map(Value::Number);
+                let count = integer(low..=high).map(Value::Number);
                 let accepts = format!("{} or {}", words.join(", "), count.accepts());
                 let read = move |text: &str| {
                     if words.contains(&text) {

@@ -41,7 +41,8 @@ impl Task {
         match axes.iter().find(is_wrong) {
             None => Ok(task),
             Some(axis) => {
-                let (name, kind) = (axis.name, axis.kind());
+                let name = axis.name;
+                let kind = axis.kind();
                 let what = format!("the axis {name} has no value; expected {}", kind.accepts());
                 Err(MeasureError::Spec(what))
             }
@@ -198,7 +199,8 @@ fn turn(
 
 /// Turns without figures of their own, with the poller's counters around them.
 fn counted(subject: &mut dyn Subject, turns: u32, size: TurnSize) -> Result<Counted, MeasureError> {
-    let (before, loop_before) = (subject.counters(), subject.loop_counters());
+    let before = subject.counters();
+    let loop_before = subject.loop_counters();
     let mut units = 0;
     for _ in 0..turns {
         units += subject.turn(size)?;

@@ -112,7 +112,8 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
     if !is_across {
         same_machine(a, b)?;
         if a.job.name != b.job.name {
-            let (a, b) = (a.job.name.clone(), b.job.name.clone());
+            let a = a.job.name.clone();
+            let b = b.job.name.clone();
             return Err(CompareError::Jobs { a, b });
         }
     }
@@ -187,7 +188,8 @@ pub fn table(rows: &[Compared]) -> String {
 /// How many rows could have shown a change that a gate should find.
 fn sensitivity(rows: &[Compared]) -> String {
     let could = |row: &&Compared| row.could_show.is_some_and(|least| least <= GATE_EFFECT);
-    let (could, all) = (rows.iter().filter(could).count(), rows.len());
+    let could = rows.iter().filter(could).count();
+    let all = rows.len();
     format!("{could} of {all} rows could have shown a change of {}", effect_in_words(GATE_EFFECT))
 }
 
@@ -195,7 +197,8 @@ fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
     let fact =
         |record: &Record, name| record.fact(name).cloned().unwrap_or_else(|| "n/a".to_owned());
     for what in MACHINE_FACTS {
-        let (a, b) = (fact(a, what), fact(b, what));
+        let a = fact(a, what);
+        let b = fact(b, what);
         if a != b {
             return Err(CompareError::Machines { what: what.to_owned(), a, b });
         }
@@ -301,10 +304,12 @@ mod tests {
     #[test]
     fn intervals_that_touch_may_be_a_change_and_those_apart_none() {
         // Half-widths of 3 % each make 4.2 % of the change, not 6 %.
-        let (before, after) = ([1.000, 0.970, 1.031], [0.944, 0.916, 0.973]);
+        let before = [1.000, 0.970, 1.031];
+        let after = [0.944, 0.916, 0.973];
         assert!(after[2] > before[1], "they touch");
         assert_eq!(change(before, after, 0.01), Change::Worse);
-        let (before, after) = ([1.00, 0.99, 1.01], [0.96, 0.95, 0.97]);
+        let before = [1.00, 0.99, 1.01];
+        let after = [0.96, 0.95, 0.97];
         assert!(after[2] < before[1], "they lie apart");
         assert_eq!(change(before, after, 0.03), Change::Unclear, "but may be within the band");
     }
@@ -355,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_row_of_another_metric_is_not_compared_and_both_are_named() {
-        let (mut a, mut b) = (Record::empty(), Record::empty());
+        let mut a = Record::empty();
+        let mut b = Record::empty();
         a.results = vec![row(1.0, 0.01)];
         b.results = vec![row(0.9, 0.01).of_cost("CPU per event")];
         assert_eq!(
@@ -398,7 +404,8 @@ mod tests {
 
     #[test]
     fn empty_records_have_nothing_in_common_and_other_jobs_are_refused() {
-        let (a, mut b) = (Record::empty(), Record::empty());
+        let a = Record::empty();
+        let mut b = Record::empty();
         assert_eq!(compare(&a, &b, false), Err(CompareError::NothingInCommon));
         b.job.name = "other".into();
         assert!(matches!(compare(&a, &b, false), Err(CompareError::Jobs { .. })));

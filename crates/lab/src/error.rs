@@ -4,8 +4,6 @@ use std::io;
 
 use pollux_engine::Driver;
 
-pub use pollux_settings::command::output::in_words;
-
 /// Why one run, in its own process, could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

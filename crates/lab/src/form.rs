@@ -227,7 +227,8 @@ impl Buffers {
         }
         let all = u64::from(count) * u64::from(kib);
         (all > u64::from(BUFFERS_KIB_MAX)).then(|| {
-            let (all, most) = (all >> 10, BUFFERS_KIB_MAX >> 10);
+            let all = all >> 10;
+            let most = BUFFERS_KIB_MAX >> 10;
             format!("{all} MiB in all; expected at most {most}, fewer buffers or smaller ones")
         })
     }

@@ -19,7 +19,8 @@ pub fn worse(record: &Record) -> Option<String> {
     } else {
         "--min-effect"
     };
-    let (place, difference) = (place(worst), difference(worst));
+    let place = place(worst);
+    let difference = difference(worst);
     let others = others(worse.len() - 1, "is worse too", "are worse too");
     Some(format!("--gate: {place}: {difference}; more than {bound} fails ({why}){others}"))
 }
@@ -75,8 +76,8 @@ pub fn worse_than_before(rows: &[Compared]) -> Option<String> {
     let Compared { experiment, point, arm, .. } = first;
     let how = match first.ratio {
         Some([ratio, low, high]) => {
-            let (change, bound) =
-                (change_in_words(ratio, low, high), effect_in_words(BETWEEN_RUNS));
+            let change = change_in_words(ratio, low, high);
+            let bound = effect_in_words(BETWEEN_RUNS);
             format!("{change} in its ratio to {}; more than {bound} fails", first.baseline)
         }
         None => "measured before, and not now".to_owned(),

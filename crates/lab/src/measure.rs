@@ -240,8 +240,10 @@ pub(crate) fn alone(
     let profiled = threads.last().map(|(pid, _)| *pid);
     let mut observed = Observed::start(spec, || threads, profiled);
     let process_before = TaskUse::of_process(std::process::id());
-    let (cpu_before, first) = (subject.cpu_time()?, Tick::take(0, subject.counters()));
-    let (mut events, mut before) = (0, first);
+    let cpu_before = subject.cpu_time()?;
+    let first = Tick::take(0, subject.counters());
+    let mut events = 0;
+    let mut before = first;
     while before.at - first.at < spec.runtime() {
         events += subject.turn(TurnSize::of(spec.interval()))?;
         let tick = Tick::take(events, subject.counters());
@@ -249,7 +251,8 @@ pub(crate) fn alone(
         observed.drain();
         before = tick;
     }
-    let (last, cpu) = (before, subject.cpu_time()?.saturating_sub(cpu_before));
+    let last = before;
+    let cpu = subject.cpu_time()?.saturating_sub(cpu_before);
     let process = TaskUse::of_process(std::process::id()).since(&process_before);
     let observed = observed.finish();
     let life = subject.end()?;

@@ -589,7 +589,9 @@ mod tests {
         let mut run = |arm: &str, outcome: Option<Measurement>| {
             let failed = Outcome::Failed { reason: "no answer".to_owned() };
             let outcome = outcome.map_or(failed, Outcome::Measured);
-            let (experiment, point, arm) = ("http".to_owned(), "64".to_owned(), arm.to_owned());
+            let experiment = "http".to_owned();
+            let point = "64".to_owned();
+            let arm = arm.to_owned();
             record.runs.push(Run { block: 0, position: 0, experiment, point, arm, outcome });
             record.has_given_up()
         };

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn it_is_private_and_goes_with_its_content() {
-        let (first, second) = (Scratch::make().expect("a folder"), Scratch::make().expect("two"));
+        let first = Scratch::make().expect("a folder");
+        let second = Scratch::make().expect("two");
         assert_ne!(first.path(), second.path());
         let mode = fs::metadata(first.path()).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);

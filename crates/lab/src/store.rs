@@ -143,7 +143,8 @@ pub fn save_interim(folder: &Path, record: &Record) -> Result<(), StoreError> {
 /// # Errors
 /// [`StoreError`] when it can't be read or is not a result of this or an older version.
 pub fn load(path: &Path) -> Result<Record, StoreError> {
-    let (plain, kept) = (path.join(RESULT_FILE), path.join(KEPT_FILE));
+    let plain = path.join(RESULT_FILE);
+    let kept = path.join(KEPT_FILE);
     let file = if !path.is_dir() {
         path.to_owned()
     } else if kept.exists() && !plain.exists() {
@@ -272,10 +273,12 @@ mod tests {
         let record = Record::empty();
         save(path, &record).expect("written");
         let said = check_free(path).expect_err("a result").to_string();
-        let (path, began) = (path.display(), &record.started);
+        let path = path.display();
+        let began = &record.started;
         let next = "choose another folder, or give --overwrite to replace it";
         assert_eq!(said, format!("--out {path}: holds a result of {began}; {next}"));
-        let (plain, kept) = (folder.path().join(RESULT_FILE), folder.path().join(KEPT_FILE));
+        let plain = folder.path().join(RESULT_FILE);
+        let kept = folder.path().join(KEPT_FILE);
         fs::rename(plain, kept).expect("renamed");
         let said = check_free(folder.path()).expect_err("compressed, unreadable").to_string();
         assert_eq!(said, format!("--out {path}: holds a result; {next}"));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pollux_host::sources::Sources;
 use pollux_host::symbols::SymbolShare;
-use pollux_host::{Program, Reading};
+use pollux_host::{Program, Reading, patience};
 use pollux_poller::{CountersSnapshot, Mechanism, Poller};
 use pollux_sys::process::process_cpu_time;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -353,9 +353,6 @@ pub struct Counted {
     pub symbols: Vec<SymbolShare>,
 }
 
-/// How long a program may take until it is ready, and longer than was ordered for a turn.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A subject that is a program of its own, with one measured thread: C programs that the lab builds.
 ///
 /// It prints `ready` when it is set up; for each line with a number of nanoseconds on its standard input it works for
@@ -372,7 +369,7 @@ impl ProgramSubject {
     pub(crate) fn start(name: &str, mut command: Command) -> Result<Self, MeasureError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut subject = Self { program: Program::start(name, command)?, used: Duration::ZERO };
-        match subject.word(PATIENCE)?.as_str() {
+        match subject.word(patience::BUILD_READY)?.as_str() {
             "ready" => Ok(subject),
             other => Err(subject.failed(&format!("said \"{other}\" before it was ready"))),
         }
@@ -399,7 +396,7 @@ impl ProgramSubject {
 impl Subject for ProgramSubject {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
         self.program.write_line(&size.length.as_nanos().to_string());
-        let word = self.word(size.length + PATIENCE)?;
+        let word = self.word(size.length + patience::BUILD_READY)?;
         word.parse().map_err(|_| self.failed(&format!("said \"{word}\", not a number of units")))
     }
 
@@ -417,7 +414,7 @@ impl Subject for ProgramSubject {
 
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
         self.program.end_input();
-        let has_ended = self.program.ends_within(PATIENCE, &|| false)?;
+        let has_ended = self.program.ends_within(patience::BUILD_READY, &|| false)?;
         if has_ended && self.program.has_succeeded() {
             Ok(Life::default())
         } else {

@@ -64,7 +64,8 @@ pub(crate) fn warm_up(
     until: Until,
     length: Duration,
 ) -> Result<WarmUp, MeasureError> {
-    let (start, mut curve) = (Instant::now(), Curve::default());
+    let start = Instant::now();
+    let mut curve = Curve::default();
     let mut before = subject.cpu_time()?;
     let mut own_before = own_time();
     while let Some(left) = length.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
@@ -164,7 +165,8 @@ fn cost_ns(turns: &[Figure]) -> Option<f64> {
 /// The same beside what it cost this process.
 fn beside_own(turns: &[Figure]) -> Option<f64> {
     let sum = |of: fn(&Figure) -> u64| turns.iter().map(of).sum();
-    let (cpu_ns, own_ns) = (sum(|turn| turn.cpu_ns), sum(|turn| turn.own_ns));
+    let cpu_ns = sum(|turn| turn.cpu_ns);
+    let own_ns = sum(|turn| turn.own_ns);
     Figure { units: units(turns), cpu_ns, wall_ns: 0, own_ns }.beside_own()
 }
 

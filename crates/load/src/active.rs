@@ -317,7 +317,7 @@ impl Active {
             if self.streams.is_some() && !self.is_replaced {
                 shared.idle_queue.is_busy(self.slot);
             }
-            return actions.call_again();
+            return actions.notify_when_sent();
         }
         if self.streams.is_some() {
             return self.send_streams(shared, actions);
@@ -511,7 +511,7 @@ impl Active {
         shared.tally(turn_ns).totals.bytes_out += now as u64;
         self.sent_bytes = (!is_all).then_some(sent + now);
         if !is_all {
-            actions.call_again();
+            actions.notify_when_sent();
         }
         is_all
     }

@@ -49,7 +49,8 @@ impl OwningPoller {
 
     #[expect(unsafe_code, reason = "the library has no safe way to register")]
     fn add_next(&mut self) -> io::Result<()> {
-        let (source, interest) = (&self.sources[self.watched], Event::readable(self.watched));
+        let source = &self.sources[self.watched];
+        let interest = Event::readable(self.watched);
         // SAFETY: the source is deleted from this poller before it is dropped: `self.sources` keeps
         // it open until after `drop` below has deleted it, and for ever if `drop` never runs.
         unsafe { self.poller.add_with_mode(source, interest, PollMode::Level) }?;

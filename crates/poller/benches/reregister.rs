@@ -44,7 +44,8 @@ impl Way {
         sockets: &[UnixStream],
     ) -> Result<Self, Box<dyn Error>> {
         let poller = mechanism.open()?;
-        let (times_us, system_calls_max) = (Vec::new(), 0);
+        let times_us = Vec::new();
+        let system_calls_max = 0;
         let token_generation = 0;
         let mut way =
             Self { name, mechanism, deletes, poller, token_generation, times_us, system_calls_max };
@@ -119,9 +120,12 @@ fn report(ways: &mut [Way], descriptors: usize) -> Result<(), Box<dyn Error>> {
     for way in ways {
         way.times_us.sort_by(f64::total_cmp);
         let rank = |part: usize| way.times_us[(way.times_us.len() - 1) * part / 4];
-        let (low_us, median_us, high_us) = (rank(1), rank(2), rank(3));
+        let low_us = rank(1);
+        let median_us = rank(2);
+        let high_us = rank(3);
         let ratio = median_us / *epoll_us.get_or_insert(median_us);
-        let (rounds, calls) = (way.times_us.len(), way.system_calls_max);
+        let rounds = way.times_us.len();
+        let calls = way.system_calls_max;
         let seen = way.poller.counters().snapshot();
         writeln!(
             out,

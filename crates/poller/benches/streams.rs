@@ -45,7 +45,8 @@ struct Arm {
 impl Arm {
     fn open(name: &'static str, mechanism: Mechanism, trigger: Trigger) -> Result<Self, Failure> {
         let how = Registration::new(Interest::READABLE, trigger);
-        let (times_ns, elapsed_ns) = (Vec::new(), Vec::new());
+        let times_ns = Vec::new();
+        let elapsed_ns = Vec::new();
         let seen = CountersSnapshot::default();
         Ok(Self { name, how, poller: mechanism.open()?, times_ns, elapsed_ns, seen })
     }
@@ -58,7 +59,8 @@ impl Arm {
         }
         self.poller.wait(events, Some(Duration::ZERO))?;
         let before = self.poller.counters().snapshot();
-        let (read, stop) = (AtomicUsize::new(take(pipes, events)), AtomicBool::new(false));
+        let read = AtomicUsize::new(take(pipes, events));
+        let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| write_all(pipes, &read, &stop));
             let outcome = self.read_all(pipes, &read, events);
@@ -99,7 +101,8 @@ impl Arm {
 }
 
 fn write_all(pipes: &[Pipe], read: &AtomicUsize, stop: &AtomicBool) {
-    let (mut written, mut state) = (0, 0x9e37_79b9_7f4a_7c15_u64);
+    let mut written = 0;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     while !stop.load(Ordering::Relaxed) {
         if written > read.load(Ordering::Relaxed) + AHEAD_MAX {
             std::hint::spin_loop();
@@ -157,7 +160,9 @@ fn report(arms: &mut [Arm]) -> Result<(), Failure> {
     for arm in arms {
         let (low, time, high) = quartiles(&mut arm.times_ns);
         let (_, elapsed, _) = quartiles(&mut arm.elapsed_ns);
-        let (name, n, seen) = (arm.name, arm.times_ns.len(), arm.seen);
+        let name = arm.name;
+        let n = arm.times_ns.len();
+        let seen = arm.seen;
         let waits = seen.waits.max(1) as f64;
         let events = seen.events as f64 / waits;
         let calls = seen.system_calls as f64 / seen.events as f64;

@@ -96,7 +96,8 @@ fn delete_and_add(bencher: Bencher<'_, '_>, mechanism: &str) {
     let Some(mut pipes) = Pipes::open(mechanism, 16) else { return };
     let mut events = Events::with_capacity(64);
     bencher.bench_local(|| {
-        let (reader, how) = (pipes.ends[3].0.as_fd(), pipes.how);
+        let reader = pipes.ends[3].0.as_fd();
+        let how = pipes.how;
         pipes.poller.delete(reader).expect("it is watched");
         pipes.poller.add(reader, Token::new(3, 0), how).expect("it is not watched");
         pipes.poller.wait(&mut events, Some(Duration::ZERO)).expect("it looks");

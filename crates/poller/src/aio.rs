@@ -425,7 +425,8 @@ impl Aio {
         }
         self.base.counters.system_calls.add(1);
         self.completed.clear();
-        let (most, mask) = (events.capacity(), self.base.mask.as_ref());
+        let most = events.capacity();
+        let mask = self.base.mask.as_ref();
         match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {

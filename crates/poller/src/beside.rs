@@ -29,7 +29,7 @@ pub(crate) enum Release {
 /// Files that are watched beside poll requests.
 pub(crate) struct Beside {
     epoll: OwnedFd,
-    room: Vec<EpollEvent>,
+    buffer: Vec<EpollEvent>,
     found: Vec<(Key, Readiness)>,
 }
 
@@ -42,7 +42,7 @@ impl Beside {
         counters.system_calls.add(1);
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create1"))?;
-        Ok(Self { epoll, room: Vec::new(), found: Vec::new() })
+        Ok(Self { epoll, buffer: Vec::new(), found: Vec::new() })
     }
 
     /// An eventfd that notifies of completions, which have the key of no registration. It is never read: each
@@ -68,7 +68,8 @@ impl Beside {
         counters: &Counters,
     ) -> Result<(), Error> {
         counters.system_calls.add(1);
-        let (none, edge) = (epoll::EventData::new_u64(Key::IGNORED.0), epoll::EventFlags::ET);
+        let none = epoll::EventData::new_u64(Key::IGNORED.0);
+        let edge = epoll::EventFlags::ET;
         epoll::add(&self.epoll, completions, none, epoll::EventFlags::IN | edge)
             .map_err(Error::system("epoll_ctl"))
     }
@@ -114,18 +115,21 @@ impl Beside {
         timeout: Option<Duration>,
         mask: Option<&SignalMask>,
     ) -> io::Result<&[(Key, Readiness)]> {
-        self.room.resize(most, EpollEvent::NONE);
-        let (epoll, room) = (self.epoll.as_fd(), &mut self.room[..]);
+        self.buffer.resize(most, EpollEvent::NONE);
+        let epoll = self.epoll.as_fd();
+        let buffer = &mut self.buffer[..];
         let found = match (mask, timeout) {
-            (Some(mask), _) => wait_masked(epoll, room, timeout, mask),
-            (None, None) => wait(epoll, room, -1),
-            (None, Some(Duration::ZERO)) => wait(epoll, room, 0),
-            (None, Some(timeout)) => match wait_ns(epoll, room, timeout) {
-                Err(refused) if is_forbidden(&refused) => wait(epoll, room, rounded_up_ms(timeout)),
+            (Some(mask), _) => wait_masked(epoll, buffer, timeout, mask),
+            (None, None) => wait(epoll, buffer, -1),
+            (None, Some(Duration::ZERO)) => wait(epoll, buffer, 0),
+            (None, Some(timeout)) => match wait_ns(epoll, buffer, timeout) {
+                Err(refused) if is_forbidden(&refused) => {
+                    wait(epoll, buffer, rounded_up_ms(timeout))
+                }
                 outcome => outcome,
             },
         }?;
-        let found = self.room[..found].iter();
+        let found = self.buffer[..found].iter();
         self.found.clear();
         self.found.extend(
             found.map(|event| (Key(event.data()), Readiness::from_poll_mask(event.flags()))),

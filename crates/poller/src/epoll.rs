@@ -63,7 +63,8 @@ impl Epoll {
     #[inline]
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.base.counters.system_calls.add(1);
-        let (epoll, buffer) = (self.epoll.as_fd(), &mut self.buffer[..]);
+        let epoll = self.epoll.as_fd();
+        let buffer = &mut self.buffer[..];
         if let Some(mask) = &self.base.mask {
             return wait_masked(epoll, buffer, timeout, mask);
         }

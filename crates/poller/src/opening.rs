@@ -67,7 +67,8 @@ impl Mechanism {
     /// # Errors
     /// As [`Mechanism::open`].
     pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
-        let (release, expected) = (Release::Later, Expected::Many);
+        let release = Release::Later;
+        let expected = Expected::Many;
         open(self, &Opening { threads, release, expected, contexts: None })
     }
 
@@ -86,7 +87,8 @@ impl Mechanism {
         expected: Expected,
         contexts: &Arc<AioPool>,
     ) -> Result<Box<dyn Poller + Send>, Error> {
-        let (release, contexts) = (Release::AtOnce, Some(contexts));
+        let release = Release::AtOnce;
+        let contexts = Some(contexts);
         open(self, &Opening { threads, release, expected, contexts })
     }
 }

@@ -242,7 +242,8 @@ struct Sets {
 impl Sets {
     /// Gives `index` the bits of `interest` and no others.
     fn set(&mut self, index: usize, interest: Interest) {
-        let (word, bit) = (index / WORD_BITS, 1 << (index % WORD_BITS));
+        let word = index / WORD_BITS;
+        let bit = 1 << (index % WORD_BITS);
         for (bits, condition) in self.bits.iter_mut().zip(CONDITIONS) {
             if word >= bits.len() {
                 bits.resize(word + 1, 0);
@@ -255,7 +256,8 @@ impl Sets {
     }
 
     fn interest(&self, index: usize) -> Interest {
-        let (word, bit) = (index / WORD_BITS, 1 << (index % WORD_BITS));
+        let word = index / WORD_BITS;
+        let bit = 1 << (index % WORD_BITS);
         let mut interest = Interest::NONE;
         for (bits, condition) in self.bits.iter().zip(CONDITIONS) {
             if bits[word] & bit != 0 {
@@ -310,7 +312,8 @@ mod tests {
         let mut select = Select::open().expect("select");
         let (reader, mut writer) = pipe().expect("a pipe");
         writer.write_all(b"x").expect("room");
-        let (middle, high) = (at_number(&reader, 1100), at_number(&reader, 3000));
+        let middle = at_number(&reader, 1100);
+        let high = at_number(&reader, 3000);
         let lowest = select.nfds;
         select.add(middle.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
         select.add(high.as_fd(), Token::new(2, 0), LEVEL).expect("vacant");

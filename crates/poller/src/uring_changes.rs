@@ -57,8 +57,11 @@ impl PollState {
     /// Nothing is known and nothing found.
     pub(crate) fn new(how: Registration) -> Self {
         let shots = if how.trigger == Trigger::Edge { Shots::Many } else { Shots::One };
-        let (found, found_in) = (Readiness::NONE, 0);
-        let (is_refused, is_beside, is_hung_up) = (false, false, false);
+        let found = Readiness::NONE;
+        let found_in = 0;
+        let is_refused = false;
+        let is_beside = false;
+        let is_hung_up = false;
         Self { shots, ends: 0, is_refused, is_beside, is_hung_up, doubted_in: 0, found, found_in }
     }
 
@@ -214,7 +217,8 @@ impl Changes {
             self.retire(fd);
             return;
         };
-        let (shots, exclusive) = (entry.state.shots, entry.how.exclusive);
+        let shots = entry.state.shots;
+        let exclusive = entry.how.exclusive;
         let token = entry.token;
         let key_before = match polled {
             Some(polled) if polled.key == key => return,
@@ -227,7 +231,8 @@ impl Changes {
             self.send(fd, Request::PollAdd { fd, events, shots, user_data: key.0 });
         } else {
             let user_data = UPDATE_KIND | key.0;
-            let (target, becomes) = (key_before.0, key.0);
+            let target = key_before.0;
+            let becomes = key.0;
             self.send(fd, Request::PollUpdate { target, becomes, events, shots, user_data });
         }
         self.armed += 1;
@@ -338,11 +343,14 @@ mod tests {
     }
 
     fn run(steps: &[Step]) {
-        let (mut world, mut table, mut changes) = (World::default(), Table::new(), Changes::new());
+        let mut world = World::default();
+        let mut table = Table::new();
+        let mut changes = Changes::new();
         for &step in steps.iter().chain(&[Step::Plan]) {
             match step {
                 Step::Want(index, how) => {
-                    let (fd, token) = (index as RawFd, world.token(index));
+                    let fd = index as RawFd;
+                    let token = world.token(index);
                     world.is_registered[index] = true;
                     changes.named(fd, token);
                     table.insert(fd, Entry { token, how, state: PollState::new(how) });
@@ -390,7 +398,8 @@ mod tests {
 
     #[test]
     fn the_newest_poll_is_updated_first() {
-        let (mut table, mut changes) = (Table::new(), Changes::new());
+        let mut table = Table::new();
+        let mut changes = Changes::new();
         let how = Registration::new(Interest::READABLE, Trigger::Edge);
         for _ in 0..2 {
             for fd in 0..3 {

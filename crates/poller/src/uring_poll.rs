@@ -195,8 +195,10 @@ impl UringPoll {
             self.changes.plan(&self.table, &self.base.counters);
         }
         if !self.is_waker_armed {
-            let (fd, events) = (self.base.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
-            let (shots, user_data) = (Shots::Many, Key::WAKER.0);
+            let fd = self.base.waker.fd().as_raw_fd();
+            let events = Interest::READABLE.poll_mask();
+            let shots = Shots::Many;
+            let user_data = Key::WAKER.0;
             self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
             self.is_waker_armed = true;
         }
@@ -204,8 +206,10 @@ impl UringPoll {
             && beside.count > 0
             && !beside.is_armed
         {
-            let (fd, events) = (beside.files.fd(), Interest::READABLE.poll_mask());
-            let (shots, user_data) = (Shots::One, Key::BESIDE.0);
+            let fd = beside.files.fd();
+            let events = Interest::READABLE.poll_mask();
+            let shots = Shots::One;
+            let user_data = Key::BESIDE.0;
             self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
             beside.is_armed = true;
         }

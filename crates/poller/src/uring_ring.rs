@@ -122,8 +122,10 @@ impl CountedRing {
                 Some((timeout, started)) if started.elapsed() >= timeout => Entered::Regularly,
                 _ => Entered::BySignal,
             },
-            Err(error) if is(&error, Errno::INTR) => Entered::BySignal,
-            Err(error) if is(&error, Errno::TIME) || is_congested(&error) => Entered::Regularly,
+            Err(error) if is_errno(&error, Errno::INTR) => Entered::BySignal,
+            Err(error) if is_errno(&error, Errno::TIME) || is_congested(&error) => {
+                Entered::Regularly
+            }
             Err(error) => return Err(enter_error(error)),
         };
         Ok(ended)
@@ -163,14 +165,14 @@ impl CountedRing {
     }
 }
 
-fn is(error: &io::Error, errno: Errno) -> bool {
+fn is_errno(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 /// The kernel has no memory for more requests just now (EAGAIN), or too many completions lie
 /// untaken (EBUSY): harvesting helps, and nothing was lost.
 fn is_congested(error: &io::Error) -> bool {
-    is(error, Errno::AGAIN) || is(error, Errno::BUSY)
+    is_errno(error, Errno::AGAIN) || is_errno(error, Errno::BUSY)
 }
 
 /// EEXIST is a call from another thread or after a fork, which `Poller` rules out; EBADR says

@@ -93,7 +93,8 @@ fn events_that_a_flush_meets_are_reported_by_the_next_wait() {
         poller.waker().wake();
         poller.flush().expect("flushed");
         poller.flush().expect("and again");
-        let (mut found, mut is_woken) = (Vec::new(), false);
+        let mut found = Vec::new();
+        let mut is_woken = false;
         for _ in 0..2 {
             if found.is_empty() || !is_woken {
                 poller.wait(&mut events, Some(DEADLINE)).expect("waited");

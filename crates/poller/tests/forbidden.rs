@@ -34,7 +34,8 @@ const ENOSYS: i32 = 38;
 fn forbid(call: i64, errno: i32) {
     let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
     let rules = BTreeMap::from([(call, Vec::new())]);
-    let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(errno as u32));
+    let others = SeccompAction::Allow;
+    let these = SeccompAction::Errno(errno as u32);
     let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
     let program: BpfProgram = filter.try_into().expect("a valid program");
     apply_filter(&program).expect("a thread may restrict itself");

@@ -75,7 +75,8 @@ fn run(wait: fn(&Flag)) {
     let flag = Arc::new(WakeFlag::new(Eventfd::new()));
     let published = Arc::new(AtomicUsize::new(0));
     let threads = [2, 1].map(|wakes| {
-        let (flag, published) = (Arc::clone(&flag), Arc::clone(&published));
+        let flag = Arc::clone(&flag);
+        let published = Arc::clone(&published);
         thread::spawn(move || {
             for _ in 0..wakes {
                 published.fetch_add(1, Ordering::Relaxed);

@@ -31,7 +31,8 @@ pub(crate) fn is_counted() -> bool {
 pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
     describe_once();
     let tally = REGION.get()?.claim_cell()?;
-    let (mut tid, mut name) = (filters::own_tid(), [0u8; 16]);
+    let mut tid = filters::own_tid();
+    let mut name = [0u8; 16];
     if filters::is_set() {
         tally.count(Counter::Filtered);
     } else {
@@ -131,7 +132,8 @@ unsafe extern "C" fn add(
     let image = unsafe { &*image.cast::<Image<'_>>() };
     // SAFETY: the dynamic linker's record is valid during the call.
     let info = unsafe { &*info };
-    let (mut start, mut end) = (u64::MAX, 0);
+    let mut start = u64::MAX;
+    let mut end = 0;
     for index in 0..info.dlpi_phnum {
         // SAFETY: the record says that there are so many headers.
         let header = unsafe { info.dlpi_phdr.add(index.into()) };

@@ -50,7 +50,8 @@ pub(crate) enum Interposed {
 
 impl Name {
     pub(crate) const fn new(first: *mut c_void) -> Self {
-        let (target, real) = (AtomicPtr::new(first), AtomicPtr::new(ptr::null_mut()));
+        let target = AtomicPtr::new(first);
+        let real = AtomicPtr::new(ptr::null_mut());
         Self { target, real, place: AtomicIsize::new(0) }
     }
 

@@ -287,7 +287,8 @@ impl Ring {
     }
 
     fn map(&self, fd: c_int, params: &Params) -> bool {
-        let (sq, cq) = (&params.sq, &params.cq);
+        let sq = &params.sq;
+        let cq = &params.cq;
         let has_array = params.flags & NO_ARRAY == 0;
         let sq_bytes = sq.array as usize + params.sq_entries as usize * size_of::<u32>();
         let cq_bytes = cq.cqes as usize + params.cq_entries as usize * size_of::<Completion>();
@@ -377,7 +378,9 @@ impl Ring {
     /// Whether this one failed, as far as that is known by now.
     fn has_failed(&self, user_data: u64) -> bool {
         let [head, tail, mask, cqes] = self.cq.each_ref().map(|word| word.load(Relaxed));
-        let (head, tail, mask) = (self.word(head), self.word(tail), self.word(mask));
+        let head = self.word(head);
+        let tail = self.word(tail);
+        let mask = self.word(mask);
         let completion = |place: u32| {
             let offset = cqes as usize + (place & mask) as usize * size_of::<Completion>();
             if offset + size_of::<Completion>() > self.rings_bytes.load(Relaxed) {
@@ -406,7 +409,8 @@ impl Ring {
             }
             std::thread::yield_now();
         }
-        let (head, tail) = (self.sq_head(), self.word(self.sq[1].load(Relaxed)));
+        let head = self.sq_head();
+        let tail = self.word(self.sq[1].load(Relaxed));
         let read = self.read_to.load(Relaxed).wrapping_sub(head);
         let there = tail.wrapping_sub(head);
         // What other threads have read and not submitted yet is theirs.
@@ -414,7 +418,8 @@ impl Ring {
         let count = submitted.min(there - first);
         let mut seen = Seen { head: head.wrapping_add(first), end: 0, left: Vec::new() };
         seen.end = seen.head.wrapping_add(count);
-        let (mut is_linked, mut is_drained) = (false, false);
+        let mut is_linked = false;
+        let mut is_drained = false;
         for index in 0..count {
             let place = seen.head.wrapping_add(index);
             let Some(one) = self.submission(place) else { continue };
@@ -449,7 +454,8 @@ impl Ring {
         is_later: bool,
         caller: u64,
     ) -> Option<Left> {
-        let (op, fd) = (one.len.cast_signed(), one.off as c_int);
+        let op = one.len.cast_signed();
+        let fd = one.off as c_int;
         let update = (one.fd, op, fd);
         let event = one.addr as *const epoll_event;
         let reads = op != libc::EPOLL_CTL_DEL && !event.is_null();
@@ -469,7 +475,10 @@ impl Ring {
             None => Some(left),
             Some(0) => {
                 // The kernel has nothing to do, which succeeds.
-                let (off, addr, len, op_flags) = (0, 0, 0, 0);
+                let off = 0;
+                let addr = 0;
+                let len = 0;
+                let op_flags = 0;
                 let nothing = Submission { opcode: NOP, fd: -1, off, addr, len, op_flags, ..one };
                 self.replace(place, nothing);
                 if attach::is_counted() {

@@ -127,7 +127,8 @@ impl Arguments {
     /// The arguments are such as the kernel asks for of this call.
     unsafe fn pass(&self, thread: &Thread, kernel: impl Fn() -> c_long) -> c_long {
         let number_of = |index: usize| self.words[index] as c_int;
-        let (fd, caller) = (number_of(0), self.caller as u64);
+        let fd = number_of(0);
+        let caller = self.caller as u64;
         let answer = || kernel() as c_int;
         match self.number {
             #[cfg(target_arch = "x86_64")]
@@ -168,7 +169,8 @@ impl Arguments {
                 unsafe { rings::entered(fd, self.words[1], caller, calls::closing_by_ring, kernel) }
             }
             libc::SYS_close_range => {
-                let (first, last) = (fd.cast_unsigned(), number_of(1).cast_unsigned());
+                let first = fd.cast_unsigned();
+                let last = number_of(1).cast_unsigned();
                 let flags = number_of(2);
                 let closed = calls::close_range_by(first, last, flags, |first, last| {
                     thread.inside(|| {

@@ -242,7 +242,8 @@ impl Turn {
         let left_out =
             rest.iter().fold(self.left_out.get(), |sum, call| sum + u64::from(call.times));
         let began_ns = self.began_ns.get();
-        let (mut cpu_ns, mut asleep_ns) = (0, 0);
+        let mut cpu_ns = 0;
+        let mut asleep_ns = 0;
         if lasted_ns >= LONG_NS && filters::is_set() {
             // Nothing that the kernel is asked for is known: what was not asleep in calls is not judged.
             asleep_ns = asleep_in(calls, lasted_ns);
@@ -251,7 +252,8 @@ impl Turn {
                 _ => self.judge(tally, lasted_ns, 0, asleep_ns, calls),
             }
         } else if lasted_ns >= LONG_NS {
-            let (before, now) = (self.usage.get(), Usage::read(began_ns + lasted_ns));
+            let before = self.usage.get();
+            let now = Usage::read(began_ns + lasted_ns);
             cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns).min(lasted_ns);
             // One more than the waits since then that may have been a sleep was in a call of this turn.
             let slept = now.sleeps.saturating_sub(before.sleeps) > self.waits_since.get();
@@ -267,7 +269,8 @@ impl Turn {
 
     /// How long a thread that went to sleep in this turn was asleep: off the CPU, and not ready.
     fn asleep_ns(&self, lasted_ns: u64, cpu_ns: u64, calls: &[CallRecord]) -> u64 {
-        let (before, now) = (self.delay.get(), Delay::read(self.began_ns.get() + lasted_ns));
+        let before = self.delay.get();
+        let now = Delay::read(self.began_ns.get() + lasted_ns);
         self.delay.set(now);
         let off_ns = lasted_ns - cpu_ns;
         if before.ns > 0 && now.ns > 0 {
@@ -352,7 +355,8 @@ impl Delay {
 /// What the kernel says of this thread: its CPU time, how long it was ready without a CPU, its slices.
 fn schedstat() -> Option<[u8; 64]> {
     const PATH: &std::ffi::CStr = c"/proc/thread-self/schedstat";
-    let (folder, path) = (libc::c_long::from(libc::AT_FDCWD), PATH.as_ptr() as libc::c_long);
+    let folder = libc::c_long::from(libc::AT_FDCWD);
+    let path = PATH.as_ptr() as libc::c_long;
     let flags = libc::c_long::from(libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a C string; the flags ask for no mode.
     let fd = unsafe { kernels(libc::SYS_openat, [folder, path, flags, 0, 0, 0]) };
@@ -360,7 +364,8 @@ fn schedstat() -> Option<[u8; 64]> {
         return None;
     }
     let mut text = [0; 64];
-    let (at, len) = (text.as_mut_ptr() as libc::c_long, text.len() as libc::c_long);
+    let at = text.as_mut_ptr() as libc::c_long;
+    let len = text.len() as libc::c_long;
     // SAFETY: so many bytes at a live local.
     let read = unsafe { kernels(libc::SYS_read, [fd, at, len, 0, 0, 0]) };
     // SAFETY: opened a moment ago, for this function alone.
@@ -463,7 +468,8 @@ impl Notes {
     /// Lets descriptors and counters know of the notes that are new.
     pub(crate) fn settle(&self, tally: Tally<'static>) {
         let new = self.settled.replace(self.len.get())..self.len.get();
-        let (mut transfers, mut again) = (0, 0);
+        let mut transfers = 0;
+        let mut again = 0;
         for note in new.filter_map(|index| Note::unpacked(tally.noted(index as usize)?)) {
             let Some(met) = note.outcome.happened_to(note.fd) else { continue };
             transfers += 1;

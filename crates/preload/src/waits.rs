@@ -236,7 +236,8 @@ fn waited_within(
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
     thread.counting("epoll_wait", || thread.settle());
-    let (began_ns, began) = (now_ns(), thread.begin());
+    let began_ns = now_ns();
+    let began = thread.begin();
     let result = wait();
     let before = errno();
     thread.end(Call::EpollWait, asked.epfd, asked.caller as u64, began, Outcome::None);
@@ -265,7 +266,9 @@ fn count(thread: &Thread, tally: &Tally<'static>, asked: &WaitArgs, result: c_in
         return;
     }
     tally.add(Counter::Events, events as u64);
-    let (mut stale, mut unknown, mut last) = (0, 0, 0);
+    let mut stale = 0;
+    let mut unknown = 0;
+    let mut last = 0;
     for index in 0..events {
         // SAFETY: the kernel wrote so many events to the address.
         let at = unsafe { asked.events.add(index) };

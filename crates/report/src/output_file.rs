@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_and_a_link_stays_one() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        let path = folder.path().join("file");
+        let link = folder.path().join("link");
         fs::write(&path, "before").expect("written");
         std::os::unix::fs::symlink(&path, &link).expect("linked");
         let file = OutputFile::prepare(&link).expect("prepared");

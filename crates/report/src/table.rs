@@ -68,7 +68,8 @@ pub struct Cell {
 
 impl Cell {
     fn new(text: &str, content: Content) -> Self {
-        let (text, tone) = (text.to_owned(), Tone::Plain);
+        let text = text.to_owned();
+        let tone = Tone::Plain;
         Self { text, tone, content, is_wide: false, part: None, title: None, sort_key: None }
     }
 
@@ -213,7 +214,8 @@ impl Table {
     pub fn new<H: AsRef<str>>(headings: impl IntoIterator<Item = H>) -> Self {
         let heading = |heading: H| {
             let words = heading.as_ref();
-            let (is_figure, gives_way) = (words.starts_with('#'), words.starts_with('?'));
+            let is_figure = words.starts_with('#');
+            let gives_way = words.starts_with('?');
             let words = words.trim_start_matches(['#', '?']).to_owned();
             Heading { words, hint: None, is_figure, gives_way }
         };

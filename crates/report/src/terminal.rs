@@ -128,7 +128,8 @@ impl Page {
         let of = |columns: &[usize]| -> usize {
             columns.iter().map(|column| widths[*column] + GAP.len()).sum::<usize>() - GAP.len()
         };
-        let (mut kept, mut below) = (all, Vec::new());
+        let mut kept = all;
+        let mut below = Vec::new();
         // Names give way first, then columns.
         while of(&kept) - widths[0].saturating_sub(NAME_MIN) > self.width
             && let Some(at) = kept.iter().rposition(|column| table.headings[*column].gives_way)

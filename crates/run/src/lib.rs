@@ -127,7 +127,8 @@ fn turns(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
         ),
     ];
     let findings = kinds.into_iter().filter_map(|(kind, change, (turns, time), what, remedy)| {
-        let (times, ns) = (summary.get(turns), summary.get(time));
+        let times = summary.get(turns);
+        let ns = summary.get(time);
         (times >= TURNS_MIN).then(|| Advice {
             kind,
             change,
@@ -180,7 +181,8 @@ pub(crate) fn verdict(findings: &Findings) -> String {
 }
 
 fn one_by_one(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
-    let (times, waits) = (summary.get(Counter::OneByOne), summary.get(Counter::Waits));
+    let times = summary.get(Counter::OneByOne);
+    let waits = summary.get(Counter::Waits);
     is_pattern(times, waits).then(|| Advice {
         kind: "one-event-per-wait",
         change: "waits take one event each",
@@ -196,7 +198,8 @@ fn one_by_one(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
 }
 
 fn to_and_fro(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
-    let (times, events) = (summary.get(Counter::WritableUnneeded), summary.get(Counter::Events));
+    let times = summary.get(Counter::WritableUnneeded);
+    let events = summary.get(Counter::Events);
     is_pattern(times, events).then(|| {
         let mut measured = format!(
             "{} MODs asked for writability although no write had been short",
@@ -225,7 +228,8 @@ fn to_and_fro(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
 }
 
 fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
-    let (same, back) = (summary.get(Counter::ModsSame), summary.get(Counter::Cancelled));
+    let same = summary.get(Counter::ModsSame);
+    let back = summary.get(Counter::Cancelled);
     let updates: u64 = [Counter::Adds, Counter::Mods, Counter::Dels]
         .map(|counter| summary.get(counter))
         .iter()
@@ -246,7 +250,8 @@ fn cancelled(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
 }
 
 fn registered_anew(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
-    let (times, events) = (summary.get(Counter::Readds), summary.get(Counter::Events));
+    let times = summary.get(Counter::Readds);
+    let events = summary.get(Counter::Events);
     is_pattern(times, events).then(|| Advice {
         kind: "registered-anew",
         change: "descriptors are taken out and registered again",
@@ -262,7 +267,8 @@ fn registered_anew(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
 }
 
 fn herd(summary: &Summary, symbols: &mut Symbols) -> Option<Advice> {
-    let (empty, woken) = (summary.get(Counter::AcceptsEmpty), summary.get(Counter::AcceptsWoken));
+    let empty = summary.get(Counter::AcceptsEmpty);
+    let woken = summary.get(Counter::AcceptsWoken);
     let wakes = empty + woken;
     let crowd = summary.total.as_ref().map_or(0, |_| {
         summary

@@ -163,7 +163,8 @@ fn chart(
                 Some(Vertex { at, band: None, tip })
             };
             let pieces = vec![intervals.iter().filter_map(vertex).collect()];
-            let (name, class) = ((*name).to_owned(), (*class).to_owned());
+            let name = (*name).to_owned();
+            let class = (*class).to_owned();
             Line { name, class, series: None, marks: Marks::Pointer, pieces }
         })
         .collect();

@@ -31,8 +31,6 @@ use rustix::process::{
 use crate::Summary;
 use crate::summary::Source;
 
-/// The machine that this program is for (EM_X86_64, EM_AARCH64).
-pub(crate) const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 /// Scripts that are run by scripts, at most.
 const SCRIPTS_MAX: usize = 4;
 const SET_USER: u32 = 0o4000;
@@ -98,7 +96,7 @@ fn look_at(path: &Path, scripts_left: usize) -> Result<(), NotObservable> {
             None => Err(refused("neither a 64-bit ELF program nor a script")),
         };
     };
-    if elf.machine() != MACHINE {
+    if !elf.is_for_this_machine() {
         return Err(refused("a program for another kind of machine"));
     }
     // In both cases the dynamic linker takes no library from outside.

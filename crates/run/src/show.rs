@@ -185,7 +185,8 @@ fn row(name: &str, source: Source, of: &Figures) -> Vec<Cell> {
         None => Cell::count(of.get(counter)),
     };
     let per_wait = ratio(of.get(Counter::Events), of.get(Counter::Waits));
-    let (wait_ns, turn_ns) = (of.get(Counter::WaitNs), of.get(Counter::TurnNs));
+    let wait_ns = of.get(Counter::WaitNs);
+    let turn_ns = of.get(Counter::TurnNs);
     let longest = of.turns.first().map(|turn| turn.lasted_ns as f64);
     vec![
         Cell::text(name),
@@ -205,9 +206,11 @@ fn row(name: &str, source: Source, of: &Figures) -> Vec<Cell> {
 /// What the table has as a ratio, by its name in results for programs.
 pub(crate) fn ratios(of: &Figures) -> [(&'static str, Option<f64>); 7] {
     let get = |counter| of.get(counter);
-    let (wait_ns, turn_ns, accepted) =
-        (get(Counter::WaitNs), get(Counter::TurnNs), get(Counter::Accepted));
-    let (woken, found_none) = (get(Counter::AcceptsWoken), get(Counter::AcceptsEmpty));
+    let wait_ns = get(Counter::WaitNs);
+    let turn_ns = get(Counter::TurnNs);
+    let accepted = get(Counter::Accepted);
+    let woken = get(Counter::AcceptsWoken);
+    let found_none = get(Counter::AcceptsEmpty);
     [
         ("events_per_wait", ratio(get(Counter::Events), get(Counter::Waits))),
         ("in_waits", ratio(wait_ns, wait_ns + turn_ns)),
@@ -237,7 +240,8 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
         None => number::count(of.get(counter)),
     };
     let each = |counter| or_na(ratio(get(counter), get(Counter::Accepted)), number::significant);
-    let (woken, found_none) = (get(Counter::AcceptsWoken), get(Counter::AcceptsEmpty));
+    let woken = get(Counter::AcceptsWoken);
+    let found_none = get(Counter::AcceptsEmpty);
     let mut facts = vec![
         (
             "empty waits",
@@ -340,8 +344,8 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
 
 /// What went past the C library.
 fn past(of: &Figures) -> Option<String> {
-    let (instances, registrations) =
-        (of.get(Counter::PastInstances), of.get(Counter::PastRegistrations));
+    let instances = of.get(Counter::PastInstances);
+    let registrations = of.get(Counter::PastRegistrations);
     let mut parts = Vec::new();
     if registrations > 0 {
         parts.push(format!(

@@ -61,8 +61,8 @@ impl Summary {
                 processes.push(Process { figures, threads: 1, program, modules });
             }
         }
-        let (threads_lost, programs_uncounted) =
-            (region.threads_lost(), region.programs_uncounted());
+        let threads_lost = region.threads_lost();
+        let programs_uncounted = region.programs_uncounted();
         Self { lasted, processes, total, threads_lost, programs_uncounted, source }
     }
 

@@ -302,7 +302,8 @@ fn end_ns(index: usize) -> u64 {
     if index < PARTS {
         return index as u64 + 1;
     }
-    let (power, part) = (index / PARTS + 1, index % PARTS);
+    let power = index / PARTS + 1;
+    let part = index % PARTS;
     ((PARTS + part + 1) as u64) << (power - 2)
 }
 

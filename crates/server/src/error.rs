@@ -141,9 +141,3 @@ fn absolute(path: &Path) -> PathBuf {
         _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
-
-/// An error with its causes.
-pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
-}

@@ -267,7 +267,8 @@ impl FieldRule {
             _ => return Err(format!("\"{verb}\" is not an action")),
         };
         let (field, value) = rest.split_once(':').ok_or("it has no \":\" behind the name")?;
-        let (name, value) = (name(field)?, value.trim());
+        let name = name(field)?;
+        let value = value.trim();
         let is_sound = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
         if !is_sound || value.len() > VALUE_BYTES_MAX {
             return Err(format!("the value has to be up to {VALUE_BYTES_MAX} characters of ASCII"));

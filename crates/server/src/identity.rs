@@ -79,7 +79,8 @@ impl SocketOwner {
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let word = |word: &str| (!word.is_empty()).then(|| word.to_owned());
-        let (user, group) = (word(user), word(group));
+        let user = word(user);
+        let group = word(group);
         let is_one = !text.contains(['\n', ' ']) && text.matches(':').count() <= 1;
         (is_one && (user.is_some() || group.is_some())).then_some(Self { user, group })
     }
@@ -166,7 +167,8 @@ impl Identity {
             return Err(failed(io::Error::other(format!("{threads} threads run already"))));
         }
         let groups: Vec<Gid> = account.gids.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        let (uid, gid) = (Uid::from_raw(account.uid), groups[0]);
+        let uid = Uid::from_raw(account.uid);
+        let gid = groups[0];
         set_thread_groups(&groups).map_err(|errno| failed(errno.into()))?;
         set_thread_res_gid(gid, gid, gid).map_err(|errno| failed(errno.into()))?;
         set_thread_res_uid(uid, uid, uid).map_err(|errno| failed(errno.into()))?;
@@ -189,7 +191,8 @@ impl Account {
         let number = user.parse::<u32>().ok();
         let known = passwd.lines().find_map(|line| {
             let words: Vec<&str> = line.split(':').collect();
-            let (uid, gid) = (words.get(2)?.parse().ok()?, words.get(3)?.parse().ok()?);
+            let uid = words.get(2)?.parse().ok()?;
+            let gid = words.get(3)?.parse().ok()?;
             let is_meant = number.map_or(words[0] == user, |number| number == uid);
             is_meant.then(|| (words[0].to_owned(), uid, gid))
         });
@@ -268,7 +271,9 @@ mod tests {
         assert_eq!(known, unread);
         assert_ne!(known, Identity { asked: asked("33"), account: account() });
         assert!(!unread.is_another() && unread.name() == "www");
-        let wrong = crate::error::in_words(&unread.assume().expect_err("who it is is not known"));
+        let wrong = pollux_settings::command::output::error_chain(
+            &unread.assume().expect_err("who it is is not known"),
+        );
         assert!(wrong.ends_with(": not readable"), "{wrong}");
     }
 

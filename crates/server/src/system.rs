@@ -27,7 +27,8 @@ use crate::ServerError;
 /// That a file could be made or removed here, as far as permissions say.
 pub(crate) fn is_folder_writable(file: &Path) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let (folder, access) = (folder.unwrap_or(".".as_ref()), Access::WRITE_OK | Access::EXEC_OK);
+    let folder = folder.unwrap_or(".".as_ref());
+    let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, folder, access, AtFlags::EACCESS)?;
     Ok(())
 }
@@ -60,7 +61,8 @@ pub(crate) fn unless_unit_makes(
             ),
             Some((above, setting)),
         ) if cause.kind() == ErrorKind::NotFound => {
-            let (folder, name) = (folder.display(), folder.strip_prefix(above));
+            let name = folder.strip_prefix(above);
+            let folder = folder.display();
             let name = name.unwrap_or(file).display();
             Ok(vec![format!(
                 "{folder} is missing: a server that is not started by a unit with {setting}{name} cannot make {}",
@@ -245,7 +247,8 @@ impl PidFile {
 
     /// Whether the file at the path is the one that was written, with what was written.
     fn is_own(&mut self) -> io::Result<bool> {
-        let (there, own) = (self.path.symlink_metadata()?, self.file.metadata()?);
+        let there = self.path.symlink_metadata()?;
+        let own = self.file.metadata()?;
         let mut found = String::new();
         self.file.rewind()?;
         (&self.file).take(64).read_to_string(&mut found)?;
@@ -280,7 +283,8 @@ fn place(new: &Path, path: &Path) -> io::Result<Option<String>> {
             return Ok(Some(holder.trim().to_owned()));
         }
         // Locked by us, so no other server takes it over; but it may have been taken over just before.
-        let (found, own) = (path.metadata(), there.metadata()?);
+        let found = path.metadata();
+        let own = there.metadata()?;
         if found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
             return std::fs::rename(new, path).map(|()| None);
         }
@@ -308,11 +312,12 @@ fn is_id_or_free(path: &Path) -> io::Result<()> {
     }
     let mut found = Vec::new();
     File::open(path)?.take(ID_BYTES_MAX).read_to_end(&mut found)?;
-    match found.trim_ascii().iter().all(u8::is_ascii_digit) {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if found.trim_ascii().iter().all(u8::is_ascii_digit) {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "it is there and holds something else than the id of a process, and would be lost; expected a free path",
-        )),
+        ))
     }
 }
 
@@ -491,7 +496,8 @@ mod tests {
     #[test]
     fn a_link_that_waits_under_the_new_name_is_not_written_through() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, other) = (folder.path().join("pid"), folder.path().join("other"));
+        let path = folder.path().join("pid");
+        let other = folder.path().join("other");
         fs::write(&other, "as it was").expect("written");
         std::os::unix::fs::symlink(
             &other,

@@ -25,10 +25,12 @@ pub(crate) fn opening(start: &[u8]) -> Opening {
         return if is_cut { Opening::Unknown } else { Opening::Tls };
     };
     let method = &window[..end];
-    match Method::is_name(method) && method != b"PROXY" {
-        false => Opening::Tls,
-        true if start.len() < RECORD_HEAD_BYTES => Opening::Unknown,
-        true => Opening::Plain(page_for_plain_http(method == b"HEAD").into_bytes()),
+    if !Method::is_name(method) || method == b"PROXY" {
+        Opening::Tls
+    } else if start.len() < RECORD_HEAD_BYTES {
+        Opening::Unknown
+    } else {
+        Opening::Plain(page_for_plain_http(method == b"HEAD").into_bytes())
     }
 }
 

@@ -217,8 +217,10 @@ fn signals_of_nginx_reopen_the_log_and_drain_as_there() {
 fn reopen_then_drain_then_end([reopens, drains, ends]: [Number; 3]) {
     let send = |number| kill_process(getpid(), number).expect("sent");
     let folder = tempfile::tempdir().expect("a folder");
-    let (log, old) = (folder.path().join("log"), folder.path().join("old"));
-    let (errors, old_errors) = (folder.path().join("errors"), folder.path().join("old-errors"));
+    let log = folder.path().join("log");
+    let old = folder.path().join("old");
+    let old_errors = folder.path().join("old-errors");
+    let errors = folder.path().join("errors");
     let text = format!(
         "reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}\nerror_log = {errors:?}\n\
          log_level = \"info\""

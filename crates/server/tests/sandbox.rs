@@ -33,7 +33,8 @@ fn explain_a_forbidden_ring() {
     let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
     // As container runtimes do.
     let rules = [(libc::SYS_io_uring_setup, Vec::new())].into();
-    let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32));
+    let others = SeccompAction::Allow;
+    let these = SeccompAction::Errno(libc::ENOSYS as u32);
     let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
     let program: BpfProgram = filter.try_into().expect("a valid program");
     apply_filter(&program).expect("a process may restrict itself");

@@ -208,7 +208,8 @@ impl Stage {
 
     /// Waits until nothing moves any more: what is on its way fills all sockets.
     fn settle(&self) {
-        let (begun, mut quiet) = (Instant::now(), (Instant::now(), 0));
+        let begun = Instant::now();
+        let mut quiet = (Instant::now(), 0);
         while quiet.0.elapsed() < Duration::from_secs(1) {
             assert!(begun.elapsed() < DEADLINE, "{}: more and more is taken", self.driver);
             let bytes = self.count(Counter::BytesIn) + self.count(Counter::BytesOut);
@@ -232,7 +233,8 @@ impl Stage {
         leave((0..FIRST).map(|_| begin()).collect());
         self.wait_until("the first clients are gone", || has_left(self));
         self.wait_until("their memory is given back", || self.count(Counter::HeapTrims) > 0);
-        let (before, trims) = (resident_kib(), self.count(Counter::HeapTrims));
+        let before = resident_kib();
+        let trims = self.count(Counter::HeapTrims);
         let stalled: Vec<C> = (0..clients).map(|_| begin()).collect();
         self.settle();
         let held = resident_kib().saturating_sub(before);
@@ -295,7 +297,8 @@ fn uploading(address: SocketAddr) -> TcpStream {
     client.write_all(head.as_bytes()).expect("sent");
     client.set_nonblocking(true).expect("set");
     let piece = [b'x'; 16 << 10];
-    let (begun, mut taken) = (Instant::now(), Instant::now());
+    let begun = Instant::now();
+    let mut taken = Instant::now();
     // Until the server has stopped to read.
     while taken.elapsed() < Duration::from_millis(20) && begun.elapsed() < DEADLINE {
         if client.write(&piece).is_ok() {
@@ -395,7 +398,8 @@ fn clients_in_tls_that_read_nothing_leave_nothing_behind() {
 #[test]
 fn clients_of_files_in_tls_that_read_nothing_leave_nothing_behind() {
     let _turn = alone();
-    let (identity, site) = (Identity::make(), tempfile::tempdir().expect("a folder"));
+    let identity = Identity::make();
+    let site = tempfile::tempdir().expect("a folder");
     let file = fs::File::create(site.path().join("large")).expect("a file");
     file.set_len(BODY_BYTES as u64).expect("a file with a hole");
     for driver in BOTH_LOOPS {

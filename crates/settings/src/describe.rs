@@ -186,7 +186,8 @@ pub fn reference<T: Table>() -> String {
     let description = describe::<T>();
     for section in &description.sections {
         if !section.path.is_empty() {
-            let (title, about) = (section.title(), section.about);
+            let title = section.title();
+            let about = section.about;
             let title = if section.is_item {
                 format!("A table in `{}`", section.path)
             } else {
@@ -209,7 +210,8 @@ pub fn kept(file: &str, part: &str, made: &str) -> Result<(), String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
     let failed = |error| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(&path).map_err(failed)?;
-    let (begin, end) = (format!("<!-- {part} -->\n"), format!("<!-- end of {part} -->\n"));
+    let begin = format!("<!-- {part} -->\n");
+    let end = format!("<!-- end of {part} -->\n");
     let parts = text.split_once(&begin).and_then(|(before, rest)| {
         let (between, after) = rest.split_once(&end)?;
         Some((before, between, after))

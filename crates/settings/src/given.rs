@@ -289,7 +289,8 @@ impl<'a> Reading<'a> {
         description: Description,
         is_describing: bool,
     ) -> Self {
-        let (mistakes, has_stand_in) = (RefCell::default(), Cell::default());
+        let mistakes = RefCell::default();
+        let has_stand_in = Cell::default();
         let description = RefCell::new(description);
         Self { file, text, description, is_describing, mistakes, has_stand_in }
     }

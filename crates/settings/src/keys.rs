@@ -120,7 +120,8 @@ impl<'a> Keys<'a> {
             tables = items;
         }
         if !count.contains(&tables.len()) {
-            let (found, title) = (tables.len(), self.titled(section));
+            let found = tables.len();
+            let title = self.titled(section);
             let what = format!("{found} {title} sections; expected {}", between(&count));
             match self.at {
                 Some(at) => self.reading.stands_in(at, what),
@@ -432,8 +433,11 @@ impl<'a> Keys<'a> {
 
     /// A section that begins at this byte; no flags are its own.
     fn of(reading: &'a Reading<'a>, section: usize, entries: &'a DeTable<'a>, at: usize) -> Self {
-        let (heading, asked, wrong) = (Cow::Borrowed(""), Vec::new(), Vec::new());
-        let (is_other, why_not) = (false, None);
+        let heading = Cow::Borrowed("");
+        let asked = Vec::new();
+        let wrong = Vec::new();
+        let is_other = false;
+        let why_not = None;
         let at = Some(at);
         Self {
             heading,
@@ -453,7 +457,8 @@ impl<'a> Keys<'a> {
     fn read<T>(mut self, read: impl FnOnce(&mut Keys<'_>) -> T) -> T {
         let value = read(&mut self);
         for (name, _) in self.entries {
-            let (name, at) = (name.get_ref().as_ref(), name.span().start);
+            let at = name.span().start;
+            let name = name.get_ref().as_ref();
             let row =
                 self.looked_up(|section| section.row(name).map(|row| (row.given_by, row.name)));
             // A section may have the name of a key that is only a flag.
@@ -520,7 +525,8 @@ impl<'a> Keys<'a> {
     /// What to say about a name that was not asked for.
     fn unknown(&self, name: &str) -> String {
         let description = self.reading.description.borrow();
-        let (sections, here) = (&description.sections, &description.sections[self.section]);
+        let sections = &description.sections;
+        let here = &description.sections[self.section];
         let title = here.title();
         let is_home =
             |section: &&Section| section.row(name).is_some_and(|row| row.given_by != GivenBy::Flag);

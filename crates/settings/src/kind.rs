@@ -160,8 +160,9 @@ impl<T: 'static> Kind<T> {
 
 /// A whole number within these bounds, as [`whole_number`](quantity::whole_number) reads it.
 #[must_use]
-pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
-    let (low, high) = (*bounds.start(), *bounds.end());
+pub fn integer<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
+    let low = *bounds.start();
+    let high = *bounds.end();
     let accepts = if low == high {
         format!("the number {}", grouped(low))
     } else {
@@ -177,7 +178,7 @@ pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
 /// The same, of things that people give in thousands and millions: what is accepted says so.
 #[must_use]
 pub fn many<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
-    let kind = whole(bounds);
+    let kind = integer(bounds);
     Kind { accepts: format!("{}, such as 500, 10k or 2M", kind.accepts), ..kind }
 }
 
@@ -192,7 +193,8 @@ pub fn boolean() -> Kind<bool> {
 /// An amount of bytes within these bounds: `128`, `64KiB`, `1MiB`, `2GiB`.
 #[must_use]
 pub fn bytes<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
-    let (low, high) = (size_text(*bounds.start()), size_text(*bounds.end()));
+    let low = size_text(*bounds.start());
+    let high = size_text(*bounds.end());
     let accepts = format!("a size from {low} to {high}, such as 128, 64KiB or 1MiB");
     let read = move |text: &str| {
         let size = quantity::size(text).filter(|size| bounds.contains(size));
@@ -204,7 +206,8 @@ pub fn bytes<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
 /// A duration within these bounds: `500ms`, `2s`, `1m30s`.
 #[must_use]
 pub fn duration(bounds: RangeInclusive<Duration>) -> Kind<Duration> {
-    let (low, high) = (duration_text(*bounds.start()), duration_text(*bounds.end()));
+    let low = duration_text(*bounds.start());
+    let high = duration_text(*bounds.end());
     let accepts = format!("a duration from {low} to {high}, such as 500ms, 10s or 1m30s");
     Kind::new("TIME", accepts, move |text| match quantity::duration(text) {
         Ok(length) if bounds.contains(&length) => Ok(length),
@@ -216,7 +219,8 @@ pub fn duration(bounds: RangeInclusive<Duration>) -> Kind<Duration> {
 /// A share of one within these bounds: `3%` or `0.03`.
 #[must_use]
 pub fn share(bounds: RangeInclusive<f64>) -> Kind<f64> {
-    let (low, high) = (share_text(*bounds.start()), share_text(*bounds.end()));
+    let low = share_text(*bounds.start());
+    let high = share_text(*bounds.end());
     let read = move |text: &str| {
         let share = quantity::part(text).ok_or_else(|| "not a share".to_owned())?;
         bounds.contains(&share).then_some(share).ok_or_else(|| "out of bounds".to_owned())
@@ -347,13 +351,16 @@ mod tests {
 
     #[test]
     fn whole_numbers_have_bounds_that_are_reported() {
-        let kind = whole::<u32>(1..=u64::from(u32::MAX));
+        let kind = integer::<u32>(1..=u64::from(u32::MAX));
         assert_eq!(kind.judge("7", ""), Ok(7));
         let message = kind.judge("0", "").expect_err("too small");
         assert_eq!(message, "expected a whole number from 1 to 4,294,967,295");
         refused(&kind, &["", "-1", "+1", "1.5", "4294967296", "99999999999999999999", "ten"]);
-        assert_eq!(whole::<u8>(0..=999).judge("300", "").ok(), None, "beyond its type");
-        assert_eq!(whole::<u8>(1..=1).judge("2", "").expect_err("only 1"), "expected the number 1");
+        assert_eq!(integer::<u8>(0..=999).judge("300", "").ok(), None, "beyond its type");
+        assert_eq!(
+            integer::<u8>(1..=1).judge("2", "").expect_err("only 1"),
+            "expected the number 1"
+        );
     }
 
     #[test]
@@ -410,7 +417,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_a_reader_panic(text in "\\PC{0,20}") {
-            let _ = (bytes::<u64>(0..=9).judge(&text, ""), whole::<u64>(0..=9).judge(&text, ""));
+            let _ = (bytes::<u64>(0..=9).judge(&text, ""), integer::<u64>(0..=9).judge(&text, ""));
             let _ = (share(0.0..=1.0).judge(&text, ""), name().judge(&text, ""));
             let _ = duration(Duration::ZERO..=Duration::from_secs(1)).judge(&text, "");
         }

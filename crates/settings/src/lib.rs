@@ -8,14 +8,14 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use pollux_settings::{Given, Keys, Table, duration, line, name, reference, table, whole};
+//! use pollux_settings::{Given, Keys, Table, duration, line, name, reference, table, integer};
 //!
 //! table! { keys, key;
 //!     #[derive(Debug, PartialEq)]
 //!     struct Proxy {
 //!         #[heading("Loops")]
 //!         /// Threads, each with a loop of its own
-//!         threads: usize = key.default("1").one(&whole(1..=1024)),
+//!         threads: usize = key.default("1").one(&integer(1..=1024)),
 //!         /// Log every request
 //!         is_logged as "log": bool = key.switch(),
 //!         backends: Vec<Backend> = keys.tables("backend", "Servers alike", 1..=64, Backend::read),
@@ -95,7 +95,7 @@ pub use given::{Flags, FlagsOnly, Given};
 pub use key::Key;
 pub use keys::{Chosen, Keys, Table};
 pub use kind::{
-    Kind, Word, boolean, bytes, duration, duration_text, line, many, name, one_of, parsed, path,
-    share, share_text, size_text, whole,
+    Kind, Word, boolean, bytes, duration, duration_text, integer, line, many, name, one_of, parsed,
+    path, share, share_text, size_text,
 };
 pub use mistake::{Location, SettingError, SettingErrors, did_you_mean, shown};

@@ -6,8 +6,8 @@ use clap::{Args, Command, FromArgMatches};
 use proptest::prelude::*;
 
 use crate::{
-    Chosen, Flags, Given, Keys, Kind, Table, bytes, duration, line, misread, name, one_of, parsed,
-    reference, table, whole,
+    Chosen, Flags, Given, Keys, Kind, Table, bytes, duration, integer, line, misread, name, one_of,
+    parsed, reference, table,
 };
 
 table! { keys, key;
@@ -43,7 +43,7 @@ table! { keys, key;
     #[derive(Debug, PartialEq)]
     struct Limits {
         /// Most goods
-        stock: u32 = key.default("7").one(&whole(1..=9)),
+        stock: u32 = key.default("7").one(&integer(1..=9)),
     }
 }
 
@@ -53,7 +53,7 @@ table! { keys, key;
         /// Its name
         name: Option<String> = key.example("\"north\"").required(&name()),
         /// Numbers
-        doors: Vec<u16> = key.default("1,2").list(&whole(1..=9), 1..=3),
+        doors: Vec<u16> = key.default("1,2").list(&integer(1..=9), 1..=3),
     }
 }
 
@@ -70,7 +70,7 @@ fn person() -> Kind<Staff> {
 impl Staff {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
         let name = keys.key("name", "Name").required(&name());
-        let age = keys.key("age", "Age").required(&whole(1..=99).or_number());
+        let age = keys.key("age", "Age").required(&integer(1..=99).or_number());
         Some(Self(name?, Some(age?)))
     }
 }
@@ -220,7 +220,7 @@ table! { keys, key;
     #[derive(Debug, PartialEq)]
     struct Stall {
         /// How fast
-        speed: u8 = key.default("3").one(&whole(1..=9)),
+        speed: u8 = key.default("3").one(&integer(1..=9)),
         /// Under the sky
         is_open as "open": bool = key.switch(),
         /// Neighbours
@@ -232,7 +232,7 @@ table! { keys, key;
     #[derive(Debug, PartialEq)]
     struct Kiosk {
         /// How fast
-        speed: u8 = key.default("5").one(&whole(1..=9)),
+        speed: u8 = key.default("5").one(&integer(1..=9)),
         /// Where it stands
         place: Option<String> = key.optional(&line()),
     }

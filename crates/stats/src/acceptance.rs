@@ -26,7 +26,9 @@ const RESAMPLING: Resampling = Resampling { resamples: 200, seed: 1 };
 /// The verdict of one experiment whose arm is truly `true_ratio` times the baseline.
 fn experiment(true_ratio: f64, rng: &mut Rng) -> Verdict {
     let rule = StoppingRule::default();
-    let (mut baseline, mut copy, mut arm) = (Vec::new(), Vec::new(), Vec::new());
+    let mut baseline = Vec::new();
+    let mut copy = Vec::new();
+    let mut arm = Vec::new();
     loop {
         let mut run = |ratio: f64| 1e6 * ratio * (NOISE * rng.normal()).exp();
         baseline.push(run(1.0));

@@ -82,8 +82,10 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     if !theirs.iter().chain(ours).all(|value| value.is_finite() && *value > 0.0) {
         return unknown("a figure is not above zero, so there is no ratio");
     }
-    let (there, here) = (change(theirs), change(ours));
-    let (way_there, way_here) = (way(there, TOLERANCE_MIN), way(here, tolerance));
+    let there = change(theirs);
+    let here = change(ours);
+    let way_there = way(there, TOLERANCE_MIN);
+    let way_here = way(here, tolerance);
     let ends = format!(
         "there it {way_there} (×{}), here it {way_here} (×{})",
         factor(there),
@@ -170,13 +172,15 @@ fn same_steps(theirs: &[f64], ours: &[f64], tolerance: f64) -> (usize, usize) {
     let steps = |values: &[f64], tolerance: f64| -> Vec<Trend> {
         values.windows(2).map(|pair| way(pair[1] / pair[0], tolerance)).collect()
     };
-    let (there, here) = (steps(theirs, TOLERANCE_MIN), steps(ours, tolerance));
+    let there = steps(theirs, TOLERANCE_MIN);
+    let here = steps(ours, tolerance);
     (there.iter().zip(&here).filter(|(a, b)| a == b).count(), there.len())
 }
 
 /// Spearman's rank correlation, ties with their mean rank; none where one does not vary.
 fn rank_correlation(a: &[f64], b: &[f64]) -> Option<f64> {
-    let (a, b) = (ranks(a), ranks(b));
+    let a = ranks(a);
+    let b = ranks(b);
     let mean = (a.len() as f64 + 1.0) / 2.0;
     let product =
         |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum::<f64>();

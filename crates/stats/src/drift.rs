@@ -59,7 +59,8 @@ pub fn change_over_sets(log_ratios: &[f64], least: f64) -> Option<f64> {
     if third < THIRD_MIN {
         return None;
     }
-    let (first, last) = (&log_ratios[..third], &log_ratios[log_ratios.len() - third..]);
+    let first = &log_ratios[..third];
+    let last = &log_ratios[log_ratios.len() - third..];
     let change = mean(last)? - mean(first)?;
     let variance = standard_deviation(first)?.powi(2) + standard_deviation(last)?.powi(2);
     let error = (variance / third as f64).sqrt();

@@ -163,9 +163,11 @@ mod tests {
     #[test]
     fn only_few_sets_have_bounds_and_neighbours_widen_them() {
         let row = |logs: &[f64]| estimate(logs);
-        let (one, five) = (row(&[2.0]), row(&[2.0, 2.01, 2.0, 2.01, 2.0]));
+        let one = row(&[2.0]);
+        let five = row(&[2.0, 2.01, 2.0, 2.01, 2.0]);
         assert_eq!(bounds_of_few_sets(&[(0, &one), (0, &five)]), [None, None]);
-        let (close, wide) = (row(&[2.0, 2.0]), row(&[0.0, 0.4]));
+        let close = row(&[2.0, 2.0]);
+        let wide = row(&[0.0, 0.4]);
         let alone = bounds_of_few_sets(&[(0, &close)])[0].expect("two sets");
         let beside = bounds_of_few_sets(&[(0, &close), (0, &wide)])[0].expect("two sets");
         assert!(alone.lo > 7.3 && beside.lo < 5.0, "{alone:?} {beside:?}");
@@ -180,7 +182,8 @@ mod tests {
             let sets = [centre - 0.01, centre, centre + 0.01];
             bounds_of_few_sets(&[(0, &estimate(&sets))])[0].expect("three sets").at_least()
         };
-        let (more, less) = (few(3.0).expect("20 times"), few(-3.0).expect("a twentieth"));
+        let more = few(3.0).expect("20 times");
+        let less = few(-3.0).expect("a twentieth");
         assert!((more - less).abs() < 1e-9 && (19.0..20.1).contains(&more), "{more} {less}");
         assert_eq!(few(0.4), None);
     }

@@ -87,7 +87,8 @@ impl<'a> Trimmed<'a> {
     /// None where `cut` at each end leaves nothing.
     fn of(sorted: &'a [f64], cut: usize) -> Option<Self> {
         let kept = sorted.get(cut..sorted.len().checked_sub(cut)?)?;
-        let (first, last) = (*kept.first()?, *kept.last()?);
+        let first = *kept.first()?;
+        let last = *kept.last()?;
         let winsorised: Vec<f64> = sorted.iter().map(|value| value.clamp(first, last)).collect();
         Some(Self { kept, mean: mean(kept)?, winsorised_sd: standard_deviation(&winsorised) })
     }
@@ -224,7 +225,9 @@ impl RatioEstimate {
         let sd = winsorised_sd? * (logs.len() as f64 / kept.len() as f64).sqrt();
         let (ci95, ci90) = intervals(kept, centre, sd, Method::Sets, Resampling::default());
         let left_out = logs.len() - kept.len();
-        let (ci95, ci90, sd_log) = (Some(ci95), Some(ci90), Some(sd));
+        let ci95 = Some(ci95);
+        let ci90 = Some(ci90);
+        let sd_log = Some(sd);
         Some(Self { ratio: centre.exp(), ci95, ci90, sd_log, left_out, ..all })
     }
 
@@ -469,7 +472,9 @@ mod tests {
         };
         let sets: Vec<[f64; 2]> = (0..2_000)
             .map(|_| {
-                let (arm, one, two) = (costs(), costs(), costs());
+                let arm = costs();
+                let one = costs();
+                let two = costs();
                 let ratio = |baseline: &[f64]| set_ratio(&arm, baseline).expect("forty rounds");
                 [ratio(&one).log_ratio, ratio(&one).mean(ratio(&two)).log_ratio]
             })

@@ -352,7 +352,8 @@ mod tests {
 
     #[test]
     fn what_decides_is_cut_alike_where_it_does_not_fit() {
-        let (wide, narrow) = (trial(0.0, 0.2), trial(0.0, 0.16));
+        let wide = trial(0.0, 0.2);
+        let narrow = trial(0.0, 0.16);
         let points = [&wide, &narrow];
         let whole = rounds_within(&points, 8, 0.02, 0.02, Duration::from_secs(600));
         let time = time_of(&points, &whole) * 3 / 4;
@@ -366,7 +367,8 @@ mod tests {
 
     #[test]
     fn what_is_left_goes_where_a_row_costs_least() {
-        let (cheap, mut dear) = (trial(0.0, 0.1), trial(0.0, 0.1));
+        let cheap = trial(0.0, 0.1);
+        let mut dear = trial(0.0, 0.1);
         dear.effort.round = EFFORT.round * 10;
         let points = [&cheap, &dear];
         let decided = rounds_within(&points, 8, 0.02, 0.02, Duration::from_secs(600));
@@ -430,7 +432,8 @@ mod tests {
     #[test]
     fn one_wide_interval_is_enough_to_proceed() {
         let rule = StoppingRule::default();
-        let (narrow, wide) = (spread_by(0.005), spread_by(0.1));
+        let narrow = spread_by(0.005);
+        let wide = spread_by(0.1);
         assert!(!rule.needs_more_blocks(12, &[narrow, narrow]));
         assert!(rule.needs_more_blocks(12, &[narrow, wide]));
         let missing = RatioEstimate { ci95: None, ..narrow };

@@ -60,7 +60,8 @@ pub fn steadiness(intervals: &[f64]) -> Steadiness {
     let scores = Scores::of(intervals);
     let drift = scores.slope * (n - 1.0);
     let split = scores.split_index;
-    let (before, after) = (middle(&intervals[..split]), middle(&intervals[split..]));
+    let before = middle(&intervals[..split]);
+    let after = middle(&intervals[split..]);
 
     let is_large_drift = is_large_drift(intervals, drift);
     let is_large_step = relative_change(before, after).abs() >= STEP_MIN;
@@ -130,7 +131,8 @@ impl Scores {
 /// Whether line and halves agree that the level moved by enough to matter.
 fn is_large_drift(series: &[f64], drift: f64) -> bool {
     let (first, second) = series.split_at(series.len() / 2);
-    let (early, late) = (middle(first), middle(second));
+    let early = middle(first);
+    let late = middle(second);
     let level = middle(series);
     // Half of a linear drift shows between the halves; half of that is asked for, with its sign.
     let between_halves = (late - early) * drift.signum();
@@ -141,7 +143,8 @@ fn is_large_drift(series: &[f64], drift: f64) -> bool {
 fn shuffled_p_values(series: &[f64], scores: &Scores) -> (f64, f64) {
     let mut rng = Rng::seeded(SHUFFLE_SEED);
     let mut shuffled = series.to_vec();
-    let (mut slopes, mut steps) = (1, 1);
+    let mut slopes = 1;
+    let mut steps = 1;
     for _ in 0..SHUFFLES {
         rng.shuffle(&mut shuffled);
         let by_chance = Scores::of(&shuffled);

@@ -137,7 +137,8 @@ pub fn tukey_flags(values: &[f64]) -> Vec<Outlier> {
 /// over ranks that equals it.
 #[must_use]
 pub fn gini(counts: &[u64]) -> Option<f64> {
-    let (count, sum) = (counts.len() as f64, counts.iter().sum::<u64>() as f64);
+    let count = counts.len() as f64;
+    let sum = counts.iter().sum::<u64>() as f64;
     if sum == 0.0 {
         return None;
     }

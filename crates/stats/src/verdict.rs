@@ -244,7 +244,8 @@ fn rests_on_little(estimate: &RatioEstimate) -> bool {
 /// Blocks (sets) still missing until the estimate, should it stand, is a difference at `level` or
 /// equivalent, whichever comes first.
 fn missing(estimate: &RatioEstimate, delta: Delta, level: f64) -> u32 {
-    let (band, inner) = (band_log(delta.difference), band_log(delta.equivalence));
+    let band = band_log(delta.difference);
+    let inner = band_log(delta.equivalence);
     let centre = estimate.ratio.ln();
     let df = degrees_of_freedom(estimate);
     match (estimate.sd_log, estimate.method) {
@@ -420,8 +421,9 @@ mod tests {
             }
         };
         // Half-widths are 2.3 %. Near 1 it is equivalence that comes first, far from it a difference.
-        let (near, middle, far) =
-            (forecast(0.001, 0.02), forecast(0.01, 0.02), forecast(0.02, 0.02));
+        let near = forecast(0.001, 0.02);
+        let middle = forecast(0.01, 0.02);
+        let far = forecast(0.02, 0.02);
         assert!(near < middle && far < middle, "{near}, {middle}, {far}");
         assert!((1..=6).contains(&near) && (1..=6).contains(&far), "{near}, {far}");
     }

@@ -482,7 +482,8 @@ unsafe fn destroy(id: ContextId) -> io::Result<usize> {
 /// Every pointer leads to a live [`Iocb`] that is not touched elsewhere during the call, of a
 /// command that takes no buffer.
 unsafe fn submit(id: ContextId, batch: &mut [*mut Iocb]) -> io::Result<usize> {
-    let (count, first) = (batch.len() as libc::c_long, batch.as_mut_ptr());
+    let count = batch.len() as libc::c_long;
+    let first = batch.as_mut_ptr();
     // SAFETY: `first` and `count` are those of a live slice, whose elements the caller vouches for.
     checked(unsafe { libc::syscall(libc::SYS_io_submit, id, count, first) })
 }
@@ -518,12 +519,14 @@ fn take_events(
     timeout: Option<&mut libc::timespec>,
     mask: Option<&SignalMask>,
 ) -> io::Result<usize> {
-    let (least, most) = (least as libc::c_long, events.len() as libc::c_long);
+    let least = least as libc::c_long;
+    let most = events.len() as libc::c_long;
     let time = timeout.map_or(std::ptr::null_mut(), std::ptr::from_mut);
     let first = events.as_mut_ptr();
     if mask.is_some() {
         let mask = MaskArgument { mask: SignalMask::pointer(mask), len_bytes: MASK_BYTES };
-        let (number, mask) = (IO_PGETEVENTS, &raw const mask);
+        let number = IO_PGETEVENTS;
+        let mask = &raw const mask;
         // SAFETY: as below; the mask's structure is a local, and the mask in it live.
         return checked(unsafe { libc::syscall(number, id, least, most, first, time, mask) });
     }

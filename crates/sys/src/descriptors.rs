@@ -51,7 +51,9 @@ impl FileKind {
 pub fn is_listener(fd: RawFd) -> bool {
     let mut listens: libc::c_int = 0;
     let mut len_bytes = size_of::<libc::c_int>() as libc::socklen_t;
-    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut listens);
+    let level = libc::SOL_SOCKET;
+    let option = libc::SO_ACCEPTCONN;
+    let value = &raw mut listens;
     // SAFETY: the kernel writes one integer to a live local, whose size another one says.
     let done = unsafe { libc::getsockopt(fd, level, option, value.cast(), &raw mut len_bytes) };
     done == 0 && listens != 0

@@ -43,7 +43,8 @@ impl EpollEvent {
 /// EINTR after a signal, EINVAL when `room` is empty or `epoll` is not an epoll instance.
 #[inline]
 pub fn wait(epoll: BorrowedFd<'_>, room: &mut [EpollEvent], timeout_ms: i32) -> io::Result<usize> {
-    let (first, len) = (room.as_mut_ptr().cast(), len(room));
+    let first = room.as_mut_ptr().cast();
+    let len = len(room);
     // SAFETY: the kernel writes at most `len` events into a live exclusive slice of that length
     // and of its layout.
     let found = unsafe { libc::epoll_wait(epoll.as_raw_fd(), first, len, timeout_ms) };
@@ -60,10 +61,12 @@ pub fn wait_ns(
     room: &mut [EpollEvent],
     timeout: Duration,
 ) -> io::Result<usize> {
-    let (first, len) = (room.as_mut_ptr(), len(room));
+    let first = room.as_mut_ptr();
+    let len = len(room);
     let time = timespec(timeout);
     let no_mask = ptr::null::<libc::sigset_t>();
-    let (number, epoll) = (libc::SYS_epoll_pwait2, epoll.as_raw_fd());
+    let number = libc::SYS_epoll_pwait2;
+    let epoll = epoll.as_raw_fd();
     // SAFETY: as in `wait`; the time is a live local, and a null mask of any length is allowed.
     let found = unsafe { libc::syscall(number, epoll, first, len, &raw const time, no_mask, 0) };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())
@@ -79,11 +82,13 @@ pub fn wait_masked(
     timeout: Option<Duration>,
     mask: &SignalMask,
 ) -> io::Result<usize> {
-    let (first, len) = (room.as_mut_ptr(), len(room));
+    let first = room.as_mut_ptr();
+    let len = len(room);
     let time = timeout.map(timespec);
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mask = SignalMask::pointer(Some(mask));
-    let (number, epoll) = (libc::SYS_epoll_pwait2, epoll.as_raw_fd());
+    let number = libc::SYS_epoll_pwait2;
+    let epoll = epoll.as_raw_fd();
     // SAFETY: as in `wait`; the time is null or a live local, the mask is live and has these bytes.
     let found = unsafe { libc::syscall(number, epoll, first, len, time, mask, MASK_BYTES) };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())

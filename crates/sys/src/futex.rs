@@ -88,7 +88,8 @@ impl Owned {
     /// Beyond the end.
     pub fn take(part: Arc<SharedPart>, at: usize) -> io::Result<Self> {
         let mut before = (ptr::null(), 0_usize);
-        let (head, len) = (&raw mut before.0, &raw mut before.1);
+        let head = &raw mut before.0;
+        let len = &raw mut before.1;
         // SAFETY: both places are live locals of the kernel's types; 0 is this thread.
         checked(unsafe { libc::syscall(libc::SYS_get_robust_list, 0, head, len) })?;
         let entry = RobustEntry { next: ptr::null() };
@@ -147,7 +148,8 @@ pub fn wait<'a>(
     let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
     let address = word.low_half;
     if until.is_null() || !has_vector() {
-        let (operation, any) = (libc::FUTEX_WAIT_BITSET, libc::FUTEX_BITSET_MATCH_ANY);
+        let operation = libc::FUTEX_WAIT_BITSET;
+        let any = libc::FUTEX_BITSET_MATCH_ANY;
         // SAFETY: the address is within a live word, and the time is a live local or none.
         return checked(unsafe {
             libc::syscall(libc::SYS_futex, address, operation, expected, until, 0, any)
@@ -171,7 +173,8 @@ pub fn wait_for_either(words: [(Address<'_>, u32); 2], until_ns: u64) -> io::Res
         return wait(words[0].0, words[0].1, Some(until_ns));
     }
     let waiters = words.map(|(word, expected)| Waiter::on(word, expected));
-    let (first, until) = (waiters.as_ptr(), timespec(until_ns));
+    let first = waiters.as_ptr();
+    let until = timespec(until_ns);
     let until = ptr::from_ref(&until);
     // SAFETY: two waiters of the kernel's layout with addresses within live words, and a live time.
     checked(unsafe {

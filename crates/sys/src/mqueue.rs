@@ -127,7 +127,9 @@ impl MessageQueue {
     /// EAGAIN when the queue is full, EMSGSIZE when the message is longer than the queue allows,
     /// EINVAL for a priority out of range.
     pub fn send(&self, message: &[u8], priority: u32) -> io::Result<()> {
-        let (fd, first, len) = (self.fd.as_raw_fd(), message.as_ptr(), message.len());
+        let fd = self.fd.as_raw_fd();
+        let first = message.as_ptr();
+        let len = message.len();
         let never = ptr::null::<libc::timespec>();
         // SAFETY: pointer and length are those of a live slice, and no deadline is given.
         let sent =
@@ -151,8 +153,11 @@ impl MessageQueue {
     /// # Errors
     /// EAGAIN when the queue is empty, EMSGSIZE when `words` are too few.
     pub fn receive_shared(&self, words: &[AtomicU64]) -> io::Result<usize> {
-        let (fd, first, len) = (self.fd.as_raw_fd(), words.as_ptr(), size_of_val(words));
-        let (unwanted, never) = (ptr::null_mut::<libc::c_uint>(), ptr::null::<libc::timespec>());
+        let fd = self.fd.as_raw_fd();
+        let first = words.as_ptr();
+        let len = size_of_val(words);
+        let unwanted = ptr::null_mut::<libc::c_uint>();
+        let never = ptr::null::<libc::timespec>();
         // SAFETY: pointer and length are those of live words, which as atomics may change under a
         // shared reference; a null priority is not written and a null deadline not read.
         let taken =
@@ -191,7 +196,9 @@ impl MessageQueue {
         buffer: &mut [u8],
         deadline: Option<Duration>,
     ) -> io::Result<(usize, u32)> {
-        let (fd, first, len) = (self.fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
+        let fd = self.fd.as_raw_fd();
+        let first = buffer.as_mut_ptr();
+        let len = buffer.len();
         let mut priority: libc::c_uint = 0;
         let to = &raw mut priority;
         let moment = deadline.map(timespec);

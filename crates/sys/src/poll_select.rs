@@ -209,10 +209,13 @@ mod tests {
     fn select_leaves_the_bits_of_what_is_ready() {
         let (reader, mut writer) = io::pipe().expect("a pipe");
         writer.write_all(b"x").expect("room in the pipe");
-        let (ready, other) = (reader.as_raw_fd() as usize, writer.as_raw_fd() as usize);
+        let ready = reader.as_raw_fd() as usize;
+        let other = writer.as_raw_fd() as usize;
         let nfds = ready.max(other) + 1;
         let empty = vec![0u64; nfds.div_ceil(WORD_BITS)];
-        let (mut read, mut write, mut except) = (empty.clone(), empty.clone(), empty.clone());
+        let mut read = empty.clone();
+        let mut write = empty.clone();
+        let mut except = empty.clone();
         read[ready / WORD_BITS] |= 1 << (ready % WORD_BITS);
         write[other / WORD_BITS] |= 1 << (other % WORD_BITS);
         except[ready / WORD_BITS] |= 1 << (ready % WORD_BITS);

@@ -103,7 +103,8 @@ impl Drop for ForkMark {
 
 /// A zeroed page.
 fn map() -> io::Result<NonNull<AtomicU32>> {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANON;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that is there.
     let page = unsafe { libc::mmap(ptr::null_mut(), LEN_BYTES, access, kind, -1, 0) };
     if page == libc::MAP_FAILED {
@@ -176,7 +177,8 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
 /// # Errors
 /// EINVAL before Linux 5.11, ENOSYS before 5.9.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    let (last, flags) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    let last = libc::c_uint::MAX;
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
     // SAFETY: the call takes integers and changes flags that matter only at an exec.
     let marked = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

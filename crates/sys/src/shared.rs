@@ -272,8 +272,10 @@ fn mapped(
     words: usize,
     access: libc::c_int,
 ) -> io::Result<NonNull<AtomicU64>> {
-    let (len, offset) = (words * size_of::<u64>(), len_bytes_to(from));
-    let (raw, shared) = (fd.as_raw_fd(), libc::MAP_SHARED);
+    let len = words * size_of::<u64>();
+    let offset = len_bytes_to(from);
+    let raw = fd.as_raw_fd();
+    let shared = libc::MAP_SHARED;
     // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, offset) };
     if at == libc::MAP_FAILED {
@@ -412,9 +414,11 @@ mod tests {
     /// Each way to write a file or to change its length, through a descriptor of it; those that worked.
     fn ways_to_write(fd: BorrowedFd<'_>) -> Vec<&'static str> {
         use std::os::unix::fs::FileExt;
-        let (raw, len) = (fd.as_raw_fd(), PAGE_WORDS * size_of::<u64>());
+        let raw = fd.as_raw_fd();
+        let len = PAGE_WORDS * size_of::<u64>();
         let file = File::from(fd.try_clone_to_owned().expect("a descriptor"));
-        let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
+        let read = libc::PROT_READ;
+        let write = libc::PROT_WRITE;
         let mut worked = Vec::new();
         let mut note = |way, is_done: bool| worked.extend(is_done.then_some(way));
         note("write", file.write_at(&[1], 0).is_ok());

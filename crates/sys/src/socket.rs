@@ -158,7 +158,8 @@ mod tests {
         let (mut plain, _other) = pair();
         let (mut limited, _another) = pair();
         limit_unsent(&limited, 64 * 1024).expect("set");
-        let (plain, limited) = (fill(&mut plain), fill(&mut limited));
+        let plain = fill(&mut plain);
+        let limited = fill(&mut limited);
         // What fits into the receiver is the same; what waits here is not.
         assert!(limited + (1 << 20) < plain, "{limited} of {plain}");
         let (unix, _peer) = UnixStream::pair().expect("a pair");

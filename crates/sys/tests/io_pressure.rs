@@ -35,7 +35,8 @@ fn an_idle_thread_on_a_ring_puts_no_pressure_on_io() {
     thread::scope(|scope| {
         scope.spawn(|| Ring::open(SIZES).expect("opened").enter(1, wait()));
         scope.spawn(|| Ring::open_shared(SIZES).expect("opened").enter(1, wait()));
-        let (receive, otherwise) = (ReceiveBuffers::whole(4, 512), None);
+        let receive = ReceiveBuffers::whole(4, 512);
+        let otherwise = None;
         let sizes = StreamSizes { ring: SIZES, receive, otherwise, arena_bytes: 4096 };
         scope.spawn(move || StreamRing::open(sizes).expect("opened").enter(1, Some(WAIT)));
     });

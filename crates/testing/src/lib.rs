@@ -60,7 +60,7 @@ pub fn skip(why: impl Display) {
 /// As [`skip`].
 #[must_use]
 pub fn or_skip<T>(given: Result<T, impl Error>) -> Option<T> {
-    given.map_err(|error| skip(process::in_words(&error))).ok()
+    given.map_err(|error| skip(process::with_cause(&error))).ok()
 }
 
 /// Whether `program` can be started; where it can't, the test is skipped.

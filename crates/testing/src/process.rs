@@ -50,7 +50,7 @@ impl Process {
     pub fn start(command: &mut Command) -> Self {
         let name = format!("{command:?}");
         let started = Program::start(&name, command);
-        let program = started.unwrap_or_else(|error| panic!("{name}: {}", in_words(&error)));
+        let program = started.unwrap_or_else(|error| panic!("{name}: {}", with_cause(&error)));
         Self { program, said: Vec::new() }
     }
 
@@ -213,7 +213,7 @@ impl Drop for Process {
 }
 
 /// A failure with its cause.
-pub(crate) fn in_words(error: &impl std::error::Error) -> String {
+pub(crate) fn with_cause(error: &impl std::error::Error) -> String {
     let cause = error.source();
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
@@ -225,7 +225,8 @@ pub(crate) fn in_words(error: &impl std::error::Error) -> String {
 pub fn succeeded(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let stderr = text(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {stdout}{stderr}", output.status);
     Output { status: output.status, stdout, stderr }
 }

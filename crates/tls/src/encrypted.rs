@@ -532,7 +532,7 @@ impl Tls {
             actions.advance(written);
         }
         if self.layer.wants_write() {
-            actions.call_again();
+            actions.notify_when_sent();
         } else if let Some(held) = self.held.take() {
             actions.end(held);
         } else if self.output == Output::IsSaid {

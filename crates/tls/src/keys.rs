@@ -104,7 +104,8 @@ impl Keys {
 
     /// That the key is not the first certificate's, and which certificate it is of where that is known.
     fn mismatch(&self, certified: &CertifiedKey) -> TlsError {
-        let (cert, key) = (self.cert.display(), self.key.display());
+        let cert = self.cert.display();
+        let key = self.key.display();
         let later = (1..certified.cert.len()).find(|at| {
             let rest = certified.cert[*at..].to_vec();
             CertifiedKey::new(rest, Arc::clone(&certified.key)).keys_match().is_ok()
@@ -368,7 +369,8 @@ mod tests {
         let root = CertifiedIssuer::self_signed(authority("root"), key()).expect("signed");
         let middle = CertifiedIssuer::signed_by(authority("middle"), key(), &root).expect("signed");
         let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
-        let (begin, end) = (params.not_before, params.not_after);
+        let begin = params.not_before;
+        let end = params.not_after;
         let leaf = params.signed_by(&key(), &middle).expect("signed");
         let [leaf, middle, root] = [leaf.der().clone(), middle.der().clone(), root.der().clone()];
         let of = |chain: &[&CertificateDer<'static>], at_s: i64| {

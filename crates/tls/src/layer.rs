@@ -86,7 +86,8 @@ impl Layer {
         self.connection.read_tls(rest).map_err(unread)?;
         let state = self.connection.process_new_packets()?;
         self.is_closed |= state.peer_has_closed();
-        let (at, len) = (self.plain.len(), state.plaintext_bytes_to_read());
+        let at = self.plain.len();
+        let len = state.plaintext_bytes_to_read();
         self.plain.resize(at + len, 0);
         match len {
             0 => Ok(()),

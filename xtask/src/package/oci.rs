@@ -176,7 +176,8 @@ pub(super) fn tried(image: &Path, commit: &str) -> Result<String, String> {
         let all = config["config"][key].as_array().into_iter().flatten();
         all.map(|word| word.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
-    let (entry, mut arguments) = (words("Entrypoint"), words("Cmd"));
+    let entry = words("Entrypoint");
+    let mut arguments = words("Cmd");
     let [program] = entry.as_slice() else { return Err(format!("its entry is {entry:?}")) };
     let version = version(&mut inside(root.path(), &[program.as_str()]), commit)?;
     // Any free port, as the image's own may be taken here.
@@ -230,7 +231,8 @@ mod tests {
     #[test]
     fn the_same_content_makes_the_same_image_and_a_changed_blob_is_found() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (program, page) = (folder.path().join("program"), folder.path().join("page"));
+        let program = folder.path().join("program");
+        let page = folder.path().join("page");
         std::fs::write(&program, "a program").expect("written");
         std::fs::write(&page, "a page").expect("written");
         let content = Content::of(&program, &page);
@@ -238,7 +240,8 @@ mod tests {
         assert!(image(&content, "1").expect("made") == bytes, "it is the same");
         assert!(image(&content, "2").expect("made") != bytes, "the label differs");
 
-        let (path, root) = (folder.path().join("image.tar"), folder.path().join("root"));
+        let path = folder.path().join("image.tar");
+        let root = folder.path().join("root");
         std::fs::write(&path, &bytes).expect("written");
         let config = unpack(&path, &root).expect("sound");
         assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/pollux"]));

@@ -84,7 +84,8 @@ fn a_dropped_stream_whose_input_was_read_is_closed_without_waiting_for_its_peer(
     let limits = Limits { linger_time: Duration::from_secs(10_000), ..Limits::default() };
     for driver in drivers() {
         let mut runtime = Runtime::open(driver, limits.clone()).expect("it was just opened");
-        let (handle, counters) = (runtime.handle(), runtime.counters());
+        let handle = runtime.handle();
+        let counters = runtime.counters();
         let played = runtime.block_on(async {
             let listener = listen(&handle);
             let mut peer = peer(&listener);
@@ -184,13 +185,15 @@ fn a_stream_that_is_read_slowly_holds_little_input() {
     const RECEIVED_MAX: usize = 2 << 20;
     for driver in drivers() {
         let mut runtime = Runtime::open(driver, Limits::default()).expect("it was just opened");
-        let (handle, counters) = (runtime.handle(), runtime.counters());
+        let handle = runtime.handle();
+        let counters = runtime.counters();
         let played = runtime.block_on(async {
             let listener = listen(&handle);
             let mut peer = peer(&listener);
             let thread = std::thread::spawn(move || peer.write_all(&bytes(LEN, 5)));
             let mut stream = listener.accept().await?;
-            let (mut got, mut piece) = (Vec::new(), vec![0; 20_000]);
+            let mut got = Vec::new();
+            let mut piece = vec![0; 20_000];
             loop {
                 let read = stream.read(&mut piece).await?;
                 if read == 0 {

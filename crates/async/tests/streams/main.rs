@@ -129,7 +129,8 @@ fn two_hundred_connections_get_back_what_they_sent() {
         echo(&handle, listener);
         let mut clients = Vec::new();
         for number in 0..CONNECTIONS {
-            let (spawner, address) = (handle.clone(), address.clone());
+            let spawner = handle.clone();
+            let address = address.clone();
             let client = async move {
                 let mut stream = Stream::connect(&spawner, address).await?;
                 for round in 0..5 {
@@ -401,7 +402,8 @@ fn an_aborted_task_is_dropped_and_so_are_all_at_the_end() {
     }
     for driver in drivers() {
         let mut runtime = Runtime::open(driver, Limits::default()).expect("it was just opened");
-        let (handle, dropped) = (runtime.handle(), Rc::new(Cell::new(0)));
+        let handle = runtime.handle();
+        let dropped = Rc::new(Cell::new(0));
         let rest = |dropped: &Rc<Cell<u32>>| {
             let counted = Counted(Rc::clone(dropped));
             async move {
@@ -433,9 +435,11 @@ fn sleeps_end_in_their_order_and_never_early() {
         let order = Rc::new(RefCell::new(Vec::new()));
         let mut tasks = Vec::new();
         for time_ms in [30, 10, 20, 0] {
-            let (timers, order) = (handle.clone(), Rc::clone(&order));
+            let timers = handle.clone();
+            let order = Rc::clone(&order);
             tasks.push(handle.spawn(async move {
-                let (begun, time) = (Instant::now(), Duration::from_millis(time_ms));
+                let begun = Instant::now();
+                let time = Duration::from_millis(time_ms);
                 timers.sleep(time).await;
                 assert!(begun.elapsed() >= time, "{:?} of {time:?}", begun.elapsed());
                 order.borrow_mut().push(time_ms);
@@ -458,7 +462,8 @@ fn a_datagram_socket_is_watched_again_after_it_was_left_alone() {
     everywhere(|handle| async move {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.set_nonblocking(true)?;
-        let (source, peer) = (Source::new(&handle, socket), UdpSocket::bind("127.0.0.1:0")?);
+        let source = Source::new(&handle, socket);
+        let peer = UdpSocket::bind("127.0.0.1:0")?;
         peer.connect(source.get_ref().local_addr()?)?;
         for round in 0..5_u8 {
             let mut datagram = [0; 10];

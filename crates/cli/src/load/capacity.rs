@@ -93,7 +93,8 @@ fn closed_loop(
     plan.end = End { requests: None, after: Some(plan::trial_length(flags)) };
     plan.warm_up = plan::trial_warm_up(flags);
     if !flags.output.is_quiet {
-        let (trial, warm_up) = (plan::trial_length(flags), plan.warm_up);
+        let trial = plan::trial_length(flags);
+        let warm_up = plan.warm_up;
         output::remark(&format!(
             "pollux load: a closed loop, then trials until two of three agree on each rate; \
              {trial:?} each, after {warm_up:?} of warm-up"
@@ -349,7 +350,8 @@ fn plot(trials: &[Trial], objective: &Sought) -> String {
     let rows = rows(trials);
     let limit_ns = objective.at_most.as_nanos() as f64;
     let times = || rows.iter().map(|row| row.latency_ns).chain([limit_ns]);
-    let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    let low = times().fold(f64::INFINITY, f64::min);
+    let high = times().fold(0.0, f64::max);
     if rows.is_empty() {
         return String::new();
     }
@@ -366,7 +368,8 @@ fn plot(trials: &[Trial], objective: &Sought) -> String {
                 _ => ' ',
             })
             .collect();
-        let (rate, latency) = (count(row.rate_per_s.round() as u64), time(row.latency_ns));
+        let rate = count(row.rate_per_s.round() as u64);
+        let latency = time(row.latency_ns);
         let verdict = match (row.did_hold, row.broken_by) {
             (true, _) => "holds".to_owned(),
             (false, Some(why)) => format!("fails: {why}"),

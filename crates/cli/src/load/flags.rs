@@ -15,7 +15,7 @@ use pollux_load::{
     STREAMS_MAX, Stage, THREADS_MAX, parse_rate,
 };
 use pollux_settings::{
-    Flags, Keys, Kind, bytes, duration, many, one_of, parsed, path, table, whole,
+    Flags, Keys, Kind, bytes, duration, integer, many, one_of, parsed, path, table,
 };
 
 use super::list::has_pattern;
@@ -117,23 +117,23 @@ table! { keys, key;
             key.excludes(&["rate", "find_capacity"]).default("0s").one(&pause()),
         /// Close a connection after this many requests and open another
         pub(crate) requests_per_connection: Option<NonZeroU32> = key.excludes(&["no_keepalive"])
-            .optional(&whole(1..=u32::MAX.into()).map(NonZeroU32::new)).flatten(),
+            .optional(&integer(1..=u32::MAX.into()).map(NonZeroU32::new)).flatten(),
         /// Open a new connection for each request
         no_keepalive: bool = key.switch(),
         /// Requests in flight on one connection of HTTP/1.1 at the same time
-        pub(crate) pipeline: u32 = key.default("1").one(&whole(1..=PIPELINE_MAX.into())),
+        pub(crate) pipeline: u32 = key.default("1").one(&integer(1..=PIPELINE_MAX.into())),
         /// Which HTTP is spoken
         pub(crate) http: Protocol = key.default("1.1").one(&http()),
         /// Requests in flight on one connection of HTTP/2 at the same time, each on a stream. A server that
         /// allows fewer gets fewer
-        pub(crate) streams: u32 = key.default("1").one(&whole(1..=STREAMS_MAX.into())),
+        pub(crate) streams: u32 = key.default("1").one(&integer(1..=STREAMS_MAX.into())),
         /// Bytes of an answer's body that a server may send on a stream of HTTP/2 before they are read; the
         /// default never holds one up
         pub(crate) window: u32 = key.default("1GiB").one(&window(STREAM_WINDOW)),
         /// The same for all streams of a connection together
         pub(crate) connection_window: u32 = key.default("1GiB").one(&window(CONNECTION_WINDOW)),
         /// Seed of everything random: Poisson arrivals, the choice among URLs
-        pub(crate) seed: u64 = key.default("1").one(&whole(0..=u64::MAX)),
+        pub(crate) seed: u64 = key.default("1").one(&integer(0..=u64::MAX)),
 
         #[heading("Connections beside the active ones")]
         /// Connections that send one request and then stay open and silent
@@ -178,7 +178,7 @@ table! { keys, key;
             .list(&parsed("ADDRESS", "an IP address, or a range of them", values::sources), 0..=1024)
             .concat(),
         /// Threads of the generator
-        pub(crate) threads: u32 = key.short('t').default("1").one(&whole(1..=THREADS_MAX.into())),
+        pub(crate) threads: u32 = key.short('t').default("1").one(&integer(1..=THREADS_MAX.into())),
         /// CPUs that the threads are pinned to in turn, such as 0,2-3
         pub(crate) cpus: Option<CpuList> =
             key.optional(&parsed("LIST", "CPUs such as \"0,2-3\"", str::parse)),
@@ -196,10 +196,10 @@ table! { keys, key;
         pub(crate) timeout: Duration = key.default("10s").one(&length()),
         /// Status of a good answer; any other counts as an error
         pub(crate) expect_status: Option<u16> =
-            key.otherwise("any of 200 to 399").optional(&whole(100..=599).called("STATUS")),
+            key.otherwise("any of 200 to 399").optional(&integer(100..=599).called("STATUS")),
         /// Body length of a good answer; any other counts as an error
         pub(crate) expect_bytes: Option<u64> =
-            key.optional(&whole(0..=u64::MAX).called("BYTES")),
+            key.optional(&integer(0..=u64::MAX).called("BYTES")),
         /// An objective for a figure; may be repeated. A run that misses one ends with exit code 3. Times: p99=5ms, p99.9=250us, mean=, max=, and first-byte-p99=, connect-p99= and the like.
         /// Numbers or parts of the requests: errors=0.1%, redirects=0, unanswered=0, 4xx=1%, 5xx=0.
         /// Least answers per second: rate=5000
@@ -300,7 +300,8 @@ impl LoadSettings {
     /// Refuses a stage of the schedule that begins after the end of the run.
     fn without_idle_stages(&self, keys: &mut Keys<'_>) {
         let (warm_up, Some(after)) = times(self) else { return };
-        let (ends, mut begins) = (warm_up + after, Duration::ZERO);
+        let ends = warm_up + after;
+        let mut begins = Duration::ZERO;
         for (at, stage) in self.rate.iter().flatten().enumerate() {
             if at > 0 && begins >= ends {
                 let why = format!(
@@ -365,7 +366,7 @@ fn file() -> Kind<PathBuf> {
 }
 
 fn count(least: u64) -> Kind<u32> {
-    whole(least..=u32::MAX.into())
+    integer(least..=u32::MAX.into())
 }
 
 fn length() -> Kind<Duration> {

@@ -113,7 +113,9 @@ fn plain(text: &str) -> Result<Line, Wrong> {
         [] => unreachable!("an empty line is not a request"),
     };
     let weighted = values::weighted(url).map_err(|why| Wrong { column: at(url), why })?;
-    let (headers, body, weight) = (BTreeMap::new(), None, Some(weighted.weight));
+    let headers = BTreeMap::new();
+    let body = None;
+    let weight = Some(weighted.weight);
     Ok(Line { url: weighted.url, method, headers, body, weight })
 }
 
@@ -193,7 +195,8 @@ fn expand_some(target: &Target, list: &mut RequestList, left: usize) -> Result<(
     if left == 0 {
         return Err(refuse(format!("more than {PATTERNS_MAX} patterns in {}", target.url)));
     }
-    let (before, after) = (&path[..pattern.begin], &path[pattern.end..]);
+    let before = &path[..pattern.begin];
+    let after = &path[pattern.end..];
     for number in pattern.first..=pattern.last {
         let path = format!("{before}{number:0width$}{after}", width = pattern.width);
         expand_some(&Target { path, ..target.clone() }, list, left - 1)?;

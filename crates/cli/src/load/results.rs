@@ -377,7 +377,10 @@ fn take_turns(flags: &LoadFlags, pids: [Option<u32>; 2], gate: bool) -> Result<E
         (Ok(found), _) => found,
         (Err(error), None) => return Err(failure(&error)),
         (Err(error), Some(interrupt)) => {
-            return Err(Failure { message: output::in_words(&error), code: interrupt.exit_code() });
+            return Err(Failure {
+                message: output::error_chain(&error),
+                code: interrupt.exit_code(),
+            });
         }
     };
     output::result(&match settings.output.json {
@@ -398,7 +401,8 @@ fn taken(
     signals: &mut Signals,
 ) -> Result<(Result<Comparison, LoadError>, Option<Interrupt>), Failure> {
     let is_over = Arc::new(AtomicBool::new(false));
-    let (sides, asked) = (sides.clone(), Arc::clone(&is_over));
+    let sides = sides.clone();
+    let asked = Arc::clone(&is_over);
     let turns = std::thread::Builder::new().name("load-turns".to_owned());
     let turns = turns.spawn(move || beside(&sides, lasts, &|| asked.load(Relaxed)));
     let turns = turns.map_err(Failure::failed)?;

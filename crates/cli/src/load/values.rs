@@ -138,7 +138,8 @@ pub(crate) fn sources(text: &str) -> Result<Vec<IpAddr>, String> {
     if first.is_ipv4() != last.is_ipv4() || last < first {
         return Err(format!("{last} does not come after {first}"));
     }
-    let (from, to) = (number(first), number(last));
+    let from = number(first);
+    let to = number(last);
     if to - from >= SOURCES_MAX {
         return Err(format!("these are more than {SOURCES_MAX} addresses"));
     }

@@ -140,7 +140,8 @@ impl Moment {
         let rate = |counters: &[Counter]| {
             counters.iter().map(|counter| since(*counter)).sum::<u64>() as f64 / seconds
         };
-        let (waits, wait_ns) = (since(Counter::Waits), since(Counter::WaitNs));
+        let waits = since(Counter::Waits);
+        let wait_ns = since(Counter::WaitNs);
         let loop_ns = wait_ns + since(Counter::TurnNs);
         let longest = now.total.as_ref().and_then(|total| total.turns.first());
         Self {

@@ -246,7 +246,8 @@ fn a_split_reply_is_judged_by_its_rate_which_waits_for_acknowledgements() {
         let found = rows.iter().find(|row| row["point"] == point && row["arm"] == "epoll");
         found.unwrap_or_else(|| panic!("no row at {point}"))
     };
-    let (whole, split) = (row("10 connections"), row("10 connections, split reply"));
+    let whole = row("10 connections");
+    let split = row("10 connections, split reply");
     assert_eq!((&whole["unit"], &split["unit"]), (&json!("µs/request"), &json!("requests/s")));
     let rate = split["value"].as_f64().expect("a rate");
     // 10 connections / 40 ms, and the first answers of each connection, which do not wait.
@@ -268,7 +269,8 @@ fn a_split_reply_is_judged_by_its_rate_which_waits_for_acknowledgements() {
 fn builds_are_servers_and_run_workloads() {
     let folder = Folder::new("builds");
     let program = env!("CARGO_BIN_EXE_pollux");
-    let (old, new) = (format!("old={program}"), format!("new={program}"));
+    let old = format!("old={program}");
+    let new = format!("new={program}");
     let words = ["version", "--pipes", "10", "--connections", "4", "--dead", "0"];
     let more = ["--arm", &old, "--arm", &new, "--runtime", "200ms", "--interval", "20ms"];
     let record = record(&lab(&[&words[..], &more].concat(), &folder));

@@ -148,7 +148,8 @@ fn the_settings_of_a_proxy_are_served_by_the_server_and_those_of_a_server_by_the
 
 #[test]
 fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
-    let (stays, drained) = (Backend::start(), Backend::start());
+    let stays = Backend::start();
+    let drained = Backend::start();
     let mut proxy = Proxy::start(&[stays.address, drained.address], "threads = 2");
     let name = drained.address;
     let shown =
@@ -459,7 +460,8 @@ fn a_check_refuses_what_the_start_refuses_in_the_same_words() {
         std::os::unix::fs::symlink(target, &path).expect("linked");
         path.display().to_string()
     };
-    let (leads_nowhere, leads_to_itself) = (link("nowhere", "nodir/x"), link("itself", "itself"));
+    let leads_nowhere = link("nowhere", "nodir/x");
+    let leads_to_itself = link("itself", "itself");
     let too_long = format!("{dir}/{}", "n".repeat(300));
     let wrong = [
         (["--access-log", "/nodir/x"], "the access log \"/nodir/x\" cannot be opened"),

@@ -55,7 +55,8 @@ fn a_killed_backend_costs_at_most_what_it_had_under_way() {
     const CLIENTS: usize = 4;
     const KILLS: usize = 3;
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (stays, mut dies) = (Server::start(any), Server::start(any));
+    let stays = Server::start(any);
+    let mut dies = Server::start(any);
     let mut proxy =
         Proxy::start(&[stays.address, dies.address], "threads = 2\ndown_time = \"20ms\"");
     proxy.one_worker(&[]);

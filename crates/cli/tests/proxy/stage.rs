@@ -230,7 +230,9 @@ fn answer(socket: &TcpStream, asked: &AtomicU64) -> Option<()> {
     socket.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(socket);
     loop {
-        let (mut path, mut id, mut len) = (String::new(), String::new(), 0);
+        let mut path = String::new();
+        let mut id = String::new();
+        let mut len = 0;
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).ok()? == 0 {
@@ -283,10 +285,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn start(to: SocketAddr, count: usize) -> Self {
-        let (is_over, right) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let is_over = Arc::<AtomicBool>::default();
+        let right = Arc::<AtomicU64>::default();
         let failed = Arc::<Mutex<Vec<_>>>::default();
         let one = |number: usize| {
-            let (is_over, right, failed) = (is_over.clone(), right.clone(), failed.clone());
+            let is_over = is_over.clone();
+            let right = right.clone();
+            let failed = failed.clone();
             std::thread::spawn(move || {
                 let mut asked = 0_u64;
                 let mut client = Client::default();
@@ -354,7 +359,9 @@ impl Client {
         if let Err(error) = socket.get_mut().write_all(request.as_bytes()) {
             return (Outcome::Lost, format!("{how}: send: {error}"));
         }
-        let (mut head, mut len, mut is_last) = (String::new(), 0, false);
+        let mut head = String::new();
+        let mut len = 0;
+        let mut is_last = false;
         while !head.ends_with("\r\n\r\n") {
             match socket.read_line(&mut head) {
                 Ok(0) => return (Outcome::Lost, format!("{how}: end behind {head:?}")),

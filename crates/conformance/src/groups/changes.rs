@@ -295,12 +295,15 @@ fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> CaseResult {
     let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
     rig.delete(&reader);
-    let (open, fd) = (rig.opener(), reader.as_fd());
+    let open = rig.opener();
+    let fd = reader.as_fd();
     let (ready, readies) = mpsc::channel();
     let (reported, reports) = mpsc::channel();
     thread::scope(move |scope| {
         for _ in 0..SLEEPERS {
-            let (open, ready, reported) = (open.clone(), ready.clone(), reported.clone());
+            let open = open.clone();
+            let ready = ready.clone();
+            let reported = reported.clone();
             scope.spawn(move || {
                 let mut rig = open().expect("one was opened already");
                 rig.poller.add(fd, TOKEN, how).expect("as before");
@@ -336,7 +339,8 @@ fn exclusive_passes_over_a_poller_that_does_not_wait(rig: &mut Rig) -> CaseResul
     let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
     accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
     rig.quiet();
-    let (open, fd) = (rig.opener(), reader.as_fd());
+    let open = rig.opener();
+    let fd = reader.as_fd();
     let (ready, readies) = mpsc::channel();
     let found = thread::scope(move |scope| {
         let sleeps = scope.spawn(move || {

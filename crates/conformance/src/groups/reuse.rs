@@ -265,7 +265,8 @@ fn a_wait_that_finds_only_stale_events_continues(rig: &mut Rig) -> CaseResult {
     let (new, _new_writer) = rig.successor(old);
     add(rig, &new, 1, Trigger::Level)?;
     old_writer.write(1).expect("the twin keeps the reader open");
-    let (before, timeout) = (rig.now(), Duration::from_millis(20));
+    let before = rig.now();
+    let timeout = Duration::from_millis(20);
     assert!(rig.wait(8, timeout).is_empty());
     if rig.now() - before < timeout { Err(Deviation::EndsEarly) } else { Ok(()) }
 }

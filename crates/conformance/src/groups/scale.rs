@@ -86,7 +86,8 @@ fn rounds_proceed_being_fair(rig: &mut Rig) -> CaseResult {
     let _counters = ready_counters(rig, 6, Trigger::Level)?;
     let seen = tally(rig, 15, 2);
     assert_eq!(seen.len(), 6, "{seen:?}");
-    let (least, most) = (seen.values().min(), seen.values().max());
+    let least = seen.values().min();
+    let most = seen.values().max();
     assert_eq!((least, most), (Some(&5), Some(&5)), "thirty events over six: {seen:?}");
     Ok(())
 }

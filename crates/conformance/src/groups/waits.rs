@@ -271,7 +271,8 @@ fn many_threads_wake_one_poller(rig: &mut Rig) -> CaseResult {
     let start = Arc::new(Barrier::new(THREADS));
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
-            let (waker, start) = (rig.poller.waker(), Arc::clone(&start));
+            let waker = rig.poller.waker();
+            let start = Arc::clone(&start);
             thread::spawn(move || {
                 start.wait();
                 for _ in 0..500 {
@@ -298,7 +299,8 @@ fn a_wake_comes_together_with_events(rig: &mut Rig) -> CaseResult {
     writer.write(1).expect("room");
     rig.poller.waker().wake();
     let mut events = Events::with_capacity(8);
-    let (mut is_woken, mut is_ready) = (false, false);
+    let mut is_woken = false;
+    let mut is_ready = false;
     for _ in 0..3 {
         rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
         is_woken |= events.is_woken();

@@ -222,7 +222,8 @@ impl Kernel {
     /// Takes up to `capacity` ready registrations of `poller`, those that were ready longest first.
     pub(crate) fn harvest(&mut self, poller: PollerId, capacity: usize) -> Vec<(Key, Readiness)> {
         let mut listed = std::mem::take(&mut self.instance(poller).ready);
-        let (mut found, mut again) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut again = Vec::new();
         while found.len() < capacity {
             let Some(id) = listed.pop_front() else { break };
             let readiness = self.readiness(id);

@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_queue_is_writable_until_it_is_full_and_wakes_all_each_time() {
-        let (mut queue, mut wakes) = (Queue::new(2), Vec::new());
+        let mut queue = Queue::new(2);
+        let mut wakes = Vec::new();
         assert_eq!(queue.write(Side::A, 5, &mut wakes), Ok(5));
         assert_eq!(queue.readiness(Side::A), Readiness::READABLE | Readiness::WRITABLE);
         assert_eq!(queue.write(Side::A, 7, &mut wakes), Ok(7));
@@ -208,7 +209,8 @@ mod tests {
 
     #[test]
     fn an_eventfd_gives_all_that_was_added_at_once() {
-        let (mut eventfd, mut wakes) = (Eventfd::default(), Vec::new());
+        let mut eventfd = Eventfd::default();
+        let mut wakes = Vec::new();
         assert_eq!(eventfd.read(Side::A, 8, &mut wakes), Err(Errno::AGAIN));
         assert_eq!(eventfd.write(Side::A, 8, &mut wakes), Ok(8));
         assert_eq!(eventfd.write(Side::A, 8, &mut wakes), Ok(8));

@@ -85,7 +85,8 @@ impl SimPoller {
         let waker = Waker::new()?;
         let id = world.state().kernel.open_poller();
         let overflows_seen = world.state().overflows;
-        let (table, counters) = (Table::default(), Arc::default());
+        let table = Table::default();
+        let counters = Arc::default();
         Ok(Self {
             world,
             id,

@@ -331,7 +331,8 @@ mod tests {
 
     #[test]
     fn whole_pages_are_not_merged_so_few_bytes_can_fill_a_pipe() {
-        let (mut pipe, mut wakes) = (Pipe::new(), Vec::new());
+        let mut pipe = Pipe::new();
+        let mut wakes = Vec::new();
         for _ in 0..PAGES_MAX {
             assert_eq!(pipe.write(WRITER, 2100, &mut wakes), Ok(2100));
         }
@@ -342,7 +343,8 @@ mod tests {
 
     #[test]
     fn a_writer_is_called_when_the_first_page_of_a_full_pipe_is_free() {
-        let (mut pipe, mut wakes) = (Pipe::new(), Vec::new());
+        let mut pipe = Pipe::new();
+        let mut wakes = Vec::new();
         assert_eq!(pipe.write(WRITER, 1 << 20, &mut wakes), Ok(65_536));
         wakes.clear();
         assert_eq!(pipe.read(READER, PAGE_LEN_BYTES - 1, &mut wakes), Ok(PAGE_LEN_BYTES - 1));
@@ -364,7 +366,8 @@ mod tests {
 
     #[test]
     fn a_full_socket_is_writable_again_only_when_three_quarters_are_free() {
-        let (mut pair, mut wakes) = (Pair::default(), Vec::new());
+        let mut pair = Pair::default();
+        let mut wakes = Vec::new();
         assert_eq!(pair.write(Side::A, 1 << 20, &mut wakes), Ok(219_264));
         assert_eq!(pair.write(Side::A, 1, &mut wakes), Err(Errno::AGAIN));
         wakes.clear();
@@ -376,7 +379,8 @@ mod tests {
 
     #[test]
     fn closing_over_unread_data_resets_the_peer_once() {
-        let (mut pair, mut wakes) = (Pair::default(), Vec::new());
+        let mut pair = Pair::default();
+        let mut wakes = Vec::new();
         assert_eq!(pair.write(Side::A, 3, &mut wakes), Ok(3));
         pair.release(Side::B, &mut wakes);
         assert!(pair.readiness(Side::A).contains(Readiness::ERROR | Readiness::HUP));

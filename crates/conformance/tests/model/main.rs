@@ -128,7 +128,8 @@ fn spurious_edges_and_overflows_repeat_only_what_holds() {
 #[test]
 fn only_one_of_two_exclusive_pollers_is_woken_while_it_sleeps() {
     let world = World::new();
-    let (mut first, mut second) = (world.open(), world.open());
+    let mut first = world.open();
+    let mut second = world.open();
     let (reader, writer) = world.pipe();
     for poller in [&mut first, &mut second] {
         let how = READ_EDGE.exclusive();

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 
 use super::CompletionLoop;
 use super::connection::shots_of;
-use super::requests::{Kind, errno, is, numbered};
+use super::requests::{Kind, errno, is_errno, numbered};
 use crate::admission::Queue;
 use crate::conversation::Conversation;
 use crate::listener::{Accepted, accept};
@@ -96,7 +96,10 @@ impl<S: Session> CompletionLoop<S> {
         let socket = listener.into_socket();
         let shots = shots_of(&socket);
         let accepts = [None; ARMED_MAX];
-        let (is_many, is_cancelling, steady, came) = (false, false, 0, 0);
+        let is_many = false;
+        let is_cancelling = false;
+        let steady = 0;
+        let came = 0;
         self.listeners.push(Listening {
             socket,
             shots,
@@ -139,7 +142,8 @@ impl<S: Session> CompletionLoop<S> {
 
     /// A connection was accepted by a request, or the request failed; `label` says which.
     pub(super) fn accepted(&mut self, label: u32, mut completion: StreamCompletion) {
-        let (number, place) = (label as usize / ARMED_MAX, label as usize % ARMED_MAX);
+        let number = label as usize / ARMED_MAX;
+        let place = label as usize % ARMED_MAX;
         let Some(listening) = self.listeners.get_mut(number) else { return };
         if !completion.has_more {
             listening.accepts[place] = None;
@@ -153,7 +157,7 @@ impl<S: Session> CompletionLoop<S> {
                 let shots = listening.shots;
                 self.let_in(socket, shots);
             }
-            None if is(completion.result, Errno::CANCELED) => self.accept_late(number),
+            None if is_errno(completion.result, Errno::CANCELED) => self.accept_late(number),
             None => self.accept_failed(errno(completion.result)),
         }
     }
@@ -254,9 +258,12 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Accepts up to `share` connections by calls.
     fn ask(&mut self, number: usize, share: u32) -> Queue {
-        let (open, now) = (self.state.open_for_accepts(), self.state.clock.now().at);
+        let open = self.state.open_for_accepts();
+        let now = self.state.clock.now().at;
         let Listening { socket, shots, .. } = &self.listeners[number];
-        let (socket, shots, limits) = (socket.as_fd(), *shots, &self.state.limits);
+        let socket = socket.as_fd();
+        let shots = *shots;
+        let limits = &self.state.limits;
         let queue =
             self.state.admission.accept(socket, open, share, now, limits, &self.state.counters);
         let mut arrivals: Vec<OwnedFd> = self.state.admission.arrivals();
@@ -410,7 +417,8 @@ mod tests {
     fn an_accept_of_many_that_an_overflow_ends_loses_no_client_and_mixes_none_up() {
         const CLIENTS: usize = 60;
         let sizes = StreamSizes { ring: Sizes { submission: 8, completion: 8 }, ..SIZES };
-        let (clock, limits) = (Clock::new(Arc::default()), Limits::default());
+        let clock = Clock::new(Arc::default());
+        let limits = Limits::default();
         let opened = CompletionLoop::with_sizes(sizes, (), limits, clock, Arc::default());
         let Some(mut this) = pollux_testing::or_skip(opened) else { return };
         let any = "127.0.0.1:0".parse().expect("an address");

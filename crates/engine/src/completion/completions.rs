@@ -15,10 +15,10 @@ use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::connection::Receiving;
-use super::requests::{Kind, errno, is, label, numbered, read_label};
+use super::requests::{Kind, errno, is_errno, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN};
 use crate::sources::SourceId;
-use crate::tail::{Flushed, Output, OutputState, PendingOutput, Piece, broken};
+use crate::tail::{Flushed, Output, OutputState, PendingOutput, Piece, cause_of};
 use crate::turn::TurnLoop;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
@@ -110,11 +110,11 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn receive_failed(&mut self, token: Token, result: i32) {
-        if is(result, Errno::NOBUFS) {
+        if is_errno(result, Errno::NOBUFS) {
             // All buffers go back before the next submission, so it is armed with a full pool.
             self.state.counters.count(Counter::BufferStarvations);
-        } else if !is(result, Errno::CANCELED) && !is(result, Errno::INTR) {
-            return self.close_connection(token, broken(errno(result)));
+        } else if !is_errno(result, Errno::CANCELED) && !is_errno(result, Errno::INTR) {
+            return self.close_connection(token, cause_of(errno(result)));
         }
         self.state.counters.count(Counter::Rearms);
         self.receive_as_wanted(token);
@@ -169,7 +169,8 @@ impl<S: Session> CompletionLoop<S> {
     fn flush_source(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let OutputState::Waiting(output) = &mut connection.tail else { return };
-        let (socket, now) = (connection.socket.as_fd(), self.state.clock.now().at);
+        let socket = connection.socket.as_fd();
+        let now = self.state.clock.now().at;
         match output.flush(
             socket,
             &self.state.counters,
@@ -201,7 +202,7 @@ impl<S: Session> CompletionLoop<S> {
             if let Some(bytes) = completion.returned {
                 output.push_front(Piece::Bytes(bytes, from));
             }
-            return self.send_failed(token, broken(errno(completion.result)));
+            return self.send_failed(token, cause_of(errno(completion.result)));
         };
         let bytes = completion.returned.expect("the request owned its buffer");
         output.push_front(Piece::Bytes(bytes, from + taken));
@@ -350,7 +351,8 @@ mod tests {
         this.drain();
         assert!(this.ring.has_overflow(), "the queue is too large");
         peer.set_nonblocking(true).expect("set");
-        let (mut received, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+        let mut received = Vec::new();
+        let end = Instant::now() + Duration::from_secs(20);
         // Nothing is read before both answers are made.
         while this.state.counters.value(Counter::BytesIn) < 41 {
             assert!(Instant::now() < end, "input was lost");

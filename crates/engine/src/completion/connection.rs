@@ -30,13 +30,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, Shutdown, shutdown};
 
-use super::requests::{Kind, SUBMITS_MAX, errno, is, label, numbered, read_label};
+use super::requests::{Kind, SUBMITS_MAX, errno, is_errno, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN, POLLOUT};
 use crate::actions::{Ending, Payload};
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::flow::Flow;
 use crate::pipe::ReadOutcome;
-use crate::tail::{Linger, Output, OutputState, PendingOutput, Piece, broken, drop_untaken};
+use crate::tail::{Linger, Output, OutputState, PendingOutput, Piece, cause_of, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// What a receive of many brings at most, where it is bounded, before it is armed again, which a session that pauses does
@@ -137,9 +137,11 @@ impl<S: Session> CompletionLoop<S> {
         ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         self.make_room();
-        let (now, token) = (self.state.clock.now(), self.connections.next_token());
+        let now = self.state.clock.now();
+        let token = self.connections.next_token();
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
-        let (mut tail, mut flow) = (OutputState::None, Flow::Quiet);
+        let mut tail = OutputState::None;
+        let mut flow = Flow::Quiet;
         let mut marks = SendMarks::default();
         let mut io = RingIo {
             sending: self.ring.sending(),
@@ -356,7 +358,7 @@ impl<S: Session> CompletionLoop<S> {
         match seen {
             ReadOutcome::Unseen | ReadOutcome::Bytes(_) | ReadOutcome::Nothing => {}
             ReadOutcome::Ended => self.input_ended(token),
-            ReadOutcome::Broken(errno) => self.close_connection(token, broken(errno)),
+            ReadOutcome::Broken(errno) => self.close_connection(token, cause_of(errno)),
         }
     }
 
@@ -446,8 +448,8 @@ impl<S: Session> CompletionLoop<S> {
         };
         let taken = match usize::try_from(result) {
             Ok(taken) => taken,
-            Err(_) if is(result, Errno::AGAIN) => 0,
-            Err(_) => return self.send_failed(token, broken(errno(result))),
+            Err(_) if is_errno(result, Errno::AGAIN) => 0,
+            Err(_) => return self.send_failed(token, cause_of(errno(result))),
         };
         let Some(bytes) = self.ring.sent_bytes(slice) else {
             // Not seen, and better cut than with a gap.
@@ -475,7 +477,8 @@ impl<S: Session> CompletionLoop<S> {
         if cause != CloseCause::PeerReset || !connection.conversation.reads_on() {
             return self.close_connection(token, cause);
         }
-        let (now, limits) = (self.state.clock.now().at, &self.state.limits);
+        let now = self.state.clock.now().at;
+        let limits = &self.state.limits;
         connection.tail.break_off(0, cause, now, limits);
         connection.conversation.output_waits();
         self.state.unfinished.push(ConnectionId(token));

@@ -53,7 +53,7 @@ impl Session for Taker {
                 let used = input.len().min(700);
                 taken.bytes[*number].extend_from_slice(&input[..used]);
                 actions.pause_input();
-                actions.call_again();
+                actions.notify_when_sent();
                 used
             }
             Self::Stalled { has_taken: has_taken @ false } => {
@@ -88,7 +88,8 @@ impl Session for Taker {
 }
 
 fn open(sizes: StreamSizes, taken: Taken) -> Option<CompletionLoop<Taker>> {
-    let (clock, limits) = (Clock::new(Arc::default()), Limits::default());
+    let clock = Clock::new(Arc::default());
+    let limits = Limits::default();
     let opened = CompletionLoop::with_sizes(sizes, taken, limits, clock, Arc::default());
     pollux_testing::or_skip(opened)
 }

@@ -76,7 +76,7 @@ pub(super) fn read_label(label: u64) -> (Kind, Token) {
     (kind, Token::new(bits as u32, (bits >> 32) as u32))
 }
 
-pub(super) fn is(result: i32, errno: Errno) -> bool {
+pub(super) fn is_errno(result: i32, errno: Errno) -> bool {
     result == -errno.raw_os_error()
 }
 

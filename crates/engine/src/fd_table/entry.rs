@@ -301,7 +301,8 @@ impl State {
 
     /// Every combination of what is wanted, known, registered and watched; `None` beyond the watches.
     pub(super) fn nth(number: u32) -> Option<Self> {
-        let (low, watch) = (number % (1 << 11), number >> 11);
+        let low = number % (1 << 11);
+        let watch = number >> 11;
         (watch <= 4).then_some(Self(low | (watch << WATCH_SHIFT)))
     }
 }

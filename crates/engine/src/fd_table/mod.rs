@@ -385,7 +385,8 @@ impl<F: AsFd> FdTable<F> {
     /// What is known of the descriptor of `token`, in one line.
     #[must_use]
     pub fn describe(&self, token: Token) -> Option<String> {
-        let (fd, state) = (self.fd(token)?.as_raw_fd(), self.state(token)?);
+        let fd = self.fd(token)?.as_raw_fd();
+        let state = self.state(token)?;
         let watch = match state.watch() {
             Watch::Connection(Trigger::Level) => "level",
             Watch::Connection(Trigger::Edge) => "edge",
@@ -442,7 +443,8 @@ impl<F> FdTable<F> {
     fn check_sizes(&self) -> Result<(), String> {
         let live = self.entries.iter().filter(|entry| entry.fd.is_some()).count();
         holds(live == self.len, || format!("{live} live slots, but len is {}", self.len))?;
-        let (slots, slots_max) = (self.entries.len(), self.slots_max);
+        let slots = self.entries.len();
+        let slots_max = self.slots_max;
         holds(slots <= slots_max, || format!("{slots} slots, more than {slots_max}"))
     }
 

@@ -95,7 +95,8 @@ fn submit_update<F: AsFd>(
 ) -> Result<bool, Error> {
     // The slot was freed since it was put on the list.
     let Some(fd) = &entry.fd else { return Ok(false) };
-    let (fd, token) = (fd.as_fd(), entry.token(slot));
+    let fd = fd.as_fd();
+    let token = entry.token(slot);
     match update_of(entry.state, has_rdhup) {
         None => return Ok(false),
         Some(Update::Add(how)) => {

@@ -27,7 +27,7 @@ use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Progress, SessionCall};
 use crate::pipe::ReadOutcome;
-use crate::tail::{Flushed, Output, OutputState, broken, drop_untaken};
+use crate::tail::{Flushed, Output, OutputState, cause_of, drop_untaken};
 use crate::turn::{ConnectionView, LoopError, LoopState, TurnLoop};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
 
@@ -53,7 +53,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
     }
 
     fn may_act(&mut self, token: Token) -> bool {
-        self.table.is_current(token) && self.regains(token)
+        self.table.is_current(token) && self.owns_or_wakes(token)
     }
 
     /// Applies the update list; a connection whose descriptor the poller refuses is closed.
@@ -150,7 +150,8 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             self.table.stop_write(token);
             return self.connected(token);
         }
-        let (socket, now) = (socket(&self.table, token), self.state.clock.now().at);
+        let socket = socket(&self.table, token);
+        let now = self.state.clock.now().at;
         match output.flush(
             socket,
             &self.state.counters,
@@ -214,7 +215,8 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         for index in 0..self.listeners.len() {
             let token = self.listeners[index];
             let open = self.state.open_for_accepts();
-            let (socket, limits) = (socket(&self.table, token), &self.state.limits);
+            let socket = socket(&self.table, token);
+            let limits = &self.state.limits;
             let share = limits.accepts_per_turn;
             let queue = self.state.admission.accept(
                 socket,
@@ -227,7 +229,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             if queue == Queue::Empty {
                 self.table.cannot_read(token);
             }
-            self.welcome_arrivals();
+            self.admit_arrivals();
             if queue == Queue::Paused {
                 self.listeners.iter().for_each(|token| self.table.stop_read(*token));
                 return;
@@ -280,15 +282,17 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
 impl<S: Session> ReadinessLoop<S> {
     /// Takes a last share of the clients that wait at a listener that is given up.
     pub(super) fn accept_last(&mut self, listener: BorrowedFd<'_>) {
-        let (open, now) = (self.state.open_for_accepts(), self.state.clock.now().at);
-        let (share, limits) = (self.state.limits.accepts_per_turn, &self.state.limits);
+        let open = self.state.open_for_accepts();
+        let now = self.state.clock.now().at;
+        let share = self.state.limits.accepts_per_turn;
+        let limits = &self.state.limits;
         // Clients that are left wait in the socket's queue for the next process that accepts from it.
         let _ =
             self.state.admission.accept(listener, open, share, now, limits, &self.state.counters);
-        self.welcome_arrivals();
+        self.admit_arrivals();
     }
 
-    fn welcome_arrivals(&mut self) {
+    fn admit_arrivals(&mut self) {
         let mut arrivals = self.state.admission.arrivals();
         for socket in arrivals.drain(..) {
             if let Some(kept) = self.state.hand_over(socket) {
@@ -350,7 +354,7 @@ impl<S: Session> ReadinessLoop<S> {
                 self.table.cannot_read(token);
             }
             Err(Errno::INTR) => self.receive(token, false),
-            Err(errno) => self.close(token, broken(errno)),
+            Err(errno) => self.close(token, cause_of(errno)),
         }
     }
 
@@ -439,7 +443,7 @@ impl<S: Session> ReadinessLoop<S> {
                     return self.table.cannot_read(token);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return self.close(token, broken(errno)),
+                Err(errno) => return self.close(token, cause_of(errno)),
             }
         }
         self.state.unfinished.push(ConnectionId(token));
@@ -466,7 +470,7 @@ impl<S: Session> ReadinessLoop<S> {
                 return ControlFlow::Break(());
             }
             ReadOutcome::Broken(errno) => {
-                self.close(token, broken(errno));
+                self.close(token, cause_of(errno));
                 return ControlFlow::Break(());
             }
         }

@@ -154,7 +154,8 @@ impl<S: Session> ReadinessLoop<S> {
         if token == ALARM {
             return self.state.alarm.rang();
         }
-        let (id, now) = (SourceId(token.slot() - SOURCES), self.state.clock.now());
+        let id = SourceId(token.slot() - SOURCES);
+        let now = self.state.clock.now();
         let Some(answer) = self.state.sources.readable(id, &mut self.state.shared, now) else {
             return;
         };
@@ -337,9 +338,11 @@ impl<S: Session> ReadinessLoop<S> {
         if slot >= self.connections.len() {
             self.connections.resize_with(slot + 1, || None);
         }
-        let (now, id) = (self.state.clock.now(), ConnectionId(token));
+        let now = self.state.clock.now();
+        let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
-        let (mut tail, mut flow) = (OutputState::None, Flow::Quiet);
+        let mut tail = OutputState::None;
+        let mut flow = Flow::Quiet;
         let mut io = SocketIo {
             socket: socket(&self.table, token),
             buffer: &mut self.buffer,
@@ -351,7 +354,8 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let (conversation, done) = begin(&mut self.state.shared, &mut turn, &mut io);
         self.state.opened(&conversation);
-        let (has_lost_event, is_bulk) = (false, false);
+        let has_lost_event = false;
+        let is_bulk = false;
         self.connections[slot] =
             Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
         self.settle(token, done, false);

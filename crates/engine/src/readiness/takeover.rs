@@ -29,11 +29,11 @@ impl<S: Session> ReadinessLoop<S> {
     /// As `owns`, where the session may end up not being called: one that had put the connection
     /// down is woken for it, and puts it down again.
     #[inline]
-    pub(super) fn regains(&mut self, token: Token) -> bool {
+    pub(super) fn owns_or_wakes(&mut self, token: Token) -> bool {
         self.owns_after(token, false)
     }
 
-    /// As `regains`, because of an event.
+    /// As `owns_or_wakes`, because of an event.
     #[inline]
     pub(super) fn owns_for_event(&mut self, token: Token, found: Readiness) -> bool {
         // Of an end there is no second event.

@@ -187,7 +187,8 @@ impl Script {
         let piece = (1 + self.dice.below(most)).min(left).min(actions.room());
         if self.dice.below(6) == 0 && self.said + piece <= 300_000 {
             let file = self.file.try_clone().expect("a descriptor is left").into();
-            let (offset, len) = (self.said as u64, piece as u64);
+            let offset = self.said as u64;
+            let len = piece as u64;
             actions.send_file(FileRange { file, offset, len });
         } else {
             for (at, place) in actions.spare()[..piece].iter_mut().enumerate() {
@@ -210,7 +211,7 @@ impl Script {
                 let other = self.dice.below(neighbours.len());
                 actions.wake(neighbours[other]);
             }
-            _ => actions.call_again(),
+            _ => actions.notify_when_sent(),
         }
         match self.dice.below(4) {
             0 if !self.has_ended => {
@@ -240,7 +241,7 @@ impl Script {
                     self.proceed(actions);
                 }
                 if used < input.len() {
-                    actions.call_again();
+                    actions.notify_when_sent();
                 }
                 return used;
             }
@@ -304,7 +305,8 @@ fn pair(
     neighbours: &Rc<RefCell<Vec<ConnectionId>>>,
 ) -> Peer {
     let mut dice = Rng::seeded(seed);
-    let (says, wants) = (dice.below(WANTS_MAX), dice.below(SAYS_MAX));
+    let says = dice.below(WANTS_MAX);
+    let wants = dice.below(SAYS_MAX);
     let mut script = Script {
         dice: Rng::stream(seed, 1),
         file: file(),
@@ -328,7 +330,8 @@ fn random_sessions_and_peers_exchange_the_bytes_of_the_model() {
             // Shown when it fails.
             println!("{driver}, seed {seed}");
             let mut stage = Stage::open(driver, Limits::default());
-            let (causes, neighbours) = (Causes::default(), Rc::default());
+            let causes = Causes::default();
+            let neighbours = Rc::default();
             let seeds = (0..CONNECTIONS as u64).map(|number| (seed << 32) | ((number + 1) * 7919));
             let peers = seeds.map(|seed| pair(&mut stage, seed, &causes, &neighbours));
             let peers: RefCell<Vec<Peer>> = RefCell::new(peers.collect());

@@ -41,7 +41,8 @@ fn tcp() -> (OwnedFd, TcpStream) {
 
 /// Some exchanges, then the last bytes and the end between two turns.
 fn exchange(stage: &mut Stage, ours: OwnedFd, mut theirs: impl Write, end: impl FnOnce()) {
-    let (causes, kept) = (Causes::default(), Rc::default());
+    let causes = Causes::default();
+    let kept = Rc::default();
     stage.adopt_socket(ours, keeper(&causes, &kept));
     for len in [3, 6] {
         theirs.write_all(b"abc").expect("room");
@@ -112,7 +113,8 @@ fn the_end_behind_many_bytes_that_came_while_input_was_paused_is_seen() {
 fn pause_and_end(driver: Driver, ours: OwnedFd, theirs: OwnedFd) {
     const PIECES: [usize; 3] = [40_000, 60_000, 50_000];
     let mut stage = Stage::open(driver, Limits::default());
-    let (causes, received) = (Causes::default(), Rc::new(Cell::new(0)));
+    let causes = Causes::default();
+    let received = Rc::new(Cell::new(0));
     let id = stage.adopt_socket(ours, pauser(&causes, &received));
     let mut theirs = File::from(theirs);
     theirs.write_all(b"abc").expect("room");
@@ -135,7 +137,8 @@ fn many_senders_at_once_lose_nothing_when_buffers_run_out() {
     const BYTES: usize = 10_000;
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
-        let (causes, kept) = (Causes::default(), Rc::new(RefCell::new(Vec::new())));
+        let causes = Causes::default();
+        let kept = Rc::new(RefCell::new(Vec::new()));
         let mut peers: Vec<TcpStream> = (0..SENDERS)
             .map(|_| {
                 let (ours, theirs) = tcp();

@@ -369,7 +369,7 @@ fn a_loop_that_is_dropped_with_everything_under_way_leaves_nothing_behind() {
             if matches!(call, Call::Wake | Call::Drained) {
                 actions.spare().fill(b'x');
                 actions.advance(actions.room());
-                actions.call_again();
+                actions.notify_when_sent();
             }
             0
         }));
@@ -424,7 +424,8 @@ fn an_address_in_use_keeps_its_kind() {
 
 #[test]
 fn a_mechanism_that_is_not_there_is_unsupported_and_says_why() {
-    let (mechanism, reason) = (Driver::Completion.name(), "the sysctl forbids it".to_owned());
+    let mechanism = Driver::Completion.name();
+    let reason = "the sysctl forbids it".to_owned();
     let cause = io::Error::from_raw_os_error(1);
     let error = LoopError::Unavailable { mechanism, reason, cause };
     assert_eq!(error.to_string(), "uring is not available here: the sysctl forbids it");

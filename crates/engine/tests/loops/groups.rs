@@ -92,7 +92,8 @@ fn behind_two_addresses(driver: Driver, listeners: Listeners) -> Server {
     let accept_pause = Duration::from_millis(2);
     let limits = Limits { connections_max: 8, accept_pause, ..Limits::default() };
     let listen = vec![any, ListenAddress::Unix(path)];
-    let (cpus, delays_small_writes) = (None, false);
+    let cpus = None;
+    let delays_small_writes = false;
     let config =
         GroupConfig { listen, driver, threads: 2, listeners, cpus, delays_small_writes, limits };
     let shared = |_| Ok(Shared { file: file(), causes: Vec::new() });
@@ -178,10 +179,12 @@ fn a_wake_up_that_came_before_the_loop_became_full_is_not_lost() {
         let addresses = listeners.each_ref().map(|listener| listener.address().to_string());
         let late: Rc<RefCell<Vec<TcpStream>>> = Rc::default();
         let mut stages = [0, 1].map(|number| {
-            let (address, late) = (addresses[1].clone(), Rc::clone(&late));
+            let address = addresses[1].clone();
+            let late = Rc::clone(&late);
             let limits = Limits { connections_max: 2, ..Limits::default() };
             let mut stage = Stage::accepting(driver, limits, move || {
-                let (address, late) = (address.clone(), Rc::clone(&late));
+                let address = address.clone();
+                let late = Rc::clone(&late);
                 Puppet::new(move |call, _| {
                     if call == Call::Accepted && number == 0 && late.borrow().is_empty() {
                         late.borrow_mut().push(TcpStream::connect(&address).expect("connected"));
@@ -229,7 +232,8 @@ fn start(driver: Driver, listeners: Listeners, threads: usize, sockets: &Sockets
 
 /// Connects again and again until it is over; each time there has to be a greeting.
 fn is_greeted(to: SocketAddr, is_over: &Arc<AtomicBool>, count: &Arc<AtomicU64>) -> JoinHandle<()> {
-    let (is_over, count) = (Arc::clone(is_over), Arc::clone(count));
+    let is_over = Arc::clone(is_over);
+    let count = Arc::clone(count);
     std::thread::spawn(move || {
         while !is_over.load(SeqCst) {
             let mut peer = TcpStream::connect(to).expect("the sockets are open all the time");
@@ -249,7 +253,8 @@ fn no_client_is_lost_while_one_group_takes_the_sockets_over_from_another() {
             let any: [ListenAddress; 1] = ["127.0.0.1:0".parse().expect("an address")];
             let sockets = Sockets::open(&any, listeners, 2).expect("opened");
             let ListenAddress::Tcp(address) = sockets.addresses()[0].clone() else { panic!("TCP") };
-            let (is_over, count) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+            let is_over = Arc::<AtomicBool>::default();
+            let count = Arc::<AtomicU64>::default();
             let mut group = start(driver, listeners, 2, &sockets);
             let peers: Vec<_> = (0..4).map(|_| is_greeted(address, &is_over, &count)).collect();
             for number in 1..=GROUPS {
@@ -328,7 +333,8 @@ fn on_each(test: impl Fn(Driver, &Group)) {
             Err(other) => panic!("{driver}: {other}"),
         };
         test(driver, &group);
-        let (last, loops) = (group.handle::<Echo>(0), group);
+        let last = group.handle::<Echo>(0);
+        let loops = group;
         loops.abort();
         loops.join().expect("ended");
         assert_eq!(last.submit(|_| ()), Err(SubmitError::Ended), "{driver}");

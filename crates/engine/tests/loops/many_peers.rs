@@ -65,7 +65,8 @@ fn a_small_message_is_one_receive_and_a_connection_of_large_ones_has_no_more() {
         let kept = Rc::<RefCell<Vec<u8>>>::default();
         let (_, mut peer) = stage.adopt(keeper(&kept));
         let mut receives = |len: usize| {
-            let (before, had) = (stage.count(Counter::Receives), kept.borrow().len());
+            let before = stage.count(Counter::Receives);
+            let had = kept.borrow().len();
             peer.write_all(&vec![b'x'; len]).expect("the socket takes it");
             stage.turn_until("all of it", |_| kept.borrow().len() == had + len);
             stage.count(Counter::Receives) - before
@@ -183,7 +184,7 @@ fn a_chain_of_answers_reaches_every_peer_in_order() {
                         actions.advance(piece);
                         *sent += piece;
                         if piece > 0 {
-                            actions.call_again();
+                            actions.notify_when_sent();
                         }
                     }
                     0

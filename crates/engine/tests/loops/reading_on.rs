@@ -30,7 +30,7 @@ fn send_more(left: &Cell<usize>, actions: &mut Actions<'_>) {
     actions.advance(len);
     left.set(left.get() - len);
     if left.get() > 0 {
-        actions.call_again();
+        actions.notify_when_sent();
     }
 }
 
@@ -40,7 +40,8 @@ fn talker(
     causes: &Rc<RefCell<Vec<CloseCause>>>,
     waited: &Rc<Cell<u64>>,
 ) -> Puppet {
-    let (came, waited) = (Rc::clone(came), Rc::clone(waited));
+    let came = Rc::clone(came);
+    let waited = Rc::clone(waited);
     let left = Cell::new(LONG_BYTES);
     Puppet::watched(causes, move |call, actions| {
         match call {

@@ -58,7 +58,7 @@ impl Lines {
                 actions.send(b"file\n");
                 let file = OwnedFd::from(shared.file.try_clone().expect("a descriptor is left"));
                 actions.send_file(FileRange { file, offset: number(), len: number() });
-                actions.call_again();
+                actions.notify_when_sent();
                 return true;
             }
             "pause" => {
@@ -90,7 +90,7 @@ impl Lines {
         }
         actions.advance(len);
         self.sent += len;
-        actions.call_again();
+        actions.notify_when_sent();
     }
 }
 
@@ -106,7 +106,7 @@ impl Session for Lines {
         let mut used = 0;
         while let Some(len) = input[used..].iter().position(|byte| *byte == b'\n') {
             if actions.room() < len + 1 {
-                actions.call_again();
+                actions.notify_when_sent();
                 break;
             }
             let line = String::from_utf8_lossy(&input[used..used + len]).into_owned();

@@ -67,7 +67,8 @@ fn datagrams_are_echoed_beside_a_connection() {
 fn a_source_that_is_still_readable_is_called_again() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
-        let (socket, taken) = (udp(), Rc::new(RefCell::new(Vec::new())));
+        let socket = udp();
+        let taken = Rc::new(RefCell::new(Vec::new()));
         let address = socket.local_addr().expect("bound");
         let into = Rc::clone(&taken);
         let watched = stage.event_loop.watch(socket, move |socket, _, _| {
@@ -90,7 +91,8 @@ fn a_source_that_is_still_readable_is_called_again() {
 fn timers_fire_once_or_until_they_are_asked_to_end() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
-        let (once, often) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let once = Rc::new(Cell::new(0));
+        let often = Rc::new(Cell::new(0));
         let count = Rc::clone(&once);
         let at = stage.event_loop.now().at;
         let after = stage.event_loop.after(Duration::from_millis(2), move |_, now| {

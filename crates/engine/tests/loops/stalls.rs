@@ -121,7 +121,7 @@ fn a_session_that_asks_to_be_called_again_when_it_is_accepted_is_called() {
                 match call {
                     Call::Accepted => {
                         actions.send(b"hello");
-                        actions.call_again();
+                        actions.notify_when_sent();
                     }
                     Call::Drained => seen.set(seen.get() + 1),
                     _ => {}
@@ -148,11 +148,11 @@ fn a_deadline_comes_while_output_waits() {
                     actions.set_deadline(actions.now().at + Duration::from_millis(30));
                     actions.spare().fill(b'x');
                     actions.advance(actions.room());
-                    actions.call_again();
+                    actions.notify_when_sent();
                 }
                 Call::Drained => {
                     actions.advance(actions.room());
-                    actions.call_again();
+                    actions.notify_when_sent();
                 }
                 Call::Deadline => actions.abort(),
                 _ => {}
@@ -301,7 +301,8 @@ fn a_loop_that_spins_on_io_uring_makes_no_calls_and_is_woken_by_another_thread()
             Some(poller) => poller.snapshot().system_calls,
             None => stage.count(Counter::RingEnters),
         };
-        let (waker, counters) = (stage.event_loop.waker(), stage.event_loop.counters());
+        let waker = stage.event_loop.waker();
+        let counters = stage.event_loop.counters();
         let before = calls(&stage);
         let is_woken = std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -315,7 +316,8 @@ fn a_loop_that_spins_on_io_uring_makes_no_calls_and_is_woken_by_another_thread()
             stage.event_loop.turn(None).expect("turned")
         });
         assert!(is_woken, "{driver}");
-        let (calls, spins) = (calls(&stage) - before, stage.count(Counter::BusySpins));
+        let calls = calls(&stage) - before;
+        let spins = stage.count(Counter::BusySpins);
         assert!(spins >= SPINS, "{driver}: {spins} spins");
         if matches!(driver, Driver::Completion | Driver::Readiness(Mechanism::UringPoll)) {
             assert!(calls <= 4, "{driver}: {calls} calls for {spins} spins");

@@ -291,7 +291,8 @@ fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
         assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
         // Now the message is read.
         scene.socket.receive(0);
-        let (socket, deadline) = (Arc::clone(&scene.socket), Moment::NEVER);
+        let socket = Arc::clone(&scene.socket);
+        let deadline = Moment::NEVER;
         let command = Command::TakeOver { socket, owner: 0, session: Runner, deadline };
         scene.loops[0].shared_mut().commands.push_back(command);
         turn(&mut scene.loops[0]);

@@ -92,7 +92,8 @@ fn everywhere(scene: impl Fn(Driver, Family) + Sync) {
 /// Says the bytes of `Lines` up to `len` when it is woken, in pieces or from the file, and then
 /// `lingers` or waits.
 fn speaker(causes: &Causes, len: usize, is_file: bool, lingers: bool) -> Puppet {
-    let (mut said, file) = (0, file_of(len));
+    let mut said = 0;
+    let file = file_of(len);
     let at_end = move |actions: &mut Actions<'_>| {
         if lingers {
             actions.linger();
@@ -111,7 +112,7 @@ fn speaker(causes: &Causes, len: usize, is_file: bool, lingers: bool) -> Puppet 
                 let bytes: Vec<u8> = (said..said + piece).map(Lines::byte).collect();
                 actions.send(&bytes);
                 said += piece;
-                if said < len { actions.call_again() } else { at_end(actions) }
+                if said < len { actions.notify_when_sent() } else { at_end(actions) }
             }
             Call::Bytes(input) => return input.len(),
             _ => {}

@@ -92,7 +92,8 @@ impl Interface {
         (caps.files, caps.deferred_changes) = (FilePolicy::Refused, false);
         let epoll = instance(mechanism, way)?;
         let callers = (way == Way::Threads).then(|| [Caller::start(), Caller::start()]);
-        let (waker, counters) = (Waker::new()?, Arc::default());
+        let waker = Waker::new()?;
+        let counters = Arc::default();
         let made = Self { epoll, caps, waker, counters, callers };
         let wake = epoll_event { events: libc::EPOLLIN as u32, u64: WAKE };
         made.change(libc::EPOLL_CTL_ADD, made.waker.fd(), wake)?;
@@ -109,7 +110,8 @@ impl Interface {
     }
 
     fn change(&self, op: c_int, fd: BorrowedFd<'_>, event: epoll_event) -> Result<(), Error> {
-        let (epoll, raw) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
+        let epoll = self.epoll.as_raw_fd();
+        let raw = fd.as_raw_fd();
         let call = Box::new(move || {
             let mut event = event;
             // SAFETY: an event that is alive.
@@ -192,7 +194,8 @@ fn wait(epoll: RawFd, capacity: usize, timeout: Option<Duration>) -> Call {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let (first, len) = (room.as_mut_ptr(), capacity as c_int);
+        let first = room.as_mut_ptr();
+        let len = capacity as c_int;
         let no_mask = std::ptr::null::<sigset_t>();
         // SAFETY: room for as many events as said, and a time that is null or live.
         let found = answered(unsafe { calls::pwait2(epoll, first, len, time, no_mask) })?;

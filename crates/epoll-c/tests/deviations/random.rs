@@ -80,14 +80,17 @@ impl Pair {
             (ours, peer)
         };
         let sockets = (0..SOCKETS).map(pair).collect();
-        let (kernel, other) = (Subject::new(Mechanism::Epoll), Subject::new(mechanism));
-        let (flags, is_over) = ([None; SOCKETS], [false; SOCKETS]);
+        let kernel = Subject::new(Mechanism::Epoll);
+        let other = Subject::new(mechanism);
+        let flags = [None; SOCKETS];
+        let is_over = [false; SOCKETS];
         Self { mechanism, kernel, other, sockets, flags, is_over, counter: 0 }
     }
 
     fn change(&mut self, op: i32, socket: usize, flags: u32) {
         self.counter += 1;
-        let (fd, data) = (self.sockets[socket].0.as_raw_fd(), self.counter << 8 | socket as u64);
+        let fd = self.sockets[socket].0.as_raw_fd();
+        let data = self.counter << 8 | socket as u64;
         let expected = self.kernel.ctl(op, fd, flags, data);
         let answered = self.other.ctl(op, fd, flags, data);
         assert_eq!(answered, expected, "{op} of socket {socket} with {flags:#x}");
@@ -184,7 +187,8 @@ impl Pair {
     }
 
     fn holds(&self, socket: usize, events: u32) -> bool {
-        let (fd, events) = (self.sockets[socket].0.as_raw_fd(), events as i16);
+        let fd = self.sockets[socket].0.as_raw_fd();
+        let events = events as i16;
         let mut fd = libc::pollfd { fd, events, revents: 0 };
         // SAFETY: one element at a live local.
         unsafe { libc::poll(&raw mut fd, 1, 0) };

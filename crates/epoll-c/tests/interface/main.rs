@@ -51,7 +51,8 @@ impl Installed {
 
 /// Asserts success and returns what was printed.
 fn printed(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
+    let out = &output.stdout;
+    let err = &output.stderr;
     let out = String::from_utf8_lossy(out).into_owned();
     assert!(output.status.success(), "{}: {out}{}", output.status, String::from_utf8_lossy(err));
     out
@@ -59,7 +60,8 @@ fn printed(output: &Output) -> String {
 
 fn run(program: &Path, mechanism: Mechanism) -> String {
     let output = Command::new(program).env("PX_POLLER", mechanism.name()).output().expect("run");
-    let (status, err) = (output.status, String::from_utf8_lossy(&output.stderr));
+    let status = output.status;
+    let err = String::from_utf8_lossy(&output.stderr);
     assert!(status.success(), "{mechanism}: {status}: {err}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

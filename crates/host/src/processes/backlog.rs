@@ -139,7 +139,8 @@ fn entry(body: &[u8], family: AddressFamily) -> Option<(IpAddr, Backlog)> {
         }
         _ => IpAddr::from(<[u8; 16]>::try_from(body.get(ADDRESS_AT..ADDRESS_AT + 16)?).ok()?),
     };
-    let (waiting, limit) = (word(body, WAITING_AT)?, word(body, LIMIT_AT)?);
+    let waiting = word(body, WAITING_AT)?;
+    let limit = word(body, LIMIT_AT)?;
     let dropped = dropped(body.get(ENTRY_BYTES..).unwrap_or_default());
     Some((ip, Backlog { limit, waiting, dropped }))
 }

@@ -37,7 +37,8 @@ impl ControlSocket {
     /// # Errors
     /// The kernel gives no socket.
     pub fn pair() -> Result<(Self, OwnedFd), Error> {
-        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let kind = SocketType::SEQPACKET;
+        let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
         Ok((Self(ours), theirs))

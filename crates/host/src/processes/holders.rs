@@ -61,7 +61,8 @@ fn listening_at(table: &str) -> impl Iterator<Item = (u64, &str)> {
     const LISTENS: &str = "00010000";
     table.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
-        let (flags, inode) = (words.nth(3)?, words.nth(2)?);
+        let flags = words.nth(3)?;
+        let inode = words.nth(2)?;
         // The rest of the line: a path may have spaces.
         let path = line.split_once(inode)?.1.trim_start();
         (flags == LISTENS && path.starts_with('/')).then_some((inode.parse().ok()?, path))

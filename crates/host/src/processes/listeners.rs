@@ -71,7 +71,9 @@ pub(super) fn listening() -> impl Iterator<Item = (SocketAddr, u64)> {
 /// four bytes in the order of the machine (`proc_pid_net(5)`).
 fn listener_in(line: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+    let local = fields.get(1)?;
+    let state = fields.get(3)?;
+    let inode = fields.get(9)?;
     let (ip, port) = local.split_once(':')?;
     let words = |ip: &str| {
         let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok();

@@ -27,8 +27,6 @@ use crate::patience;
 const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
 /// Between two looks at which signals are caught.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long the last words of a process may take after its end.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line of standard output; of a longer one the end is kept.
 const OUTPUT_LINE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of standard output, from the first, that are kept where all of it is asked for.
@@ -428,9 +426,9 @@ impl Program {
     /// The last lines that it said on standard error.
     pub fn stderr_tail(&mut self) -> String {
         // Its end follows that of its output, and what it said right before may still be on its way.
-        let end = if self.output.is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
+        let end = if self.output.is_over { patience::LAST_WORDS } else { Duration::ZERO };
         let is_over = self.is_over || self.has_ended(end).unwrap_or(true);
-        let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
+        let patience = if is_over { patience::LAST_WORDS } else { Duration::ZERO };
         let start = Instant::now();
         while let Ok(Some(_)) = self.line_within(patience.saturating_sub(start.elapsed())) {}
         let said = self.last.lock().unwrap_or_else(PoisonError::into_inner);

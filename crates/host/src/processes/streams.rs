@@ -72,7 +72,8 @@ pub(crate) fn listen(mut said: PipeReader, last: Arc<Mutex<Said>>) -> Receiver<S
     // Ends with the process; all is read, so that the process never waits for a reader.
     std::thread::spawn(move || {
         let mut said = BufReader::new(&mut said);
-        let (mut line, mut kept) = (Vec::new(), 0);
+        let mut line = Vec::new();
+        let mut kept = 0;
         while let Ok(1..) = said.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             let line_bytes = line.len() as u64;
             let text =

@@ -79,7 +79,8 @@ impl Tree {
             Ok((*pid, Member::new(*pid, stat)))
         });
         let members = members.collect::<io::Result<_>>()?;
-        let (unrelated, gone) = (HashSet::new(), Duration::ZERO);
+        let unrelated = HashSet::new();
+        let gone = Duration::ZERO;
         let newest = Newest { pid: None, since: Instant::now(), looked_through: None };
         let mut tree = Self { members, unrelated, adopts: false, gone, ended: 0, newest };
         tree.look();

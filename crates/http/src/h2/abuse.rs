@@ -118,23 +118,26 @@ impl Abuse {
     /// What the peer of this end may cost.
     pub(crate) fn new(role: Role) -> Self {
         let of_client = |rate: Rate| (role == Role::Server).then_some(rate.full());
-        let (resets, tiny) = (of_client(RESETS), of_client(TINY));
+        let resets = of_client(RESETS);
+        let tiny = of_client(TINY);
         Self { resets, control: CONTROL.full(), tiny, empty_in_a_row: 0 }
     }
 
     /// A stream was reset before its answer.
     pub(crate) fn reset(&mut self, now_ms: u64) -> Result<(), Fault> {
-        match self.pay_reset(1, now_ms) {
-            true => Ok(()),
-            false => Err(Fault::calm("too many streams that were reset before their answers")),
+        if self.pay_reset(1, now_ms) {
+            Ok(())
+        } else {
+            Err(Fault::calm("too many streams that were reset before their answers"))
         }
     }
 
     /// A stream was reset within its answer, which has cost its maker more than an answer earns.
     pub(crate) fn cut(&mut self, now_ms: u64) -> Result<(), Fault> {
-        match self.pay_reset(CUT_PRICE, now_ms) {
-            true => Ok(()),
-            false => Err(Fault::calm("too many streams that were reset within their answers")),
+        if self.pay_reset(CUT_PRICE, now_ms) {
+            Ok(())
+        } else {
+            Err(Fault::calm("too many streams that were reset within their answers"))
         }
     }
 
@@ -145,9 +148,10 @@ impl Abuse {
     /// A frame that brings nothing.
     #[inline]
     pub(crate) fn control(&mut self, price: u32, now_ms: u64) -> Result<(), Fault> {
-        match self.control.pay(CONTROL, price, now_ms) {
-            true => Ok(()),
-            false => Err(Fault::calm("too many frames that bring nothing")),
+        if self.control.pay(CONTROL, price, now_ms) {
+            Ok(())
+        } else {
+            Err(Fault::calm("too many frames that bring nothing"))
         }
     }
 
@@ -175,9 +179,10 @@ impl Abuse {
             }
             return self.control(1, now_ms);
         }
-        match self.tiny.as_mut().is_none_or(|tiny| tiny.pay(TINY, 1, now_ms)) {
-            true => Ok(()),
-            false => Err(Fault::calm("too many frames with a few bytes of a body")),
+        if self.tiny.as_mut().is_none_or(|tiny| tiny.pay(TINY, 1, now_ms)) {
+            Ok(())
+        } else {
+            Err(Fault::calm("too many frames with a few bytes of a body"))
         }
     }
 

@@ -512,7 +512,8 @@ impl<T: Default> Connection<T> {
         payload: &'i [u8],
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
-        let (id, ends) = (head.stream, head.has(frame::END_STREAM));
+        let id = head.stream;
+        let ends = head.has(frame::END_STREAM);
         let data = head.unpadded(payload)?;
         self.receive_window.arrive(payload.len())?;
         let place = self.place(id);
@@ -567,9 +568,10 @@ impl<T: Default> Connection<T> {
     ) -> Result<Option<Found<'i, T>>, Fault> {
         let mut block = head.unpadded(payload)?;
         if head.has(frame::WITH_PRIORITY) {
-            let cut = match head.has(frame::PADDED) {
-                true => frame::PADDING,
-                false => Fault::size("a frame has a wrong size", "RFC 9113 6.2"),
+            let cut = if head.has(frame::PADDED) {
+                frame::PADDING
+            } else {
+                Fault::size("a frame has a wrong size", "RFC 9113 6.2")
             };
             let (priority, rest) = block.split_at_checked(5).ok_or(cut)?;
             check_dependency(head.stream, priority)?;
@@ -767,7 +769,8 @@ impl<T: Default> Connection<T> {
     fn keep_request(&mut self, block: &[u8], head: &[u8], facts: RequestFacts) {
         let changes = self.decoder.changes();
         let known = self.known_request.get_or_insert_with(|| {
-            let (block, head) = (Vec::new(), Vec::new());
+            let block = Vec::new();
+            let head = Vec::new();
             Box::new(KnownRequest { block, head, facts, changes })
         });
         known.block.clear();
@@ -854,7 +857,8 @@ impl<T: Default> Connection<T> {
             && len <= KNOWN_HEAD_BYTES_MAX
         {
             let known = self.known_response.get_or_insert_with(|| {
-                let (block, head) = (Vec::new(), Vec::new());
+                let block = Vec::new();
+                let head = Vec::new();
                 Box::new(KnownResponse { block, head, facts, kind, changes: before })
             });
             known.block.clear();
@@ -880,7 +884,8 @@ impl<T: Default> Connection<T> {
         self.decoder.decode(block, strings, |field| reader.take(field))?;
         let read = reader.finish().ok_or(TOO_MUCH)?;
         let stream = &mut self.streams[at];
-        let (id, received) = (stream.id, stream.received);
+        let id = stream.id;
+        let received = stream.received;
         let wrong = match read {
             Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => Some(rejection),
             Ok(_) if !ends => Some(&TRAILERS),
@@ -1082,7 +1087,8 @@ mod tests {
     #[test]
     fn a_connection_that_had_many_streams_keeps_little_when_it_rests() {
         let mut server = Connection::<[u64; 8]>::new(Role::Server, Settings::DEFAULT);
-        let (mut room, mut scratch) = (vec![0; 1 << 16], Scratch::default());
+        let mut room = vec![0; 1 << 16];
+        let mut scratch = Scratch::default();
         let mut input = [PREFACE, b"\0\0\0\x04\0\0\0\0\0"].concat();
         for id in (1..200_u32).step_by(2) {
             let agent = format!("a browser, number {id:03}");
@@ -1091,7 +1097,8 @@ mod tests {
             input.extend_from_slice(&block);
         }
         let mut out = Output::new(&mut room);
-        let (mut at, mut open) = (0, Vec::new());
+        let mut at = 0;
+        let mut open = Vec::new();
         loop {
             let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
             let step = step.expect("sound");

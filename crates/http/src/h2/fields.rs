@@ -155,9 +155,10 @@ fn check(field: BlockField<'_>) -> Result<(), &'static Rejection> {
 fn check_value(value: &[u8]) -> Result<(), &'static Rejection> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let len = run_len(value, fields::not_text, is_value_byte);
-    match len < value.len() || is_blank(value.first()) || is_blank(value.last()) {
-        true => Err(&VALUE),
-        false => Ok(()),
+    if len < value.len() || is_blank(value.first()) || is_blank(value.last()) {
+        Err(&VALUE)
+    } else {
+        Ok(())
     }
 }
 
@@ -389,10 +390,12 @@ impl<'s> RequestReader<'s> {
         let text = &self.lines.text;
         let port: &[u8] = if text[scheme].len() == 5 { b":443" } else { b":80" };
         let without = |host: &'_ [u8]| host.strip_suffix(port).map_or(host.len(), <[u8]>::len);
-        let (own, authority) = (&value[..without(value)], &text[authority]);
-        match own.eq_ignore_ascii_case(&authority[..without(authority)]) {
-            true => Ok(()),
-            false => Err(Verdict::Malformed(&HOST_DIFFERS)),
+        let own = &value[..without(value)];
+        let authority = &text[authority];
+        if own.eq_ignore_ascii_case(&authority[..without(authority)]) {
+            Ok(())
+        } else {
+            Err(Verdict::Malformed(&HOST_DIFFERS))
         }
     }
 
@@ -530,9 +533,10 @@ fn check_scheme(scheme: &[u8]) -> Result<(), Verdict> {
 
 fn check_path(path: &[u8], is_options: bool) -> Result<(), Verdict> {
     let is_path = path.first() == Some(&b'/') || (is_options && path == b"*");
-    match is_path && path.iter().all(|&byte| is_target_byte(byte)) {
-        true => Ok(()),
-        false => Err(Verdict::Malformed(&PATH)),
+    if is_path && path.iter().all(|&byte| is_target_byte(byte)) {
+        Ok(())
+    } else {
+        Err(Verdict::Malformed(&PATH))
     }
 }
 

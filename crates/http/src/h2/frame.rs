@@ -76,12 +76,13 @@ impl FrameHead {
         if self.len > PAYLOAD_BYTES_MAX {
             return Err(Fault::size("a frame is larger than SETTINGS allow", "RFC 9113 4.2"));
         }
-        let (len, is_of_stream) = (self.len, self.stream != 0);
+        let len = self.len;
+        let is_of_stream = self.stream != 0;
         let (belongs, fits) = match self.kind {
             DATA | HEADERS | CONTINUATION => (is_of_stream, true),
             PRIORITY => (is_of_stream, len == 5),
             RST_STREAM => (is_of_stream, len == 4),
-            SETTINGS => (!is_of_stream, len % 6 == 0 && !(self.has(ACK) && len > 0)),
+            SETTINGS => (!is_of_stream, len.is_multiple_of(6) && !(self.has(ACK) && len > 0)),
             PUSH_PROMISE => (is_of_stream, len >= 4),
             PING => (!is_of_stream, len == 8),
             GOAWAY => (!is_of_stream, len >= 8),
@@ -179,7 +180,8 @@ mod tests {
         let code = |kind, flags, stream, len| {
             FrameHead { len, kind, flags, stream }.check().err().map(|fault| fault.code)
         };
-        let (size, protocol) = (Some(ErrorCode::FRAME_SIZE_ERROR), Some(ErrorCode::PROTOCOL_ERROR));
+        let size = Some(ErrorCode::FRAME_SIZE_ERROR);
+        let protocol = Some(ErrorCode::PROTOCOL_ERROR);
         for (kind, flags, stream, len, expected) in [
             (DATA, 0, 1, 16_384, None),
             (DATA, 0, 1, 16_385, size),

@@ -26,10 +26,7 @@ impl Priority {
         rest.skip(b" ");
         while !rest.0.is_empty() {
             let key = rest.key()?;
-            let item = match rest.take(b'=') {
-                true => rest.member()?,
-                false => Item::Boolean(true),
-            };
+            let item = if rest.take(b'=') { rest.member()? } else { Item::Boolean(true) };
             rest.parameters()?;
             match (key, item) {
                 (b"u", Item::Integer(urgency @ 0..=7)) => {

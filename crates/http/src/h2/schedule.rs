@@ -213,7 +213,8 @@ impl Turns {
         if list == ENDS {
             return;
         }
-        let (urgency, is_in_order) = ((list - 1) / 2, is_in_order(list));
+        let urgency = (list - 1) / 2;
+        let is_in_order = is_in_order(list);
         let waiting = self.urgencies();
         if u32::from(urgency) != waiting.trailing_zeros() {
             (self.passed, self.favoured) = (0, urgency);
@@ -395,11 +396,13 @@ mod tests {
         let mut turns = Turns::default();
         // Of each place: its number, its priority, whether it waits for its window.
         let mut model: Vec<Option<(u32, Priority, bool)>> = vec![None; 40];
-        let (mut random, mut next) = (5_u32, 1);
+        let mut random = 5_u32;
+        let mut next = 1;
         for _ in 0..50_000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let pick = random >> 8;
-            let (place, priority) = (pick as usize % 40, of((pick >> 8) as u8 % 8, pick & 1 == 0));
+            let place = pick as usize % 40;
+            let priority = of((pick >> 8) as u8 % 8, pick & 1 == 0);
             match (&mut model[place], pick % 7) {
                 (empty @ None, 0..=2) => {
                     *empty = Some((next, priority, false));

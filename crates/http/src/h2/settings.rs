@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn wrong_values_end_the_connection() {
-        let (protocol, window) = (ErrorCode::PROTOCOL_ERROR, ErrorCode::FLOW_CONTROL_ERROR);
+        let protocol = ErrorCode::PROTOCOL_ERROR;
+        let window = ErrorCode::FLOW_CONTROL_ERROR;
         for (of, entries, code) in [
             (Role::Client, &[(2, 2)][..], protocol),
             (Role::Server, &[(2, 1)], protocol),

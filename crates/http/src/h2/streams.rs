@@ -219,8 +219,10 @@ mod tests {
     /// Against a map, in a random order that is the same each time.
     #[test]
     fn streams_are_found_by_their_numbers_whatever_was_removed() {
-        let (mut streams, mut model) = (Streams::default(), BTreeMap::new());
-        let (mut next, mut random) = (1, 1_u32);
+        let mut streams = Streams::default();
+        let mut model = BTreeMap::new();
+        let mut next = 1;
+        let mut random = 1_u32;
         for _ in 0..20_000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let pick = random >> 8;

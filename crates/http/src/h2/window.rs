@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn what_is_taken_is_given_back_by_halves_and_nothing_is_lost() {
         let mut window = ReceiveWindow::new(1000);
-        let (mut granted, mut sent) = (1000, 0);
+        let mut granted = 1000;
+        let mut sent = 0;
         for bytes in [1, 0, 499, 3, 400, 97, 600, 500, 1, 2, 1].repeat(50) {
             if window.arrive(bytes).is_err() {
                 assert!(sent + bytes > granted, "the peer may send this");

@@ -124,7 +124,8 @@ fn answer(
             Ok(_) | Err(_) => return After::Closed,
         };
         if let Some(answer) = replies.answer(&buffer[..len], &mut connection.unfinished) {
-            let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);
+            let mut bytes = answer.bytes;
+            let mut unanswered = answer.unanswered;
             while !bytes.is_empty() {
                 match rustix::net::send(&connection.socket, bytes, SendFlags::NOSIGNAL) {
                     Ok(sent) if sent == bytes.len() => {}

@@ -132,7 +132,8 @@ impl Replies {
     #[cold]
     fn rest_of_head(&self, data: &[u8], unfinished: &mut Unfinished) -> (usize, Option<Head>) {
         let mut head = std::mem::take(&mut unfinished.head);
-        let (before, look_from) = (head.len(), head.len().saturating_sub(BLANK_LINE.len() - 1));
+        let before = head.len();
+        let look_from = head.len().saturating_sub(BLANK_LINE.len() - 1);
         head.extend_from_slice(data);
         let Some(at) = self.blank_line.find(&head[look_from..]) else {
             unfinished.head = head;
@@ -193,7 +194,8 @@ fn body_bytes(head: &[u8]) -> Option<u64> {
     let mut len = 0;
     for line in head.split(|byte| *byte == b'\n') {
         let Some(colon) = memchr(b':', line) else { continue };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let name = &line[..colon];
+        let value = line[colon + 1..].trim_ascii();
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
             return None;
         }

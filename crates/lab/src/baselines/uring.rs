@@ -56,7 +56,8 @@ impl<'a> Server<'a> {
         })?;
         // A ring waits for connections by itself; the socket must not say that there are none.
         rustix::io::ioctl_fionbio(listener, false).map_err(BaselineError::io("ioctl"))?;
-        let (connections, ending) = (Vec::new(), Vec::new());
+        let connections = Vec::new();
+        let ending = Vec::new();
         let mut server = Self { ring, listener, replies, connections, ending };
         server.accept()?;
         Ok(server)
@@ -139,7 +140,8 @@ impl<'a> Server<'a> {
         let answer = replies.answer(self.ring.bytes(&received), &mut connection.unfinished);
         self.ring.give_back(received);
         let Some(answer) = answer else { return Ok(()) };
-        let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);
+        let mut bytes = answer.bytes;
+        let mut unanswered = answer.unanswered;
         while !bytes.is_empty() {
             self.send(fd, bytes)?;
             bytes = replies.further(&mut unanswered);

@@ -2,7 +2,7 @@
 //! that measures it.
 //!
 //! The plan, the runner, the judge, the report, the doctor and the documents ask the questions of
-//! [`Facts`] and [`Experiment`], and know no experiment by its name. One more is a file or folder with its
+//! [`Description`] and [`Experiment`], and know no experiment by its name. One more is a file or folder with its
 //! answers, its module and its line in [`ALL`]. No macro makes one of both: rustfmt finds no module in a
 //! macro.
 
@@ -103,7 +103,7 @@ type Started<'a> = Result<Box<dyn Subject + 'a>, MeasureError>;
 
 /// What an experiment says of itself, whatever the point.
 #[derive(Debug)]
-pub struct Facts {
+pub struct Description {
     /// Name on command lines, in job files and results.
     pub name: &'static str,
     /// Name in headings.
@@ -141,14 +141,14 @@ pub struct Facts {
     /// What a unit of work costs, where arms take turns.
     pub cost: Cost,
     /// What its runs hold that is about the load's generator and not about an arm, where it has one.
-    pub of_generator: Option<&'static GeneratorFacts>,
+    pub of_generator: Option<&'static GeneratorDescription>,
     /// What whole runs measure; of servers only where a job asks for rates.
     pub of_runs: Metric,
     /// What it shows of its runs in a report, beside results and reasons.
     pub section: Option<&'static Section>,
 }
 
-impl Facts {
+impl Description {
     /// Of an experiment on the pollers of this process, with nothing beside them.
     pub(crate) const PLAIN: Self = Self {
         name: "",
@@ -182,7 +182,7 @@ impl Facts {
 
 /// What runs hold that is about the load's generator.
 #[derive(Debug)]
-pub struct GeneratorFacts {
+pub struct GeneratorDescription {
     /// Findings about its own figures, which stand in the section on the load with how busy it was: a
     /// row compares what arms used.
     pub findings: &'static [&'static str],
@@ -197,7 +197,7 @@ pub struct GeneratorFacts {
 /// An experiment of the lab; what it says of itself is read like fields of it.
 pub trait Experiment: Sync {
     /// What it says of itself.
-    fn facts(&self) -> &'static Facts;
+    fn description(&self) -> &'static Description;
 
     /// The kind of load of a point, in words.
     fn load(&self, axes: &Axes) -> String;
@@ -243,8 +243,12 @@ pub trait Experiment: Sync {
     /// What whole runs measure at a point: of a server what a request costs it, unless a job asks for
     /// rates.
     fn metric(&self, _axes: &Axes, rates: bool) -> Metric {
-        let facts = self.facts();
-        if facts.is_server() && !rates { facts.cost.metric } else { facts.of_runs }
+        let description = self.description();
+        if description.is_server() && !rates {
+            description.cost.metric
+        } else {
+            description.of_runs
+        }
     }
 
     /// Sets up an arm, asleep, to take turns.
@@ -277,10 +281,10 @@ pub trait Experiment: Sync {
 }
 
 impl Deref for dyn Experiment + '_ {
-    type Target = Facts;
+    type Target = Description;
 
-    fn deref(&self) -> &Facts {
-        self.facts()
+    fn deref(&self) -> &Description {
+        self.description()
     }
 }
 

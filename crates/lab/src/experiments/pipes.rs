@@ -15,7 +15,7 @@ use pollux_poller::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::{Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started};
+use super::{Cost, Curve, Description, Experiment, Metric, Needs, PIPE_COST, Started};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
@@ -51,7 +51,8 @@ impl Tokens {
 impl Subject for Tokens {
     /// Looks at the clock a few times only: half of what is left is done before each look.
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
-        let (start, mut passes) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut passes = 0;
         loop {
             let left = size.length.saturating_sub(start.elapsed());
             if left.is_zero() && passes > 0 {
@@ -108,7 +109,8 @@ impl Ring {
         let message_bytes = spec.count("message_bytes");
         let how = Registration::new(Interest::READABLE, mechanism.trigger());
         let mut poller = mechanism.open()?;
-        let (mut readers, mut writers) = (Vec::new(), Vec::new());
+        let mut readers = Vec::new();
+        let mut writers = Vec::new();
         for index in 0..pipes {
             let (read, write) =
                 pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).map_err(|errno| {
@@ -196,7 +198,9 @@ impl Ring {
         for bytes in self.buffer[..read].chunks_exact(self.message_bytes) {
             let word =
                 |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-            let (generation, target, number) = (word(0) + 1, word(4), word(8));
+            let generation = word(0) + 1;
+            let target = word(4);
+            let number = word(8);
             if target != token.slot() {
                 return Err(MeasureError::Protocol(format!(
                     "a token for pipe {target} arrived in pipe {}",
@@ -253,7 +257,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "pipes",
     title: "Pipes",
     about: "tokens hop between pipes of which all but a few are idle: what does watching cost? \
@@ -263,16 +267,17 @@ const FACTS: Facts = Facts {
     curve: Some(Curve { axis: "pipes", from: 100 }),
     cost: Cost::ns("CPU time per pass", "ns/pass"),
     of_runs: Metric::rate("passes per second", "passes/s"),
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Pipes {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {
-        let (pipes, messages) = (axes.number("pipes"), axes.number("messages"));
+        let pipes = axes.number("pipes");
+        let messages = axes.number("messages");
         let hops = if axes.is("rule", "hopping") { ", hopping over cold caches" } else { "" };
         format!("{pipes} pipes watched, {messages} active{hops}")
     }

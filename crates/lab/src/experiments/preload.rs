@@ -12,13 +12,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_host::{self as host, Program, Tree, threads_of};
+use pollux_host::{self as host, Program, Tree, patience, threads_of};
 use pollux_poller::Mechanism;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::http::{self, CONNECTIONS, OF_SERVERS, REPLY_BYTES, Role, Served};
-use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started, with_pollers};
+use super::{Cost, Description, Experiment, Generator, Needs, SERVER_COST, Started, with_pollers};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -54,7 +54,7 @@ const AXES: &[Axis] = &[
 /// What `pollux run` offers to programs that are written for epoll.
 const DRIVERS: [Driver; Mechanism::PLAIN.len()] = with_pollers(Mechanism::PLAIN);
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "preload",
     title: "Programs as they are",
     about: "an installed program on other mechanisms than epoll, unmodified, by `pollux run`: what does a \
@@ -69,8 +69,8 @@ const FACTS: Facts = Facts {
 };
 
 impl Experiment for Preload {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -107,8 +107,6 @@ fn program(axes: &Axes) -> (&'static str, &'static str) {
     PROGRAMS.into_iter().find(is_it).unwrap_or(PROGRAMS[0])
 }
 
-/// How long a store may take until it listens, or to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Keys of one connection.
@@ -160,12 +158,14 @@ impl Protocol {
 
     /// The bytes of a connection's command by its number, and the answer to it: a value is set, then got.
     fn exchange(self, connection: usize, number: u64) -> (String, String) {
-        let (pair, is_get) = (number / 2, number % 2 == 1);
+        let pair = number / 2;
+        let is_get = number % 2 == 1;
         let key = format!("{connection}:{}", pair % KEYS);
         let value = format!("{pair:0VALUE_BYTES$}");
         match (self, is_get) {
             (Self::Redis, false) => {
-                let (key_len, len) = (key.len(), value.len());
+                let key_len = key.len();
+                let len = value.len();
                 let set =
                     format!("*3\r\n$3\r\nSET\r\n${key_len}\r\n{key}\r\n${len}\r\n{value}\r\n");
                 (set, "+OK\r\n".to_owned())
@@ -243,11 +243,13 @@ impl Store {
             let data = EventData::new_u64(connections.len() as u64);
             epoll::add(&watched, &stream, data, EventFlags::IN)
                 .map_err(MeasureError::io("epoll_ctl"))?;
-            let (expected, received) = (String::new(), Vec::with_capacity(MESSAGE_BYTES_MAX));
+            let expected = String::new();
+            let received = Vec::with_capacity(MESSAGE_BYTES_MAX);
             connections.push(Connection { stream, sent: 0, expected, received });
         }
         let mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
-        let (answers, generator_before) = (0, subject::own_cpu_time());
+        let answers = 0;
+        let generator_before = subject::own_cpu_time();
         Ok(Self {
             program,
             tree,
@@ -284,7 +286,8 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(cause) => return Err(MeasureError::Io { call: "read of an answer", cause }),
         }
-        let (expected, received) = (connection.expected.as_bytes(), &connection.received);
+        let expected = connection.expected.as_bytes();
+        let received = &connection.received;
         if received != expected.get(..received.len()).unwrap_or_default() {
             let found = String::from_utf8_lossy(received).escape_debug().to_string();
             let expected = connection.expected.escape_debug().to_string();
@@ -305,12 +308,13 @@ impl Subject for Store {
         }
         let mut answered = 0;
         let mut events = Vec::with_capacity(self.connections.len());
-        let patience = Timespec::try_from(PATIENCE).expect("some seconds");
+        let patience = Timespec::try_from(patience::SERVER_LISTENS).expect("some seconds");
         while answered < begun {
             let buffer = rustix::buffer::spare_capacity(&mut events);
             match epoll::wait(&self.watched, buffer, Some(&patience)) {
                 Ok(0) => {
-                    let what = format!("gave no answer for {} s", PATIENCE.as_secs());
+                    let what =
+                        format!("gave no answer for {} s", patience::SERVER_LISTENS.as_secs());
                     return Err(self.program.failed(&what).into());
                 }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -383,8 +387,8 @@ fn connected(
             let how = program.how_it_ended();
             return Err(program.failed(&format!("{how} before it listened")).into());
         }
-        if start.elapsed() > PATIENCE {
-            let waited = PATIENCE.as_secs();
+        if start.elapsed() > patience::SERVER_LISTENS {
+            let waited = patience::SERVER_LISTENS.as_secs();
             let what = format!("did not listen at {address}, {waited} s after its start: {error}");
             return Err(program.failed(&what).into());
         }

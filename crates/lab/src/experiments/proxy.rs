@@ -12,7 +12,7 @@ use super::http::{
     self, CONNECTIONS, ENCRYPTED, H2O, HAPROXY, HAPROXY_SPLICE, HTTP, KEEPALIVE, NGHTTPX, NGINX,
     OF_SERVERS, PROXY_PLACEHOLDERS, REPLY_BYTES, REQUEST_BYTES, Role, STREAMS,
 };
-use super::{Cost, Experiment, Facts, Generator, Needs, SERVER_COST, Started};
+use super::{Cost, Description, Experiment, Generator, Needs, SERVER_COST, Started};
 use crate::arm::ArmKind;
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -50,7 +50,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "proxy",
     title: "Proxy",
     about: "a reverse proxy on one CPU passes requests on to a server on another: what does a request cost \
@@ -64,8 +64,8 @@ const FACTS: Facts = Facts {
 };
 
 impl Experiment for Proxy {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use pollux_engine::{Address, Driver, ListenAddress};
-use pollux_settings::{Keys, Kind, Table, did_you_mean, line, name, one_of, parsed, table, whole};
+use pollux_settings::{
+    Keys, Kind, Table, did_you_mean, integer, line, name, one_of, parsed, table,
+};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::experiments::{self, Experiment};
@@ -382,7 +384,7 @@ fn named(called: &str, what: &str, pattern: &impl Fn() -> Option<String>) -> Res
 }
 
 fn pid() -> Kind<u32> {
-    whole(1..=PID_MAX)
+    integer(1..=PID_MAX)
 }
 
 fn address() -> Kind<SocketAddr> {

@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use pollux_settings::{
-    Key, Keys, Kind, Location, Table, did_you_mean, duration, duration_text, line, name, one_of,
-    share, table, whole,
+    Key, Keys, Kind, Location, Table, did_you_mean, duration, duration_text, integer, line, name,
+    one_of, share, table,
 };
 use pollux_stats::SETS_MAX;
 
@@ -91,7 +91,7 @@ enum Rank {
 impl Table for Job {
     fn read(keys: &mut Keys<'_>) -> Self {
         let schema = keys.key("schema", "Version of the job file format").only_file().default("2");
-        schema.otherwise("version 1 had other keys for arms").one(&whole::<u64>(SCHEMA..=SCHEMA));
+        schema.otherwise("version 1 had other keys for arms").one(&integer::<u64>(SCHEMA..=SCHEMA));
         keys.heading("Job");
         let about = "Only these parts or experiments of the job (`pollux lab plan JOB` names them)";
         let only = keys.key("only", about).only_flag().split_at_commas(|_| true);
@@ -120,17 +120,17 @@ table! { keys, key;
         pub(super) seed: u64 = key.default("20061106")
             .otherwise("fixed, so that a run can be repeated; the day of the first epoll_bench table")
             // TOML promises no integers above this.
-            .one(&whole(0..=i64::MAX as u64)),
+            .one(&integer(0..=i64::MAX as u64)),
         /// Sets of fresh processes in which arms take turns, or blocks of whole runs (`rates`); in each, every
         /// arm runs once at every point, in random order
         blocks: Said<u32> = Said::of(key, |key| key.default("12").otherwise(
             "enough pairs for a 95 % interval of a few percent on a shared machine; `max_blocks` where that \
-             is fewer").one(&whole(1..=BLOCKS_MAX))),
+             is fewer").one(&integer(1..=BLOCKS_MAX))),
         /// Most sets of a point, or most blocks, while intervals are wider than `precision`; disturbed blocks
         /// are repeated beyond it
         max_blocks: Said<u32> = Said::of(key, |key| key.default("30").otherwise(
             "two and a half times the blocks make intervals a third narrower, more pays little; `blocks` \
-             where that is more; 200 with `--budget`").one(&whole(1..=BLOCKS_MAX))),
+             where that is more; 200 with `--budget`").one(&integer(1..=BLOCKS_MAX))),
         /// Measure until each row is decided or its 95 % interval is this narrow to either side
         pub(super) precision: f64 = key.default("1%").example("\"1%\"")
             .otherwise("half of `min_effect`, so that an effect of that size is seen")
@@ -172,7 +172,8 @@ impl Global {
         if has_time && self.max_blocks.place.is_none() {
             self.max_blocks.value = SETS_MAX;
         }
-        let (few, many) = (self.blocks.value, self.max_blocks.value);
+        let few = self.blocks.value;
+        let many = self.max_blocks.value;
         match (self.blocks.rank(), self.max_blocks.rank()) {
             (one, other) if one == other => {
                 if let Some(place) = self.blocks.place.clone().filter(|_| few > many) {
@@ -254,13 +255,15 @@ impl Run {
     /// Runtime and interval; an interval gives way to a shorter runtime of a flag, and the default one to
     /// every runtime.
     pub(super) fn window(&self, keys: &mut Keys<'_>) -> (Duration, Duration) {
-        let (runtime, interval) = (self.runtime.value, self.interval.value);
+        let runtime = self.runtime.value;
+        let interval = self.interval.value;
         let Some(place) = &self.interval.place else {
             return (runtime, interval.max(runtime / INTERVALS_MAX).min(runtime));
         };
         let gives_way = self.runtime.is_flag() && !self.interval.is_flag();
         let interval = if gives_way { interval.min(runtime) } else { interval };
-        let (text, runtime_text) = (duration_text(interval), duration_text(runtime));
+        let text = duration_text(interval);
+        let runtime_text = duration_text(runtime);
         if interval > runtime {
             let what =
                 format!("an interval of {text} is longer than the runtime of {runtime_text}");
@@ -290,7 +293,7 @@ fn profile() -> Kind<u32> {
                 return Err(format!("the event {event:?} is not known, only cpu-clock"));
             }
         };
-        let rate_hz = whole(1..=PROFILE_HZ_MAX.into()).read(digits);
+        let rate_hz = integer(1..=PROFILE_HZ_MAX.into()).read(digits);
         rate_hz.map_err(|_| String::new())
     };
     Kind::new("HZ", accepts, read).or_number()
@@ -341,7 +344,8 @@ impl Draft {
                 axes.insert(axis.name.to_owned(), axis.values(keys, &owners[1..]));
                 continue;
             }
-            let (name, to) = (axis.name, names(&owners));
+            let name = axis.name;
+            let to = names(&owners);
             keys.foreign(name, || {
                 format!("the axis \"{name}\" is one of {to}, not of this experiment")
             });

@@ -271,7 +271,8 @@ fn rows_at<'a>(
     point: &PlannedPoint,
     record: &'a Record,
 ) -> impl Iterator<Item = &'a ResultRow> {
-    let (part, label) = (plan.part_name(point).to_owned(), point.point.label.clone());
+    let part = plan.part_name(point).to_owned();
+    let label = point.point.label.clone();
     record.results.iter().filter(move |row| row.experiment == part && row.point == label)
 }
 
@@ -309,7 +310,8 @@ fn recommendation(rows: &[&ResultRow]) -> Recommendation {
     let names = |is_wanted: bool| -> Vec<&str> {
         rows.iter().filter(|row| is_behind(row) == is_wanted).map(|row| &*row.arm).collect()
     };
-    let (behind, rest) = (names(true), names(false));
+    let behind = names(true);
+    let rest = names(false);
     if behind.is_empty() { bounded(rows) } else { likely(&not(&behind, &rest), rest.first()) }
 }
 

@@ -51,7 +51,8 @@ struct Here<'a> {
 
 impl<'a> Here<'a> {
     fn row(&self, arm: &str) -> Option<&'a ResultRow> {
-        let (part, label) = (self.plan.part_name(self.point), &self.point.point.label);
+        let part = self.plan.part_name(self.point);
+        let label = &self.point.point.label;
         let mut rows = self.record.results.iter();
         rows.find(|row| row.experiment == part && row.point == *label && row.arm == arm)
     }
@@ -74,7 +75,8 @@ impl<'a> Here<'a> {
 
     /// From the rounds that both took part in.
     fn estimate(&self, arm: &str, other: &str) -> Option<RatioEstimate> {
-        let (part, label) = (self.plan.part_name(self.point), &self.point.point.label);
+        let part = self.plan.part_name(self.point);
+        let label = &self.point.point.label;
         let rounds = self.record.rounds.iter();
         let sets: Vec<_> = rounds
             .filter(|set| set.experiment == part && set.point == *label)

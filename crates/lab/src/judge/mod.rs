@@ -252,7 +252,8 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
             continue;
         }
         differing += 1;
-        let (experiment, point) = (results[index].experiment.clone(), results[index].point.clone());
+        let experiment = results[index].experiment.clone();
+        let point = results[index].point.clone();
         for row in
             results.iter_mut().filter(|row| row.experiment == experiment && row.point == point)
         {
@@ -278,7 +279,8 @@ fn bound_by_controls(results: &mut [ResultRow]) {
             continue;
         };
         let effect = row.ratio.map_or(0.0, |ratio| ratio.ln().abs());
-        let (width, least) = (half_width.ln_1p(), row.no_difference.ln_1p());
+        let width = half_width.ln_1p();
+        let least = row.no_difference.ln_1p();
         let needed = match row.verdict {
             Verdict::Faster | Verdict::Slower if row.at_least().is_none() && effect < width => {
                 if row.is_within_minimum() && width <= least {
@@ -304,7 +306,8 @@ fn bound_by_controls(results: &mut [ResultRow]) {
 
 fn method(found: &Estimated) -> String {
     if let Some(RowTurns { rounds, turn_us, .. }) = found.turns {
-        let (sets, turn_ms) = (found.estimate.n, (turn_us as f64 / 1e2).round() / 10.0);
+        let sets = found.estimate.n;
+        let turn_ms = (turn_us as f64 / 1e2).round() / 10.0;
         let over = match found.estimate.left_out / 2 {
             0 => "Student t over sets".to_owned(),
             1 => "trimmed mean over sets without the outermost one at each end".to_owned(),

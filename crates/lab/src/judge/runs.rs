@@ -184,7 +184,8 @@ impl<'a> PointRuns<'a> {
             self.measured(arm).find_map(|measured| measured.figures.get("answer_bytes").copied())
         };
         let baseline = &self.point.arms[self.point.baseline];
-        let (own, others) = (bytes(arm)?, bytes(baseline)?);
+        let own = bytes(arm)?;
+        let others = bytes(baseline)?;
         (own != others).then(|| {
             format!("it answers {own} bytes, {} answers {others}: not the same work", baseline.name)
         })
@@ -226,7 +227,8 @@ impl<'a> PointRuns<'a> {
         };
         if let Some(estimate) = estimate {
             let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
-            let (outliers, turns) = (outliers(&logs), self.turns(arm));
+            let outliers = outliers(&logs);
+            let turns = self.turns(arm);
             return Some(Estimated { estimate, outliers, has_left_out: false, turns });
         }
         let (values, baseline, has_left_out) = self.pairs(arm);
@@ -310,7 +312,8 @@ pub(crate) fn undecided_rows(record: &Record) -> Option<String> {
     };
     open.sort_by_key(|row| missing(row));
     let set_times = set_times(record);
-    let (mut decided, mut time_s) = (0, 0.0);
+    let mut decided = 0;
+    let mut time_s = 0.0;
     let mut sets_of: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for row in open.iter().filter(|row| missing(row) < SETS_MAX) {
         sets_of.insert((&*row.experiment, &*row.point), missing(row));

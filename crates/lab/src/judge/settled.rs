@@ -140,7 +140,8 @@ impl Side {
 /// one may have been loaded longer.
 fn change_over_loads(lives: &[Vec<WarmUp>]) -> Option<(f64, WarmUp, WarmUp)> {
     let of_life = |life: &Vec<WarmUp>| {
-        let (first, last) = (*life.first()?, *life.last()?);
+        let first = *life.first()?;
+        let last = *life.last()?;
         let change = (last.last_ns / first.last_ns).ln();
         (life.len() > 1 && change.is_finite()).then_some((change, first, last))
     };
@@ -171,7 +172,8 @@ fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
     };
     let sets: Vec<SetChange> = own.thirds().filter_map(of_set).collect();
     if let Some(change) = change_within_sets(&sets, OF_RATIO_MIN) {
-        let (of_own, of_other) = (own.usual(|t| t.change), other.usual(|t| t.change));
+        let of_own = own.usual(|t| t.change);
+        let of_other = other.usual(|t| t.change);
         // Seen from the other side the ratio goes the other way.
         return Some(if of_own * change.signum() >= -of_other * change.signum() {
             own.words("", change, point)

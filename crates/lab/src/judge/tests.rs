@@ -26,7 +26,8 @@ fn plan() -> Plan {
 
 fn row([experiment, point, arm]: [&str; 3], value: f64, ratio: f64, verdict: Verdict) -> ResultRow {
     let row = row_for_tests(arm, verdict).of_cost("server CPU per request");
-    let (experiment, point) = (experiment.to_owned(), point.to_owned());
+    let experiment = experiment.to_owned();
+    let point = point.to_owned();
     let row = ResultRow { experiment, point, value: Some(value), ratio: Some(ratio), ..row };
     match verdict {
         Verdict::Baseline => row,
@@ -54,8 +55,10 @@ fn a_wide_interval_of_the_same_program_twice_is_not_a_quiet_machine() {
 #[test]
 fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
     use Verdict::{Baseline, Equivalent, Faster, Slower};
-    let (kept, churn) = ("64 connections", "64 connections, no keepalive");
-    let (none, most) = ("100 connections", "100 connections, 60000 dead, 4 processes");
+    let kept = "64 connections";
+    let churn = "64 connections, no keepalive";
+    let none = "100 connections";
+    let most = "100 connections, 60000 dead, 4 processes";
     let mut record = Record::empty();
     record.results = vec![
         row(["http", kept, "epoll"], 8.0, 1.0, Baseline),
@@ -391,7 +394,8 @@ fn counting(point: &str, arm: &str, open: u64) -> CountingRun {
 #[test]
 fn select_is_explained_by_the_descriptors_that_each_wait_hands_over() {
     let mut record = Record::empty();
-    let (none, some) = ("100 connections", "100 connections, 5000 dead");
+    let none = "100 connections";
+    let some = "100 connections, 5000 dead";
     for set in 0..8 {
         record.blocks.push(block(set, &[]));
         for (point, of_select, open) in [(none, 1.25, 110), (some, 6.0, 5110)] {
@@ -493,7 +497,8 @@ fn the_costs_of_a_point_stand_in_the_order_of_its_ratios() {
     let baseline = judged(&record, "epoll").value.expect("measured");
     for arm in ["select", "uring", "A/A"] {
         let row = judged(&record, arm);
-        let (value, ratio) = (row.value.expect("measured"), row.ratio.expect("judged"));
+        let value = row.value.expect("measured");
+        let ratio = row.ratio.expect("judged");
         assert!((value / baseline - ratio).abs() < 1e-9, "{arm}: {value} of {baseline}, {ratio}");
         assert_eq!(row.value_half_width, None, "that of the ratio says more");
     }

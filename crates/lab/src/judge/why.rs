@@ -77,7 +77,8 @@ fn explanation(
     }
     let [experiment, label, arm] = result.key();
     let of = |arm: &str| why.iter().find(|row| row.key() == [experiment, label, arm]);
-    let (row, baseline) = (of(arm)?, of(&result.baseline)?);
+    let row = of(arm)?;
+    let baseline = of(&result.baseline)?;
     let is_here =
         |point: &&PlannedPoint| plan.part_name(point) == experiment && point.point.label == label;
     let point = plan.points.iter().find(is_here);
@@ -317,11 +318,13 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
     let mut moved: Vec<(f64, String)> = counts(row, baseline)
         .into_iter()
         .filter_map(|(name, ours, theirs)| {
-            let (ours, theirs) = (*ours.value()?, *theirs.value()?);
+            let ours = *ours.value()?;
+            let theirs = *theirs.value()?;
             if (ours - theirs).abs() < PER_EVENT_MIN {
                 return None;
             }
-            let (least, most) = (ours.min(theirs), ours.max(theirs));
+            let least = ours.min(theirs);
+            let most = ours.max(theirs);
             let move_log = (most / least.max(PER_EVENT_MIN)).ln();
             let words = match (least < PER_EVENT_MIN, ours > theirs) {
                 (true, true) => format!("{} {name}, the baseline next to none", figure(ours)),
@@ -444,7 +447,8 @@ pub(super) fn of_curve(
     let best = best.map_or_else(String::new, |best| format!("{}; ", difference(best)));
     let is_rate = rows.iter().all(|row| row.more_is_better);
     let (verb, worsens) = if is_rate { ("lose", "get slower") } else { ("rise", "cost more") };
-    let (from, to) = (at(narrow), at(widest));
+    let from = at(narrow);
+    let to = at(widest);
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map_or_else(String::new, |(by, row)| {
         let unit_ns = widest.experiment.cost.unit_ns;
@@ -452,7 +456,8 @@ pub(super) fn of_curve(
         let [there, here] = [there.copied(), Some(*row)]
             .map(|row| row.map_or_else(String::new, |row| amount(row, unit_ns)));
         let ResultRow { arm, .. } = row;
-        let (axis, percent) = (curve.axis, by.abs() * 100.0);
+        let axis = curve.axis;
+        let percent = by.abs() * 100.0;
         if row.more_is_better {
             let change = if *by < 0.0 { "gains" } else { "loses" };
             format!("{arm} {change} {percent:.0} %: {there} at {from} {axis}, {here} at {to}")
@@ -549,9 +554,11 @@ fn less(metric: &str) -> &'static str {
 /// The same of an arm that took turns, whose interval is narrow enough for tenths of a percent.
 fn in_turns(row: &ResultRow, [ratio, low, high]: [f64; 3]) -> String {
     let ResultRow { arm, metric, baseline, .. } = row;
-    let (size, interval) = (size_in_words(ratio), interval_in_words(ratio, low, high));
+    let size = size_in_words(ratio);
+    let interval = interval_in_words(ratio, low, high);
     if let Some(times) = row.at_least() {
-        let (bound, sets) = (bound_in_words(times, ratio > 1.0), row.blocks);
+        let bound = bound_in_words(times, ratio > 1.0);
+        let sets = row.blocks;
         return format!("{arm}: {bound} the {metric} of {baseline} ({size} in {sets} sets)");
     }
     let words = match row.verdict {

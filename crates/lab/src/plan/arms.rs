@@ -6,11 +6,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_host as processes;
-use pollux_host as host;
+use pollux_host::{self as host, patience};
 
 use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
@@ -18,8 +16,7 @@ use crate::experiments::{Experiment, missing_form, missing_generator, running_fa
 use crate::job::{Job, Part};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
 
-/// How long a build may take to say its version, and how much of that is shown.
-const VERSION_PATIENCE: Duration = Duration::from_secs(5);
+/// How much of its version a build is shown with.
 const SAID_CHARS_MAX: usize = 80;
 
 /// The arms of a part that can run here; the others go to `left_out`.
@@ -180,8 +177,8 @@ fn build_fault(program: &Path) -> Option<String> {
     let path = program.display();
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped());
-    let said = processes::Program::start(&path.to_string(), command)
-        .and_then(|mut running| running.output_within(VERSION_PATIENCE, &|| false));
+    let said = host::Program::start(&path.to_string(), command)
+        .and_then(|mut running| running.output_within(patience::VERSION_SAID, &|| false));
     let said = match said {
         Ok(said) => said.lines().next().unwrap_or_default().to_owned(),
         Err(error) => return Some(format!("{path}: {error}; expected a build of pollux")),

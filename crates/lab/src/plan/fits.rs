@@ -107,7 +107,8 @@ impl Plan {
     /// longer than its budget, and with less it decides nothing.
     #[must_use]
     pub fn budget_fault(&self) -> Option<String> {
-        let (budget, least) = (self.job.budget?, self.least?);
+        let budget = self.job.budget?;
+        let least = self.least?;
         let parts: Vec<&str> = self.job.parts.iter().map(|part| part.name.as_str()).collect();
         let fewer = match parts.as_slice() {
             [_] => String::new(),
@@ -142,7 +143,8 @@ impl Plan {
     /// The arm whose turns or starts take longest, where they take long.
     fn slowest_in_words(&self) -> String {
         let slow = self.looks.iter().filter_map(|look| {
-            let (start, wave) = (look.startup_s.unwrap_or(0.0), look.wave_s.unwrap_or(0.0));
+            let start = look.startup_s.unwrap_or(0.0);
+            let wave = look.wave_s.unwrap_or(0.0);
             let longest = start.max(wave);
             (longest >= SLOW_S).then_some((longest, look, start, wave))
         });
@@ -150,7 +152,8 @@ impl Plan {
         else {
             return String::new();
         };
-        let (start, wave) = (number::time(start * 1e9), number::time(wave * 1e9));
+        let start = number::time(start * 1e9);
+        let wave = number::time(wave * 1e9);
         let requests = number::plural(look.wave_requests, "request");
         format!(", as {} takes {start} to start and {wave} for {requests} at once", look.arm)
     }
@@ -172,7 +175,8 @@ impl Plan {
             self.cuts.push(format!("{} {}s instead of {blocks}", self.job.blocks, self.unit()));
         }
         if self.windows() != windows {
-            let (now, then) = (self.windows(), windows);
+            let now = self.windows();
+            let then = windows;
             self.cuts.push(format!("longest window {now:?} instead of {then:?}"));
         }
         // Sets are added one by one as long as there is time for another.
@@ -195,7 +199,8 @@ impl Plan {
     fn cut_windows(&mut self) -> bool {
         let mut has_cut = false;
         for point in &mut self.points {
-            let (ramp_time, runtime) = (point.ramp_time, point.runtime);
+            let ramp_time = point.ramp_time;
+            let runtime = point.runtime;
             if !point.is_ramp_fixed {
                 point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
             }
@@ -244,7 +249,8 @@ fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
         Method::Runs => window,
     };
     let start = point.experiment.needs(&point.point.axes).start;
-    let (mut sum, mut together) = (Duration::ZERO, Duration::ZERO);
+    let mut sum = Duration::ZERO;
+    let mut together = Duration::ZERO;
     for (arm, times) in point.arms.iter().zip(&point.times) {
         let Some(times) = times else {
             sum += point.ramp_time + whole + start;
@@ -378,7 +384,8 @@ fn processes(
         return Err(reason);
     }
     let needs = experiment.needs(&point.axes);
-    let (fds_max, spare) = (machine.fds_max, needs.fds_spare);
+    let fds_max = machine.fds_max;
+    let spare = needs.fds_spare;
     let fits = |needed: u64| match needed + spare {
         needed if needed > fds_max => Err(format!(
             "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \

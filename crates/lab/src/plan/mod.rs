@@ -214,7 +214,8 @@ impl Plan {
                 });
             }
         }
-        let (looks, spent) = (machine.looks.to_vec(), machine.spent);
+        let looks = machine.looks.to_vec();
+        let spent = machine.spent;
         let mut plan = Self { job, points, left_out, looks, spent, cuts, least: None };
         plan.leave_out_twins();
         plan.fit_budget();
@@ -454,8 +455,10 @@ impl fmt::Display for Plan {
         let widest = widest.unwrap_or_default();
         for point in &self.points {
             let names: Vec<&str> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
-            let (name, label) = (self.part_name(point), &point.point.label);
-            let (ramp, runtime) = (point.ramp_time, point.runtime);
+            let name = self.part_name(point);
+            let label = &point.point.label;
+            let ramp = point.ramp_time;
+            let runtime = point.runtime;
             let times = format!("ramp {ramp:?}, window {runtime:?}");
             writeln!(f, "  {name:<10} {label:<widest$}  {times:<26}  {}", names.join(", "))?;
         }

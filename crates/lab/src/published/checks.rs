@@ -10,7 +10,7 @@ use pollux_stats::agree::{Agreement, Judgement, Trend};
 use serde::Deserialize;
 
 use super::{Document, Figure, Matches, Series, experiment};
-use crate::experiments::GeneratorFacts;
+use crate::experiments::GeneratorDescription;
 use crate::record::{Measurement, Record, ResultRow};
 
 /// A row of what must hold.
@@ -147,13 +147,13 @@ pub(super) fn by_the_generator(
     Judgement { agreement: Agreement::Unknown, words }
 }
 
-fn is_bound_at(record: &Record, row: &ResultRow, generator: &GeneratorFacts) -> bool {
+fn is_bound_at(record: &Record, row: &ResultRow, generator: &GeneratorDescription) -> bool {
     let runs = record.measured_at(row.key());
     let bound: Vec<bool> = runs.map(|run| is_bound(run, generator)).collect();
     !bound.is_empty() && bound.iter().filter(|is_bound| **is_bound).count() * 2 >= bound.len()
 }
 
-fn is_bound(run: &Measurement, generator: &GeneratorFacts) -> bool {
+fn is_bound(run: &Measurement, generator: &GeneratorDescription) -> bool {
     let busy = run.figures.get(generator.busy);
     run.findings.contains_key(generator.bound) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
 }
@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn results_of_before_there_was_an_axis_stand_where_the_document_says() {
-        let (document, record) = (&Document::all()[0], &Record::empty());
+        let document = &Document::all()[0];
+        let record = &Record::empty();
         let series = &document.series[0];
         let place = &series.points[0];
         let axes = [("transport", "pipe"), ("nfds", "2000"), ("cpus", "free")];

@@ -166,8 +166,8 @@ impl ResultRow {
     /// no allowance. None without an interval.
     pub(crate) fn half_width(&self) -> Option<f64> {
         let (low, high) = self.ci_low.zip(self.ci_high)?;
-        let (whole, allowance) =
-            ((high / low).ln() / 2.0, self.starts_allowance.unwrap_or(0.0).ln_1p());
+        let whole = (high / low).ln() / 2.0;
+        let allowance = self.starts_allowance.unwrap_or(0.0).ln_1p();
         Some((whole.powi(2) - allowance.powi(2)).max(0.0).sqrt().exp_m1())
     }
 }

@@ -165,7 +165,8 @@ impl Look {
     pub fn times(&self, connections: u64) -> ArmTimes {
         let seconds =
             |s: Option<f64>| Duration::try_from_secs_f64(s.unwrap_or(0.0)).unwrap_or_default();
-        let (answer, wave) = (seconds(self.answer_s), seconds(self.wave_s));
+        let answer = seconds(self.answer_s);
+        let wave = seconds(self.wave_s);
         // A wave of more takes longer by what each of it added to the first answer.
         let more = self.wave_requests.saturating_sub(1).max(1) as f64;
         let each = wave.saturating_sub(answer).as_secs_f64() / more;

@@ -104,7 +104,8 @@ fn action(better: &[&ResultRow], baseline: &ResultRow) -> String {
 /// What one arm costs by its ratio to the baseline, and what it saves: `uring: 22.2 µs/request, saves 4.3 [3.9, 4.6] of
 /// 26.5`.
 fn saving(row: &ResultRow, baseline: &ResultRow) -> Option<String> {
-    let (base, ratio) = (baseline.value?, row.ratio?);
+    let base = baseline.value?;
+    let ratio = row.ratio?;
     let own = figure(base * ratio, &row.unit);
     let of = plain(base, &row.unit);
     let change = |ratio: f64| plain((base * (1.0 - ratio)).abs(), &row.unit);

@@ -163,7 +163,8 @@ impl<'a> Arms<'a> {
 
     /// The line of an arm in a chart.
     pub(super) fn line(&self, arm: &str, pieces: Vec<Vec<Vertex>>) -> Line {
-        let (at, class) = (self.index(arm), self.class(arm));
+        let at = self.index(arm);
+        let class = self.class(arm);
         let marks = Marks::Each(Marker::of(at));
         Line { name: arm.to_owned(), class, series: Some(at), marks, pieces }
     }

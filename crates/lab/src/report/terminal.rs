@@ -114,7 +114,8 @@ fn curve(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &
     page.gap();
     let heading = format!("{} · {held}", comparison.experiment);
     page.words(heading.trim_end_matches(" · "), Tone::Bold);
-    let (unit, baseline) = (comparison.unit(), comparison.baseline());
+    let unit = comparison.unit();
+    let baseline = comparison.baseline();
     let about = format!("{unit} of {baseline}; others as ratio to it: {}", words::SIGNS);
     page.paragraph(&about, Tone::Dim, 0);
     page.table(&matrix(record, comparison, std::slice::from_ref(panel), panel.axis));
@@ -181,14 +182,13 @@ pub fn markdown(record: &Record) -> String {
         let _ = writeln!(out, "> {}\n", escape_markdown(&ending));
     }
     for answer in &record.answers {
-        let (load, choice, reason) = (
-            escape_markdown(&words::load(record, answer)),
-            escape_markdown(&answer.choice),
-            escape_markdown(&answer.reason),
-        );
+        let load = escape_markdown(&words::load(record, answer));
+        let choice = escape_markdown(&answer.choice);
+        let reason = escape_markdown(&answer.reason);
         let _ = writeln!(out, "- {load}: **{choice}** – {reason}");
         if let Some(Advice { action, figures, .. }) = advice::of(record, answer) {
-            let (action, figures) = (escape_markdown(&action), escape_markdown(&figures));
+            let action = escape_markdown(&action);
+            let figures = escape_markdown(&figures);
             let _ = writeln!(out, "  To do: {action} – {figures}");
         }
     }
@@ -254,7 +254,8 @@ fn point_rows(comparison: &Comparison<'_>) -> Table {
 /// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
 fn beside_published(out: &mut String, record: &Record) {
     let Some(beside) = published::beside(record) else { return };
-    let (name, title) = (&beside.document.name, escape_markdown(&beside.document.title));
+    let name = &beside.document.name;
+    let title = escape_markdown(&beside.document.title);
     let _ = writeln!(
         out,
         "### Beside the published {name}: {title}\n\n{}\n",

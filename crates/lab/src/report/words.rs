@@ -155,7 +155,8 @@ pub(super) fn badge_of_all(
     }
     let names = in_order(bad.iter().map(|(each, _)| each.title.as_str())).join(", ");
     let holds = if record.trust.turns.is_some() { "A/A control holds" } else { "quiet" };
-    let (good, all) = (good.len(), badges.len());
+    let good = good.len();
+    let all = badges.len();
     (format!("{holds} in {good} of {all} tables, not in: {names}"), "open")
 }
 
@@ -219,7 +220,9 @@ fn why_it_ended(record: &Record) -> Option<String> {
             )
         }
     };
-    let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
+    let ran = record.trust.blocks;
+    let planned = record.job.blocks;
+    let most = record.job.blocks_max;
     let turns = record.trust.turns.as_ref();
     let sets = turns.map(|turns| match turns.sets {
         [1, 1] => "1 set per row".to_owned(),

@@ -275,7 +275,8 @@ impl Runner<'_> {
         let is_loaded = state.lengths.values().any(|length| length.load > CHEAP);
         let time = planned_time(budget, is_loaded).saturating_sub(state.start.elapsed());
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
-        let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
+        let sets = job.blocks.saturating_sub(1);
+        let small = job.min_effect;
         let mut rounds = rounds_within(&trials, sets, small, job.precision, time);
         for (rounds, length) in rounds.iter_mut().zip(state.lengths.values()) {
             if length.load > CHEAP {

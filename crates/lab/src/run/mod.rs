@@ -207,7 +207,8 @@ impl Runner<'_> {
     fn comes_now(&self, point: &PlannedPoint, state: &State) -> bool {
         let Some(budget) = self.plan.job.budget else { return true };
         let left = budget.saturating_sub(state.start.elapsed() + self.plan.side_passes());
-        let (mut points, mut own) = (Vec::new(), None);
+        let mut points = Vec::new();
+        let mut own = None;
         for other in self.plan.points.iter().filter(|other| other.method == Method::Turns) {
             let key = state.key(self.plan, other);
             let Some(set) = state.point_times.get(&key).copied() else { continue };
@@ -547,7 +548,8 @@ impl State {
     /// Adds a run of a block to the record; it was the one at this position.
     fn add_run(&mut self, label: RunLabel, position: usize, outcome: Outcome) {
         let RunLabel { block, experiment, point, arm, .. } = label;
-        let (block, position) = (block.unwrap_or_default(), position as u32);
+        let block = block.unwrap_or_default();
+        let position = position as u32;
         self.record.runs.push(Run { block, position, experiment, point, arm, outcome });
     }
 
@@ -596,7 +598,8 @@ fn described(program: &Path) -> io::Result<String> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output()?;
     let version = String::from_utf8_lossy(&output.stdout);
     let version = version.lines().next().unwrap_or("says no version");
-    let (path, len_bytes) = (program.display(), file.len());
+    let path = program.display();
+    let len_bytes = file.len();
     Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
 }
 

@@ -67,7 +67,8 @@ impl Runner<'_> {
         is_wanted: &dyn Fn(&PlannedPoint, &Arm) -> bool,
         keep: &mut dyn FnMut(&RunLabel, Done),
     ) -> Vec<(RunLabel, String)> {
-        let (plan, start) = (self.plan, Instant::now());
+        let plan = self.plan;
+        let start = Instant::now();
         let mut failed = Vec::new();
         for point in &plan.points {
             for arm in &point.arms {

@@ -7,14 +7,11 @@
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use pollux_host as processes;
-
-use crate::error::in_words;
+use pollux_host::{self as processes, patience};
+use pollux_settings::command::output::error_chain;
 
 /// Most bytes kept of what a process prints; the rest is read and dropped.
 const OUTPUT_MAX: usize = 4 << 20;
-/// How long standard error may stay open when its process and all of the group have ended.
-const STDERR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a process left behind.
 #[derive(Debug)]
@@ -64,7 +61,8 @@ pub(super) fn run_to_end(
         process.write_line(input);
     }
     process.end_input();
-    let (mut stdout, mut stderr) = (String::new(), String::new());
+    let mut stdout = String::new();
+    let mut stderr = String::new();
     let late = || format!("did not end within {deadline:.1?} and was killed");
     loop {
         // Asked before each line: one that never falls silent has a deadline as well.
@@ -85,7 +83,7 @@ pub(super) fn run_to_end(
     }
     let status = process.status().ok_or("could not be waited for")?;
     let elapsed = start.elapsed();
-    while let Ok(Some(line)) = process.line_within(STDERR_PATIENCE) {
+    while let Ok(Some(line)) = process.line_within(patience::LAST_WORDS) {
         keep(&mut stderr, &line);
     }
     Ok(ProcessOutput { status, stdout, stderr, elapsed })
@@ -96,7 +94,7 @@ pub(super) fn started(command: Command) -> Result<processes::Program, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     processes::Program::start_group(&program, command).map_err(|error| match error {
         processes::Error::Setup { cause, .. } => format!("could not start {program}: {cause}"),
-        error => in_words(&error),
+        error => error_chain(&error),
     })
 }
 
@@ -104,7 +102,7 @@ pub(super) fn started(command: Command) -> Result<processes::Program, String> {
 pub(super) fn stopped_or(error: processes::Error) -> String {
     match error {
         processes::Error::Interrupted => "stopped by the user".to_owned(),
-        error => in_words(&error),
+        error => error_chain(&error),
     }
 }
 
@@ -151,7 +149,8 @@ mod tests {
 
     #[test]
     fn what_outlives_its_deadline_or_is_stopped_is_killed_with_its_children() {
-        let (short, late) = (Duration::from_millis(50), "did not end within 50.0ms and was killed");
+        let short = Duration::from_millis(50);
+        let late = "did not end within 50.0ms and was killed";
         let cases = [
             ("sleep 600 & wait", short, false, late),
             ("yes 55", short, false, late),

@@ -247,7 +247,9 @@ impl Runner<'_> {
                     Err(reason) => (Err(reason), SubjectInfo::default()),
                 };
                 let planned = planned[index];
-                let (is_lost_late, warm_up, rounds) = (false, None, Vec::new());
+                let is_lost_late = false;
+                let warm_up = None;
+                let rounds = Vec::new();
                 SetArm { planned, living, described, is_lost_late, is_kept, warm_up, rounds }
             })
             .collect()
@@ -483,7 +485,8 @@ fn thirds(
     };
     let change = |first: &[Option<f64>], last: &[Option<f64>]| Some(log_of(last)? - log_of(first)?);
     let of_arm = |index: usize| {
-        let (first, last) = (&first[index], &last[index]);
+        let first = &first[index];
+        let last = &last[index];
         let ratios = ratio_first[index].zip(ratio_last[index]);
         let unit_ns = point.experiment.cost.unit_ns;
         (third >= THIRD_MIN).then_some(())?;
@@ -506,7 +509,8 @@ fn with_turns(
     length: &Length,
     life: Life,
 ) -> Measurement {
-    let (name, described) = (&arm.planned.name, &arm.described);
+    let name = &arm.planned.name;
+    let described = &arm.described;
     measured.mechanism.clone_from(&described.mechanism);
     measured.generator.clone_from(&described.generator);
     measured.findings.clone_from(&described.findings);
@@ -537,8 +541,9 @@ fn measurement(
     let value = median(&own).ok_or("no turn of it had a figure")?;
     let figures: Vec<&Figure> = arm.rounds.iter().flatten().collect();
     let sum = |what: fn(&Figure) -> u64| figures.iter().map(|figure| what(figure)).sum::<u64>();
-    let (units, cpu_ns, wall_ns) =
-        (sum(|figure| figure.units), sum(|figure| figure.cpu_ns), sum(|figure| figure.wall_ns));
+    let units = sum(|figure| figure.units);
+    let cpu_ns = sum(|figure| figure.cpu_ns);
+    let wall_ns = sum(|figure| figure.wall_ns);
     let per_s: Vec<f64> = figures
         .iter()
         .map(|figure| figure.units as f64 / (figure.wall_ns.max(1) as f64 / 1e9))

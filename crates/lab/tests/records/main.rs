@@ -303,15 +303,20 @@ fn fail_and_leave_out(record: &mut Record) {
         record.trust.runs_failed += 1;
     }
     for row in record.results.iter_mut().filter(|row| is_failed(row.key())) {
-        let (value, ratio) = (None, None);
-        let (ci_low, ci_high, verdict) = (None, None, Verdict::Failed);
+        let value = None;
+        let ratio = None;
+        let ci_low = None;
+        let ci_high = None;
+        let verdict = Verdict::Failed;
         *row = ResultRow { value, ratio, ci_low, ci_high, verdict, ..row.clone() };
     }
     let [experiment, point, arm] = ["pipes", "9000 pipes, fixed", "select"];
     record.results.retain(|row| row.key() != [experiment, point, arm]);
     record.runs.retain(|run| run.key() != [experiment, point, arm]);
     let left = |point: &str, arm: &str, reason: &str| {
-        let (point, arm, reason) = (point.into(), arm.into(), reason.into());
+        let point = point.into();
+        let arm = arm.into();
+        let reason = reason.into();
         LeftOut { experiment: experiment.into(), point, arm, reason }
     };
     let all = "completions have no readiness to compare";
@@ -339,7 +344,9 @@ fn profiles() -> Vec<Profile> {
         names.split('|').zip(shares).map(one).collect()
     };
     let profile = |arm: &str, samples, symbols| {
-        let (experiment, point, arm) = ("streams".into(), "pipe".into(), arm.into());
+        let experiment = "streams".into();
+        let point = "pipe".into();
+        let arm = arm.into();
         Profile { experiment, point, arm, samples, symbols }
     };
     let epoll = "anon_pipe_read|ep_poll_callback|do_epoll_wait|entry_SYSCALL_64|vfs_read";
@@ -383,7 +390,9 @@ fn request_times() -> Vec<RequestTimesRun> {
             requests,
         });
         let times = RequestTimes { requests: 1000, sum_ns: 2.1e6 * scale, buckets: buckets.into() };
-        let (experiment, point, arm) = ("http".into(), point.into(), arm.into());
+        let experiment = "http".into();
+        let point = point.into();
+        let arm = arm.into();
         RequestTimesRun { experiment, point, arm, times }
     };
     let points = ["64 connections", "64 connections, no keepalive"];

@@ -248,7 +248,7 @@ impl Active {
     #[inline]
     fn ask(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, now_ns: u64) -> bool {
         if actions.room() < shared.ask_room_bytes {
-            actions.call_again();
+            actions.notify_when_sent();
             return false;
         }
         let (request, refused) = match shared.take_again(self.slot, now_ns) {
@@ -335,7 +335,7 @@ impl Active {
         while in_vain < streams.senders.len() {
             let room = actions.room().saturating_sub(SPARE_BYTES);
             if room < PIECE_BYTES_MIN {
-                actions.call_again();
+                actions.notify_when_sent();
                 break;
             }
             let Some(stream) = streams.senders.pop_front() else { break };
@@ -448,7 +448,7 @@ impl Active {
             used += step.used;
             let Some(event) = step.event else { break };
             if matches!(event, Event::NoRoom) {
-                actions.call_again();
+                actions.notify_when_sent();
                 break;
             }
             self.on_event(shared, actions, event, (step.used as u64, came_ns));

@@ -51,7 +51,8 @@ fn one_submit_carries_all_changes_and_what_is_armed_again() {
 #[test]
 fn an_addition_and_its_deletion_cancel_out_and_leave_no_gap() {
     let mut aio = small();
-    let (first, second) = (ready_pipe(), ready_pipe());
+    let first = ready_pipe();
+    let second = ready_pipe();
     for _ in 0..100 {
         aio.add(first.0.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
         aio.add(second.0.as_fd(), Token::new(2, 0), LEVEL).expect("vacant");
@@ -103,7 +104,8 @@ fn more_cancelled_polls_than_slots_only_delay_the_arming() {
         aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
     }
     assert!(slots(&mut aio, NOW).is_empty());
-    let (writable, mut both) = (Interest::WRITABLE, Vec::new());
+    let writable = Interest::WRITABLE;
+    let mut both = Vec::new();
     for (slot, (reader, writer)) in (3..).zip(&pipes) {
         aio.delete(reader.as_fd()).expect("registered");
         let how = Registration::new(writable, Trigger::Oneshot);

@@ -121,7 +121,8 @@ fn open_numbers() -> Vec<i32> {
 fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> CaseResult {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
-    let (before, polls_before) = (open_numbers(), aio_polls::held());
+    let before = open_numbers();
+    let polls_before = aio_polls::held();
     for _ in 0..20 {
         let mut other = rig.opener()().expect("as before");
         other.add(&reader, 1, READ, Trigger::Level)?;

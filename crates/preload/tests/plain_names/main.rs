@@ -88,7 +88,8 @@ fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
 
 /// What a mechanism does otherwise than declared, passed on and counted.
 fn differences(mechanism: Mechanism, expected: &BTreeMap<String, String>) -> Vec<String> {
-    let (library, memory) = (library::built(), Memory::new());
+    let library = library::built();
+    let memory = Memory::new();
     let mut wrong = Vec::new();
     for is_counted in [false, true] {
         let title = format!("{mechanism}, counted: {is_counted}");

@@ -50,10 +50,12 @@ pub fn small(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Ba
     let step = ((right - LEFT) / bars.len().max(1) as f64).min(BAR_WIDTH_MAX);
     let mut free_from = 0.0;
     for (place, bar) in bars.iter().enumerate() {
-        let (x, top) = (LEFT + place as f64 * step, y.at(bar.share));
+        let x = LEFT + place as f64 * step;
+        let top = y.at(bar.share);
         svg.rect((x + 1.0, top), (step - 2.0, y.at(0.0) - top), "bar", &bar.tip);
         // As many names as fit: what is between them is easily filled in.
-        let (middle, half) = (x + step / 2.0, text_width(&bar.name, SMALL) / 2.0);
+        let middle = x + step / 2.0;
+        let half = text_width(&bar.name, SMALL) / 2.0;
         if middle - half >= free_from && middle + half <= WIDTH {
             svg.text((middle, TOP + PLOT + 14.0), "dim mid small", &bar.name);
             free_from = middle + half + 3.0;
@@ -74,7 +76,8 @@ pub fn ranked(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[B
     let length = Scale::linear((0.0, highest), (0.0, HALF_WIDTH - NAME_WIDTH - 70.0));
     svg.open(head.class, head.series);
     for (place, bar) in bars.iter().enumerate() {
-        let (y, length) = (TOP + place as f64 * ROW, length.at(bar.share));
+        let y = TOP + place as f64 * ROW;
+        let length = length.at(bar.share);
         let name = fit(&bar.name, LETTERS, NAME_WIDTH - 12.0);
         svg.text((NAME_WIDTH - 8.0, y + 14.0), "end code", &name);
         svg.rect((NAME_WIDTH, y + 3.0), (length, ROW - 6.0), "bar", &bar.tip);

@@ -67,7 +67,8 @@ impl Forest {
             escape(more)
         );
         for tick in &self.ticks {
-            let (x, words) = (self.scale.at(*tick), tick_words(*tick));
+            let x = self.scale.at(*tick);
+            let words = tick_words(*tick);
             let _ =
                 write!(drawing, "<text x=\"{x:.2}%\" y=\"31\" class=\"dim mid\">{words}</text>");
         }
@@ -79,7 +80,8 @@ impl Forest {
     #[must_use]
     pub fn row(&self, band: f64, tone: Tone, estimate: Option<([f64; 3], Dot, &str)>) -> Cell {
         let band = band.max(0.0);
-        let (from, to) = (self.scale.at(1.0 / (1.0 + band)), self.scale.at(1.0 + band));
+        let from = self.scale.at(1.0 / (1.0 + band));
+        let to = self.scale.at(1.0 + band);
         let mut drawing = format!(
             "<rect x=\"{from:.2}%\" y=\"0\" width=\"{:.2}%\" height=\"{ROW}\" class=\"band\"/>",
             to - from
@@ -112,7 +114,8 @@ fn drawing_of(height: u32, drawing: &str) -> String {
 
 /// The mark at a place in percent.
 fn mark(dot: Dot, x: f64, tip: &str) -> String {
-    let (tip, y) = (format!("<title>{}</title>", escape(tip)), ROW / 2);
+    let tip = format!("<title>{}</title>", escape(tip));
+    let y = ROW / 2;
     let disc = |class| {
         format!("<circle cx=\"{x:.2}%\" cy=\"{y}\" r=\"4.5\" class=\"{class}\">{tip}</circle>")
     };

@@ -191,7 +191,8 @@ impl Canvas {
         let last = ticks.last().map_or(f64::INFINITY, |(value, words)| x.at(*value) - half(words));
         let mut free_from = f64::NEG_INFINITY;
         for (index, (value, words)) in ticks.iter().enumerate() {
-            let (at, is_last) = (x.at(*value), index + 1 == ticks.len());
+            let at = x.at(*value);
+            let is_last = index + 1 == ticks.len();
             self.svg.line((at, bottom), (at, bottom + 4.0), "tick");
             if is_last || (at - half(words) >= free_from && at + half(words) <= last) {
                 self.svg.text((at, bottom + 18.0), "dim mid", words);
@@ -239,7 +240,8 @@ impl Canvas {
     #[must_use]
     pub fn legend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<At> {
         let (start, right) = self.width();
-        let (mut left, mut line) = (start, 0);
+        let mut left = start;
+        let mut line = 0;
         let place = |name: &str| {
             let width = bold_text_width(name, LETTERS) + 18.0;
             if left + width > right && line + 1 < LEGEND_LINES.len() {

@@ -107,7 +107,10 @@ impl Svg {
 
     /// A straight line.
     pub fn line(&mut self, from: At, to: At, class: &str) {
-        let (x1, y1, x2, y2) = (from.0, from.1, to.0, to.1);
+        let x1 = from.0;
+        let y1 = from.1;
+        let x2 = to.0;
+        let y2 = to.1;
         let _ = writeln!(
             self.0,
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"
@@ -116,7 +119,8 @@ impl Svg {
 
     /// A box from its upper left corner, with words for the pointer where there are any.
     pub fn rect(&mut self, (x, y): At, size: At, class: &str, tip: &str) {
-        let (width, height) = (size.0.max(0.0), size.1.max(0.0));
+        let width = size.0.max(0.0);
+        let height = size.1.max(0.0);
         let _ = write!(
             self.0,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\""

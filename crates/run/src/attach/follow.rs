@@ -232,7 +232,9 @@ impl<'a> Follower<'a> {
                     self.end_turn(now_ns);
                 }
                 let is_poll = (timeout == TimeoutIn::Milliseconds).then(|| argument(3) == 0);
-                let (began_ns, most, has_slept) = (now_ns, argument(2), false);
+                let began_ns = now_ns;
+                let most = argument(2);
+                let has_slept = false;
                 self.wait = Some(Wait { began_ns, most, is_poll, has_slept, epfd, is_nested });
             }
             Role::WaitEnds => self.end_wait(result, now_ns),
@@ -345,7 +347,8 @@ impl<'a> Follower<'a> {
             judge(cell, &turn, lasted_ns, cpu_ns);
         }
         if lasted_ns > self.keep_above_ns {
-            let (asleep_ns, left_out) = (turn.asleep_ns, turn.sleeps_left_out);
+            let asleep_ns = turn.asleep_ns;
+            let left_out = turn.sleeps_left_out;
             let figures = [turn.began_ns, lasted_ns, cpu_ns, turn.events, left_out, asleep_ns];
             self.keep_above_ns = cell.turn(figures, &turn.sleeps);
         }
@@ -361,7 +364,8 @@ impl<'a> Follower<'a> {
                 }
             }
             What::Came => {
-                let (left, place) = (self.left.take(), self.asleep_at.take());
+                let left = self.left.take();
+                let place = self.asleep_at.take();
                 // In a wait it is where it should be.
                 let is_in_turn = self.wait.as_ref().is_none_or(|wait| wait.is_nested);
                 if let (Some(left), Some(turn), true) = (left, &mut self.turn, is_in_turn) {
@@ -388,7 +392,8 @@ impl Turn {
             return;
         }
         self.asleep_ns += lasted_ns;
-        let (caller, after_ns) = (place.unwrap_or(0), since_ns - self.began_ns);
+        let caller = place.unwrap_or(0);
+        let after_ns = since_ns - self.began_ns;
         if let Some(sleep) = self.sleeps.iter_mut().find(|sleep| sleep.caller == caller) {
             sleep.times += 1;
             sleep.lasted_ns += lasted_ns;
@@ -396,7 +401,8 @@ impl Turn {
                 (sleep.longest_ns, sleep.after_ns) = (lasted_ns, after_ns);
             }
         } else if self.sleeps.len() < CALLS_MAX {
-            let (call, longest_ns) = (Call::Asleep, lasted_ns);
+            let call = Call::Asleep;
+            let longest_ns = lasted_ns;
             let sleep =
                 CallRecord { call, times: 1, fd: -1, caller, after_ns, lasted_ns, longest_ns };
             self.sleeps.push(sleep);

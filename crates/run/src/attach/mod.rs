@@ -23,7 +23,7 @@ use pollux_sys::perf::{Followed, Trace, TraceError, Tracepoint};
 use rustix::io::Errno;
 
 use crate::Summary;
-use crate::session::{MACHINE, NotObservable};
+use crate::session::NotObservable;
 use crate::summary::Source;
 use follow::Followers;
 
@@ -81,7 +81,8 @@ impl<'a> Attached<'a> {
         let enabled = trace.enable().and_then(|()| trace.sample(true));
         enabled.map_err(TraceError::Refused).map_err(refused)?;
         let followers = Followers::new(region);
-        let (threads, began) = (tids.len(), Instant::now());
+        let threads = tids.len();
+        let began = Instant::now();
         Ok(Self { region, trace, followers, pid, processes, threads, began, drains: 0 })
     }
 
@@ -143,7 +144,7 @@ fn is_followable(pid: u32) -> Result<(), NotObservable> {
     }
     let program = format!("/proc/{pid}/exe");
     match Elf::read(Path::new(&program)) {
-        Ok(Some(elf)) if elf.machine() == MACHINE => Ok(()),
+        Ok(Some(elf)) if elf.is_for_this_machine() => Ok(()),
         Ok(_) => refused(
             "its program is not a 64-bit one of this machine's kind, so its system calls have other \
              numbers",

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use pollux_http::FilePath;
-use pollux_settings::{Keys, Kind, Table, bytes, path, table, whole};
+use pollux_settings::{Keys, Kind, Table, bytes, integer, path, table};
 
 use crate::config::RULES_MAX;
 use crate::fields::FieldRule;
@@ -75,7 +75,7 @@ table! { keys, key;
         listing_max: usize = key
             .needs("listing", "applies only to listings")
             .default("10000")
-            .one(&whole(1..=LISTING_MAX)),
+            .one(&integer(1..=LISTING_MAX)),
         /// Serve FILE.br, FILE.zst or FILE.gz to clients that take it
         precompressed: bool = key.needs("dir", FILES).switch(),
         /// Send this file below the folder, with 200, where there is none and the last part of the
@@ -268,7 +268,9 @@ impl AnswerRule {
     /// # Errors
     /// What is wrong with it, and what is expected.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let (mut path, mut statuses, mut rest) = (None, Vec::new(), text.trim_start());
+        let mut path = None;
+        let mut statuses = Vec::new();
+        let mut rest = text.trim_start();
         loop {
             let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
             if word.starts_with(['/', '*']) && path.is_none() {
@@ -307,9 +309,10 @@ impl fmt::Display for AnswerRule {
         }
         for (number, range) in self.statuses.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
-            match range.start() == range.end() {
-                true => write!(f, "{comma}{}", range.start())?,
-                false => write!(f, "{comma}{}xx", range.start() / 100)?,
+            if range.start() == range.end() {
+                write!(f, "{comma}{}", range.start())?;
+            } else {
+                write!(f, "{comma}{}xx", range.start() / 100)?;
             }
         }
         let space = if self.statuses.is_empty() { "" } else { " " };

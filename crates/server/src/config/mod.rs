@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, Listeners};
 use pollux_http::h2;
-use pollux_settings::{Key, Keys, Kind, bytes, duration, one_of, parsed, path, table, whole};
+use pollux_settings::{Key, Keys, Kind, bytes, duration, integer, one_of, parsed, path, table};
 use pollux_tls::{HTTP_1_1, HTTP_2};
 
 pub use crate::config::answers::AnswerRule;
@@ -173,9 +173,10 @@ pub(crate) fn note_overlap(keys: &mut Keys<'_>, listen: &[Address], monitoring: 
         let Some(address) = address else { continue };
         let other = others.iter().find(|(_, other)| takes(other, address) || takes(address, other));
         if let Some((of, other)) = other {
-            let what = match *other == address {
-                true => format!("{address} is the address of {of} as well"),
-                false => format!("{address} takes the same connections as {other} of {of}"),
+            let what = if *other == address {
+                format!("{address} is the address of {of} as well")
+            } else {
+                format!("{address} takes the same connections as {other} of {of}")
             };
             keys.note(key, format!("{what}; expected an address of its own"));
         }
@@ -203,9 +204,10 @@ fn overlap(listen: &[Address]) -> Option<String> {
         let part = all.clone().find(|(of, part)| *of != at && takes(whole, part));
         part.map(|(_, part)| (whole, part))
     })?;
-    Some(match whole == part {
-        true => format!("{part} is given twice; expected each address once"),
-        false => format!("{whole} takes connections to {part} as well; expected one of the two"),
+    Some(if whole == part {
+        format!("{part} is given twice; expected each address once")
+    } else {
+        format!("{whole} takes connections to {part} as well; expected one of the two")
     })
 }
 
@@ -213,7 +215,8 @@ fn overlap(listen: &[Address]) -> Option<String> {
 pub(crate) fn takes(whole: &Address, part: &Address) -> bool {
     match (whole, part) {
         (Address::Known(ListenAddress::Tcp(whole)), Address::Known(ListenAddress::Tcp(part))) => {
-            let (ip, of) = (whole.ip().to_canonical(), part.ip().to_canonical());
+            let ip = whole.ip().to_canonical();
+            let of = part.ip().to_canonical();
             let is_every = match ip {
                 IpAddr::V4(ip) => ip.is_unspecified() && of.is_ipv4(),
                 IpAddr::V6(ip) => ip.is_unspecified(),
@@ -275,10 +278,10 @@ table! { keys, key, default;
         /// TLS with those that ask for it (h2 by ALPN)
         pub is_off as "no_http2": bool = key.switch(),
         /// Most requests at once of a connection of HTTP/2
-        pub streams_max as "http2_streams": u32 = key.default("100").one(&whole(1..=1000)),
+        pub streams_max as "http2_streams": u32 = key.default("100").one(&integer(1..=1000)),
         /// Requests after which a connection of HTTP/2 takes no more: its client opens another one
         pub requests_max as "http2_requests": u32 =
-            key.default("10000").one(&whole(1..=1_000_000_000)),
+            key.default("10000").one(&integer(1..=1_000_000_000)),
     }
 }
 
@@ -395,7 +398,7 @@ table! { keys, key, default;
         pub bytes_max as "max_head": usize =
             key.default("40KiB").one(&bytes(HEAD_BYTES_MIN..=HEAD_BYTES_MAX)),
         /// Most fields of a request, 431 beyond; for a proxy also of a response, 502 beyond
-        pub fields_max as "max_fields": usize = key.default("1000").one(&whole(1..=FIELDS_MAX)),
+        pub fields_max as "max_fields": usize = key.default("1000").one(&integer(1..=FIELDS_MAX)),
         /// Longest target of a request (path and query), 414 beyond
         pub target_bytes_max as "max_target": usize =
             key.default("8KiB").one(&bytes(HEAD_BYTES_MIN..=HEAD_BYTES_MAX)),
@@ -459,9 +462,10 @@ table! { keys, key, default;
 impl Monitoring {
     /// A quiet server says errors alone, where its level is not said.
     fn with_level(self, keys: &mut Keys<'_>) -> Self {
-        match self.is_quiet && !keys.has("log_level") {
-            true => Self { log_level: LogLevel::Error, ..self },
-            false => self,
+        if self.is_quiet && !keys.has("log_level") {
+            Self { log_level: LogLevel::Error, ..self }
+        } else {
+            self
         }
     }
 }
@@ -541,7 +545,7 @@ pub(crate) fn certificate(keys: &mut Keys<'_>) -> Option<tls::Keys> {
 /// Most connections of clients at once; none for what the descriptor limit allows.
 pub(crate) fn connections_max(key: Key<'_, '_>) -> Option<u32> {
     let key = key.otherwise("what the descriptor limit allows, at most 100000");
-    key.optional(&whole(1..=CONNECTIONS_MAX))
+    key.optional(&integer(1..=CONNECTIONS_MAX))
 }
 
 /// Form of a line of the access log.
@@ -659,7 +663,7 @@ pub(crate) fn rate() -> Kind<u64> {
 
 /// A number, or one for each CPU that the process may use.
 fn threads() -> Kind<usize> {
-    let number = whole::<usize>(1..=THREADS_MAX);
+    let number = integer::<usize>(1..=THREADS_MAX);
     let accepts = format!("{}, or auto: one for each CPU", number.accepts());
     let read = move |text: &str| match text {
         "auto" => CpuList::allowed()

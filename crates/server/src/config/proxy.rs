@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
-use pollux_settings::{Keys, Kind, Table, bytes, one_of, table, whole};
+use pollux_settings::{Keys, Kind, Table, bytes, integer, one_of, table};
 
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit, without_files};
 use crate::config::sections;
@@ -91,7 +91,7 @@ impl Table for ProxyConfig {
         let about = "Most connections to each server at once, for those that have no max_connections of \
                      their own; requests beyond wait";
         let most = keys.key("server_max_connections", about).otherwise("no limit");
-        let most = most.optional(&whole(1..=CONNECTIONS_MAX));
+        let most = most.optional(&integer(1..=CONNECTIONS_MAX));
         let is_tcp = keys.is_right() && frontends.iter().all(|front| front.mode == Mode::Tcp);
         if is_tcp {
             sections::only_http(keys, "server_max_connections");
@@ -114,7 +114,8 @@ impl Table for ProxyConfig {
                      with the next update";
         let lets_go_at_once = keys.key("let_go_at_once", about).switch();
         keys.heading("Limits");
-        let (limits, monitoring) = (ProxyLimits::read(keys), Monitoring::read(keys));
+        let limits = ProxyLimits::read(keys);
+        let monitoring = Monitoring::read(keys);
         let listen: Vec<_> =
             frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect();
         note_overlap(keys, &listen, &monitoring);
@@ -440,19 +441,19 @@ table! { keys, key, default;
         pub tunnel_drain_timeout: Duration = key.default("1h").one(&timeout()),
         /// Most connections to each backend that are kept without a request
         pub upstream_idle_max: Option<usize> =
-            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
+            key.otherwise("as many as --max-connections").optional(&integer(0..=IDLE_MAX)),
         /// Most connections to all backends together that are kept without a request
         pub upstream_idle_total: Option<usize> =
-            key.otherwise("as many as --max-connections").optional(&whole(0..=IDLE_MAX)),
+            key.otherwise("as many as --max-connections").optional(&integer(0..=IDLE_MAX)),
         /// Most pipes that long bodies and the bytes of TCP mode go through in the kernel, one for each direction of a
         /// connection while something is under way; others go through buffers, as all do with 0 and in TLS
-        pub pipes_max: usize = key.default("1024").one(&whole(0..=IDLE_MAX)),
+        pub pipes_max: usize = key.default("1024").one(&integer(0..=IDLE_MAX)),
         /// Most bytes that the requests and answers of HTTP/2 clients hold in a thread while their backends or clients take
         /// none; beyond it those go of which nothing has left for longest
         pub http2_waiting_max: usize =
             key.default("256MiB").one(&bytes(WAITING_BYTES_MIN..=WAITING_BYTES_MAX)),
         /// Most requests that wait for a connection to each backend; others get 503
-        pub queue_max: usize = key.default("1024").one(&whole(0..=QUEUE_MAX)),
+        pub queue_max: usize = key.default("1024").one(&integer(0..=QUEUE_MAX)),
         /// Time for a request to wait for a connection, then it gets 503
         pub queue_timeout: Duration = key.default("5s").one(&timeout()),
         /// What happens to a request whose client ends its side meanwhile

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
 use pollux_http::{ProxyVersion, is_host_and_port};
-use pollux_settings::{Keys, Kind, Table, did_you_mean, name, one_of, path, table, whole};
+use pollux_settings::{Keys, Kind, Table, did_you_mean, integer, name, one_of, path, table};
 use pollux_tls::server_name;
 
 use crate::config::answers::{fit_into_a_head, passed_rule};
@@ -205,10 +205,10 @@ table! { keys, key;
         pub address: Address =
             key.required(&server_address()).unwrap_or_else(|| ListenAddress::Unix(PathBuf::new()).into()),
         /// Share of the requests in relation to the others
-        pub weight: u32 = key.default("1").one(&whole(1..=WEIGHT_MAX.into())),
+        pub weight: u32 = key.default("1").one(&integer(1..=WEIGHT_MAX.into())),
         /// Most connections to it at once, those without a request among them
         pub connections_max as "max_connections": Option<u32> =
-            key.otherwise("that of --server-max-connections").optional(&whole(1..=CONNECTIONS_MAX)),
+            key.otherwise("that of --server-max-connections").optional(&integer(1..=CONNECTIONS_MAX)),
     }
 }
 
@@ -334,9 +334,9 @@ table! { keys, key, default;
         pub slow_start: Duration =
             key.otherwise("its whole share at once").optional(&timeout()).unwrap_or_default(),
         /// Good checks in a row after which a backend is up again
-        pub rise: u32 = key.default("2").one(&whole(1..=1000)),
+        pub rise: u32 = key.default("2").one(&integer(1..=1000)),
         /// Failures in a row, of requests or checks, after which a backend is down
-        pub fall: u32 = key.default("3").one(&whole(1..=1000)),
+        pub fall: u32 = key.default("3").one(&integer(1..=1000)),
     }
     => of_its_checks
 }

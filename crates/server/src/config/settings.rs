@@ -184,7 +184,8 @@ mod tests {
         let [serve, proxy]: [Description; 2] =
             [describe::<ServeConfig>(), describe::<ProxyConfig>()];
         let top = |of: &Description| of.sections[0].rows.clone();
-        let (serve, proxy) = (top(&serve), top(&proxy));
+        let serve = top(&serve);
+        let proxy = top(&proxy);
         let mut both = 0;
         for one in &serve {
             let Some(other) = proxy.iter().find(|row| row.name == one.name) else { continue };

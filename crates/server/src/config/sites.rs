@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use pollux_http::Method;
-use pollux_settings::{Keys, Kind, Location, bytes, did_you_mean, name, whole};
+use pollux_settings::{Keys, Kind, Location, bytes, did_you_mean, integer, name};
 
 use crate::config::answers::{FILES, Files, LISTING_MAX, REPLY_BYTES_MAX};
 use crate::config::{BODY_BYTES_MAX, GroupConfig};
@@ -258,7 +258,7 @@ fn answer(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<RouteAnswer>
         keys.key("listing", "List folders that have no index.html").needs("dir", FILES).switch();
     let key = keys.key("listing_max", "Most names of a listing").default("10000");
     let key = key.needs("listing", "applies only to listings");
-    let listing_max = key.one(&whole(1..=LISTING_MAX));
+    let listing_max = key.one(&integer(1..=LISTING_MAX));
     let about = "Serve FILE.br, FILE.zst or FILE.gz to clients that take it";
     let has_precompressed = keys.key("precompressed", about).needs("dir", FILES).switch();
     let about = "Send this file below the folder, with 200, where there is none and the last part of the path has no dot";

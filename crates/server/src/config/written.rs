@@ -36,7 +36,8 @@ pub(crate) fn note_shared_paths(keys: &mut Keys<'_>, listen: &[Address], monitor
         let is_said = |other: &Written| one.kind == other.kind && one.kind != Kind::Id;
         let other = all[..at].iter().find(|other| other.place == one.place && !is_said(other));
         if let Some(other) = other {
-            let (named, key) = (&one.named, other.key);
+            let named = &one.named;
+            let key = other.key;
             let what = if other.kind == Kind::Socket { "socket" } else { "file" };
             let why = format!("{named} is the {what} of {key} as well; expected a path of its own");
             keys.note(one.key, why);
@@ -100,7 +101,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name).display().to_string();
         symlink(folder.path(), folder.path().join("link")).expect("linked");
-        let (one, other, two) = (at("one"), at("link/./one"), at("two"));
+        let one = at("one");
+        let other = at("link/./one");
+        let two = at("two");
         let quoted = |path: &str| format!("{path:?}");
         for (keys, expected) in [
             (

@@ -283,7 +283,7 @@ impl Upstreams {
             // An answer that came early has a time of its own.
             self.set_upstream_deadline(at, actions);
         }
-        actions.call_again();
+        actions.notify_when_sent();
     }
 
     /// The same where the upstream connection has streams: `send` gives that of the exchange what windows and room take, and
@@ -776,7 +776,7 @@ impl Upstreams {
             self.answer_left(at, actions);
             self.count_held(at);
         } else {
-            actions.call_again();
+            actions.notify_when_sent();
         }
         false
     }

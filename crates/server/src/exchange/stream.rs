@@ -338,7 +338,7 @@ impl Stream {
         let sent_bytes = direction.send(actions);
         if sent_bytes > 0 {
             direction.is_leaving = true;
-            actions.call_again();
+            actions.notify_when_sent();
             return;
         }
         if pair.is_done(other) && !std::mem::replace(&mut pair.has_ended_output[own], true) {

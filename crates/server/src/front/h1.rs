@@ -152,7 +152,7 @@ impl Session for HttpSession {
         let mut stopwatch = state.is_timing.then(Instant::now);
         while used < input.len() && !self.is_last && !self.is_sending() {
             if actions.room() < state.room_bytes_min {
-                actions.call_again();
+                actions.notify_when_sent();
                 break;
             }
             if let Phase::Body(_) = self.phase {
@@ -212,7 +212,7 @@ impl Session for HttpSession {
         {
             // While that waits the client is not read from.
             body.clock.set_standing(true, state.now.at);
-            actions.call_again();
+            actions.notify_when_sent();
         }
         self.settle(state, actions, used == input.len());
         used
@@ -277,7 +277,7 @@ impl Session for HttpSession {
             Phase::Fresh | Phase::Idle | Phase::Head => return,
         };
         if !is_all_sent {
-            return actions.call_again();
+            return actions.notify_when_sent();
         }
         self.phase = Phase::Idle;
         self.sent(state, 0, End::Whole);
@@ -569,7 +569,7 @@ impl HttpSession {
         }
         // The loop judges how fast output leaves.
         actions.set_deadline(Moment::NEVER);
-        actions.call_again();
+        actions.notify_when_sent();
     }
 
     fn begin_body(

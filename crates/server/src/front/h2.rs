@@ -272,7 +272,7 @@ impl Streams {
         let mut used = 0;
         while used < input.len() && self.ending != Ending::Over {
             if !is_waiting && !call.takes_answer() {
-                call.actions.call_again();
+                call.actions.notify_when_sent();
                 break;
             }
             let mut out = Output::new(call.actions.spare());
@@ -298,7 +298,7 @@ impl Streams {
                         break;
                     };
                     if matches!(event, Event::NoRoom) {
-                        call.actions.call_again();
+                        call.actions.notify_when_sent();
                         break;
                     }
                     self.on_event(call, event, &input[used..]);
@@ -308,7 +308,7 @@ impl Streams {
                 self.control_bytes += call.actions.len() - sent_before;
                 if self.control_bytes > CONTROL_BYTES_MAX {
                     call.actions.read_in_turn();
-                    call.actions.call_again();
+                    call.actions.notify_when_sent();
                     break;
                 }
             }
@@ -452,13 +452,13 @@ impl Streams {
         }
         if call.actions.is_output_waiting() {
             // What ended for want of a window, or of more to echo, has not asked for it: by then either may have come.
-            return call.actions.call_again();
+            return call.actions.notify_when_sent();
         }
         while let Some(stream) = self.connection.next_sender() {
             let room = call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES);
             let Some(task) = self.connection.data_mut(stream) else { return };
             if room < task.piece_room_min() {
-                return call.actions.call_again();
+                return call.actions.notify_when_sent();
             }
             match std::mem::take(&mut task.part) {
                 Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
@@ -666,12 +666,12 @@ impl Streams {
         self.count_open(call.state);
         if self.readers > 0 && (call.actions.is_output_waiting() || !call.actions.is_empty()) {
             self.stands.get_or_insert(call.state.now.at);
-            call.actions.call_again();
+            call.actions.notify_when_sent();
         }
         let (state, actions) = (&*call.state, &mut *call.actions);
         let may_file = self.file_waiters > 0 && self.files < FILES_MAX;
         if (self.asked > 0 || may_file) && self.kept_bytes < KEPT_BYTES_MAX {
-            actions.call_again();
+            actions.notify_when_sent();
         }
         if self.ending == Ending::Over || actions.is_ending() || !self.connection.has_begun() {
             return;

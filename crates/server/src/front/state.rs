@@ -219,7 +219,7 @@ impl LoopState {
 
     /// Answers by other settings from now on; what counts and what is under way stays.
     #[cold]
-    fn succeed(&mut self, mut new: Self) {
+    fn replace_settings(&mut self, mut new: Self) {
         std::mem::swap(&mut self.handler, &mut new.handler);
         std::mem::swap(&mut self.common, &mut new.common);
         std::mem::swap(&mut self.limits, &mut new.limits);
@@ -297,7 +297,7 @@ impl LoopState {
             self.set_date();
         }
         if let Some(new) = self.inbox.as_mut().and_then(Inbox::take) {
-            self.succeed(new);
+            self.replace_settings(new);
         }
         self.idle_deadline = now.at + self.limits.idle_timeout;
         if let Some(upstreams) = &mut self.upstreams {

@@ -184,7 +184,8 @@ pub(crate) fn document(
     body: impl Into<Vec<u8>>,
 ) -> Answered {
     let body = body.into();
-    let (status, body_bytes) = (Status::OK, body.len() as u64);
+    let status = Status::OK;
+    let body_bytes = body.len() as u64;
     let mut head = common.begin(actions.spare(), status, context.asked);
     head.field("Content-Type", content_type.as_bytes());
     head.content_length(body_bytes);

@@ -210,7 +210,8 @@ fn write_x_forwarded(
     }
     let peer = if context.peer.is_empty() { "unknown" } else { context.peer };
     out.extend_from_slice(peer.as_bytes());
-    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
+    let scheme = scheme(context);
+    let host = request.host().unwrap_or_default();
     // There is one of each: that of the first proxy holds.
     let said = |name| request.fields.first(name).filter(|_| seen.forwarded_other && adds);
     out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
@@ -239,7 +240,8 @@ fn write_forwarded(
         peer if peer.contains(':') => ("for=\"[", "]\""),
         _ => ("for=", ""),
     };
-    let (scheme, host) = (scheme(context), request.host().unwrap_or_default());
+    let scheme = scheme(context);
+    let host = request.host().unwrap_or_default();
     let parts = [open, context.peer, close, ";proto=", scheme];
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     // A request of HTTP/1.0 may name no host.
@@ -478,7 +480,8 @@ mod tests {
         let written = |head: &str, framing| {
             let request = Request::of_stream(head.as_bytes(), framing, true).expect("sound");
             let mut out = Vec::new();
-            let (host, version) = (request.host().expect("it is said"), Version::Http2);
+            let host = request.host().expect("it is said");
+            let version = Version::Http2;
             assert!(!write_request(
                 &mut out,
                 &request,

@@ -47,7 +47,10 @@ impl AccessLog {
         let failed = |cause| ServerError::Log { log: "access", path: target.path(), cause };
         let sink = Sink::open(target, Arc::clone(&logs.is_torn)).map_err(failed)?;
         let seen = logs.reopens();
-        let (lines, stamp, now_s, flushed_s) = (0, Stamp::default(), 0, 0);
+        let lines = 0;
+        let stamp = Stamp::default();
+        let now_s = 0;
+        let flushed_s = 0;
         Ok(Self { format, sink, lines, stamp, now_s, flushed_s, logs, seen })
     }
 
@@ -257,7 +260,8 @@ fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>
 fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     text(out, "{\"time\":\"");
     text(out, &stamp.json);
-    let (peer, method) = (entry.peer.as_bytes(), entry.method.as_bytes());
+    let peer = entry.peer.as_bytes();
+    let method = entry.method.as_bytes();
     for (key, value) in [("peer", peer), ("method", method), ("target", entry.target)] {
         text(out, "\",\"");
         text(out, key);
@@ -411,8 +415,8 @@ mod tests {
     use rustix::fs::FileType;
 
     use super::*;
-    use crate::error::in_words;
     use crate::log::BUFFER_BYTES_MAX;
+    use pollux_settings::command::output::error_chain;
 
     const ENTRY: Entry<'_> = Entry {
         peer: "::1",
@@ -468,7 +472,8 @@ mod tests {
     #[test]
     fn a_rotated_file_is_left_when_the_signal_comes() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, old) = (folder.path().join("log"), folder.path().join("old"));
+        let path = folder.path().join("log");
+        let old = folder.path().join("old");
         let counters = ServerCounters::default();
         let logs = Logs::default();
         let mut log = log(&path, &logs);
@@ -511,7 +516,8 @@ mod tests {
         let counters = ServerCounters::default();
         let logs = Logs::default();
         let mut loops = [log(&path, &logs), log(&path, &logs)];
-        let (mut text, mut part) = (Vec::new(), vec![0; 3000]);
+        let mut text = Vec::new();
+        let mut part = vec![0; 3000];
         for (at, log) in loops.iter_mut().enumerate() {
             log.begin_turn(5, &counters);
             let peer = ["::1", "a-longer-name"][at];
@@ -551,7 +557,7 @@ mod tests {
         let ServerError::Log { cause, .. } = error else { panic!("{error}") };
         assert_eq!(cause.to_string(), expected);
         let error = crate::log::check("access", &target).expect_err("as well");
-        assert!(in_words(&error).ends_with(&format!("cannot be opened: {expected}")), "{error}");
+        assert!(error_chain(&error).ends_with(&format!("cannot be opened: {expected}")), "{error}");
         std::fs::remove_file(&path).expect("removed");
         let _socket = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         let error = log.sink.reopen().expect_err("a socket");
@@ -572,11 +578,14 @@ mod tests {
     fn line(format: LogFormat, method: &str, target: &str, body_bytes: u64) -> String {
         let mut stamp = Stamp::default();
         stamp.set(784_111_777);
-        let (peer, version) = ("192.0.2.1", if method.is_empty() { "" } else { "1.1" });
+        let peer = "192.0.2.1";
+        let version = if method.is_empty() { "" } else { "1.1" };
         let mut out = Vec::new();
         let status = 200;
         let target = target.as_bytes();
-        let (referer, agent, proxied) = (b"".as_slice(), target, None);
+        let referer = b"".as_slice();
+        let agent = target;
+        let proxied = None;
         let entry = Entry {
             peer,
             method,

@@ -363,7 +363,8 @@ impl State {
         }
         let second = i64::try_from(unix_s).unwrap_or(0);
         let time = jiff::Timestamp::from_second(second).unwrap_or_default();
-        let (time, level) = (time.strftime("%Y-%m-%dT%H:%M:%SZ"), level.name());
+        let time = time.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let level = level.name();
         write!(self.pending, "{time} pollux {command}: {level}: ")
             .expect("a string takes everything");
         // Nothing of a client can begin a line or move the cursor.

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Signals;
 use pollux_poller::Waker;
+use pollux_settings::command::output::error_chain;
 use pollux_sys::process;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::backends;
 use crate::backends::names::Resolver;
 use crate::config::ProxyConfig;
-use crate::error::in_words;
 use crate::run::sockets::{ProxySockets, left_open};
 use crate::run::stats::{Overview, Reloads, RetiredCounts, metrics};
 use crate::{Server, ServerError};
@@ -167,7 +167,7 @@ pub struct WorkerProcess {
 
 /// A message of the master.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum MasterMessage {
     Drain,
     /// Why.
     End(String),
@@ -186,9 +186,9 @@ pub(crate) enum Order {
 
 /// The worker's end of the link.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct MasterStream {
     stream: UnixStream,
-    orders: Receiver<Order>,
+    messages: Receiver<MasterMessage>,
     /// The states of backends that were sent last.
     states: String,
     is_broken: bool,
@@ -241,7 +241,7 @@ impl WorkerProcess {
             match Server::start_proxy_on(config, &self.sockets, Resolver::default(), master) {
                 Ok(server) => server,
                 Err(error) => {
-                    self.failed(&in_words(&error));
+                    self.failed(&error_chain(&error));
                     return Err(error);
                 }
             };
@@ -249,26 +249,26 @@ impl WorkerProcess {
         // From here on the loops alone have them, and close them when they drain: a connection after that
         // is refused, or goes to the next process that listens there.
         drop(sockets);
-        let mut link = Link::open(link, signals.waker());
+        let mut link = MasterStream::open(link, signals.waker());
         link.send(Kind::Ready, server.banner().join("\n"));
         server.run_under(signals, Some(&mut link))
     }
 }
 
-impl Link {
+impl MasterStream {
     fn open(stream: UnixStream, waker: Waker) -> Self {
-        let (sender, orders) = channel();
+        let (sender, messages) = channel();
         let reading = stream.try_clone();
         let is_broken = reading.is_err();
         if let Ok(reading) = reading {
             std::thread::spawn(move || read(reading, &sender, &waker));
         }
-        Self { stream, orders, states: String::new(), is_broken }
+        Self { stream, messages, states: String::new(), is_broken }
     }
 
     /// The messages of the master since the last call.
-    pub(crate) fn orders(&self) -> Vec<Order> {
-        self.orders.try_iter().collect()
+    pub(crate) fn messages(&self) -> Vec<MasterMessage> {
+        self.messages.try_iter().collect()
     }
 
     /// Sends the master the counters, and that a reload is wanted.
@@ -278,7 +278,7 @@ impl Link {
     }
 
     /// Sends the states of backends, if they are new, and then a wish for a reload: in this order, as the
-    /// new worker needs the orders that came before it.
+    /// new worker needs the messages that came before it.
     pub(crate) fn ask(&mut self, overview: &Overview) {
         let mut states = backends::states(&overview.backends);
         let names = overview.passing.as_ref().and_then(|passing| passing.names());
@@ -302,7 +302,7 @@ impl Link {
 }
 
 /// Passes messages on until the stream ends.
-fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
+fn read(mut stream: UnixStream, messages: &Sender<MasterMessage>, waker: &Waker) {
     let mut frames = Frames::default();
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -313,24 +313,24 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
         };
         frames.feed(&piece[..len]);
         loop {
-            let order = match frames.next() {
+            let message = match frames.next() {
                 Ok(None) => break,
                 Ok(Some(Frame { kind, text })) => match kind {
-                    Kind::Drain => Order::Drain,
-                    Kind::End => Order::End(text),
-                    Kind::Reopen => Order::Reopen,
-                    Kind::RetiredCounts => Order::RetiredCounts(text),
-                    Kind::Reloads => Order::Reloads(reloads(&text)),
+                    Kind::Drain => MasterMessage::Drain,
+                    Kind::End => MasterMessage::End(text),
+                    Kind::Reopen => MasterMessage::Reopen,
+                    Kind::RetiredCounts => MasterMessage::RetiredCounts(text),
+                    Kind::Reloads => MasterMessage::Reloads(reloads(&text)),
                     Kind::BackendStates => states_in(&text),
                     Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
                 },
-                Err(Garbled) => return gone(orders, waker),
+                Err(Garbled) => return gone(messages, waker),
             };
-            let _ = orders.send(order);
+            let _ = messages.send(message);
             waker.wake();
         }
     }
-    gone(orders, waker);
+    gone(messages, waker);
 }
 
 /// The reloads of a frame: how many of this worker's are answered, how many were done and failed, and
@@ -342,13 +342,13 @@ fn reloads(text: &str) -> Reloads {
 }
 
 /// The states of backends in a frame.
-fn states_in(text: &str) -> Order {
+fn states_in(text: &str) -> MasterMessage {
     let (before, now) = text.split_once(STATES_END).unwrap_or_default();
-    Order::BackendStates { before: before.to_owned(), now: now.to_owned() }
+    MasterMessage::BackendStates { before: before.to_owned(), now: now.to_owned() }
 }
 
-fn gone(orders: &Sender<Order>, waker: &Waker) {
-    let _ = orders.send(Order::Gone);
+fn gone(messages: &Sender<MasterMessage>, waker: &Waker) {
+    let _ = messages.send(MasterMessage::Gone);
     waker.wake();
 }
 
@@ -418,7 +418,8 @@ impl Worker {
         let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
         write!(file, "{states}{STATES_END}{settings}")?;
         file.rewind()?;
-        let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
+        let theirs = left_open(&theirs)?;
+        let file = left_open(&file)?;
         let (copies, text) = sockets.for_child()?;
         let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
         let mut command = Command::new("/proc/self/exe");
@@ -527,7 +528,8 @@ mod tests {
             .collect();
         let bytes: Vec<u8> = sent.iter().flat_map(Frame::bytes).collect();
         for size in 1..=bytes.len() {
-            let (mut frames, mut found) = (Frames::default(), Vec::new());
+            let mut frames = Frames::default();
+            let mut found = Vec::new();
             for piece in bytes.chunks(size) {
                 frames.feed(piece);
                 while let Some(frame) = frames.next().expect("sound") {

@@ -220,7 +220,8 @@ impl Master {
             && self.workers.iter().all(|worker| worker.is_settled() && worker.fd().is_some());
         let tick = if is_settled { TICK_LONG } else { TICK_SHORT };
         let tick = self.manager.alive_every().map_or(tick, |every| tick.min(every));
-        let (signal_fd, links) = (signals.fd(), self.workers.iter().filter_map(Worker::fd));
+        let signal_fd = signals.fd();
+        let links = self.workers.iter().filter_map(Worker::fd);
         let fds = std::iter::once(signal_fd).chain(links);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = Timespec::try_from(tick).expect("a second at most");
@@ -313,7 +314,7 @@ impl Master {
         let is_next = |worker: &Worker| Some(worker.id()) == next;
         for other in (0..self.workers.len()).filter(|other| *other != at) {
             if !is_next(&self.workers[other]) {
-                hand_over(&mut self.workers[other], by);
+                drain_worker(&mut self.workers[other], by);
             }
         }
         self.bound_handed_over();
@@ -527,7 +528,7 @@ impl Drop for Master {
 }
 
 /// Has a worker leave its sockets to another one.
-fn hand_over(worker: &mut Worker, by: Instant) {
+fn drain_worker(worker: &mut Worker, by: Instant) {
     if matches!(worker.state, WorkerState::Starting(_) | WorkerState::Serving) {
         worker.state = WorkerState::Draining(by);
         worker.send(Kind::Drain, "");

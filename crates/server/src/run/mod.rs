@@ -40,7 +40,7 @@ use crate::run::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
 use crate::system::{Manager, PidFile, State};
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, LoopState, ServerCounters, ServerError};
-use link::{Link, Order};
+use link::{MasterMessage, MasterStream};
 use report::{Reporter, Watchdog, banner, facts, url};
 use sockets::open_listed;
 use start::{
@@ -59,7 +59,7 @@ pub(crate) const USER2_IGNORED: &str =
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
 /// What a running server is made of, beside its endpoints.
-pub(crate) struct Parts {
+pub(crate) struct ServerParts {
     pub(crate) group: Group,
     pub(crate) overview: Overview,
     pub(crate) logs: Logs,
@@ -172,7 +172,8 @@ impl Server {
         let pid_file = config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
         let removed: Vec<PathBuf> =
             paths.0.iter().chain(&config.monitoring.pid_file).cloned().collect();
-        let (mut privileged_process, mut unreachable) = (None, Vec::new());
+        let mut privileged_process = None;
+        let mut unreachable = Vec::new();
         if let Some(identity) = &config.identity {
             let words = privileged.filter(|_| identity.is_another());
             privileged_process =
@@ -192,7 +193,7 @@ impl Server {
         let remedy = remedy_for_full(config, limit());
         let reload = Reload { config: config.clone(), replacements, counters, read: None };
         let counters = reload.counters.iter().map(|server| (Arc::clone(server), None));
-        let parts = Parts {
+        let parts = ServerParts {
             overview: Overview::of_group(
                 &group,
                 driver,
@@ -272,7 +273,7 @@ impl Server {
     ///
     /// # Errors
     /// An endpoint could not be started; the loops are ended then.
-    pub(crate) fn assemble(parts: Parts, endpoints: Endpoints) -> Result<Self, ServerError> {
+    pub(crate) fn assemble(parts: ServerParts, endpoints: Endpoints) -> Result<Self, ServerError> {
         let mut server = Self {
             group: parts.group,
             endpoints: Vec::new(),
@@ -344,7 +345,7 @@ impl Server {
     pub(crate) fn run_under(
         mut self,
         signals: &mut Signals,
-        mut master: Option<&mut Link>,
+        mut master: Option<&mut MasterStream>,
     ) -> Result<(), ServerError> {
         let mut is_draining = false;
         let alive_every = self.manager.as_ref().and_then(Manager::alive_every);
@@ -377,8 +378,8 @@ impl Server {
                 _ => {}
             }
             if let Some(link) = &mut master {
-                for order in link.orders() {
-                    is_draining |= self.obey(order);
+                for message in link.messages() {
+                    is_draining |= self.on_master_message(message);
                 }
                 link.ask(&self.overview);
             }
@@ -397,22 +398,25 @@ impl Server {
         outcome
     }
 
-    /// Does what the master orders; whether the server drains because of it.
-    fn obey(&mut self, order: Order) -> bool {
-        let drains = matches!(order, Order::Drain | Order::End(_) | Order::Gone);
-        match order {
-            Order::Drain => {
+    /// Does what the master asks for; whether the server drains because of it.
+    fn on_master_message(&mut self, message: MasterMessage) -> bool {
+        let drains =
+            matches!(message, MasterMessage::Drain | MasterMessage::End(_) | MasterMessage::Gone);
+        match message {
+            MasterMessage::Drain => {
                 let at_most = self.drain_timeout.max(self.tunnel_drain_timeout);
-                self.hand_over("another worker takes the connections: draining", at_most);
+                self.leave_sockets("another worker takes the connections: draining", at_most);
             }
-            Order::End(why) => self.hand_over(&why, self.drain_timeout),
-            Order::Gone => self.hand_over("the master is gone: draining", self.drain_timeout),
-            Order::Reopen => self.reopen_logs(),
-            Order::RetiredCounts(page) => {
+            MasterMessage::End(why) => self.leave_sockets(&why, self.drain_timeout),
+            MasterMessage::Gone => {
+                self.leave_sockets("the master is gone: draining", self.drain_timeout);
+            }
+            MasterMessage::Reopen => self.reopen_logs(),
+            MasterMessage::RetiredCounts(page) => {
                 self.overview.supervised.set_ended(RetiredCounts::of_page(&page));
             }
-            Order::Reloads(text) => self.overview.supervised.set_reloads(text),
-            Order::BackendStates { before, now } => {
+            MasterMessage::Reloads(text) => self.overview.supervised.set_reloads(text),
+            MasterMessage::BackendStates { before, now } => {
                 backends::restore_states(&self.overview.backends, &before, &now);
             }
         }
@@ -420,7 +424,7 @@ impl Server {
     }
 
     /// Leaves the sockets, those of the endpoints too, to the processes that have them as well.
-    fn hand_over(&mut self, why: &str, at_most: Duration) {
+    fn leave_sockets(&mut self, why: &str, at_most: Duration) {
         self.is_handed_over = true;
         self.report_signal(why);
         self.group.drain(at_most);
@@ -460,7 +464,8 @@ impl Server {
     /// Answers by what the settings and the files that they name say now.
     fn read_settings(&mut self) {
         let Some(reload) = &mut self.reload else { return };
-        let (certificate, sandbox) = (self.certificate.as_ref(), self.sandbox.as_ref());
+        let certificate = self.certificate.as_ref();
+        let sandbox = self.sandbox.as_ref();
         match reload.offer(certificate, &self.logs, sandbox, self.privileged.as_ref()) {
             Ok(()) => {
                 self.drain_timeout = reload.config.limits.drain_timeout;
@@ -526,7 +531,9 @@ impl Server {
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
         let Self { group, endpoints, overview, logs, mut error_writer, mut reporter, .. } = self;
-        let (paths, pid_file, privileged) = (self.paths, self.pid_file, self.privileged);
+        let paths = self.paths;
+        let pid_file = self.pid_file;
+        let privileged = self.privileged;
         let failed = |part| move |cause| ServerError::Group { part, cause };
         let mut outcome = group.join().map_err(failed(SERVER));
         for (part, group) in endpoints {

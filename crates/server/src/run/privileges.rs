@@ -70,12 +70,11 @@ impl Narrow {
 
     /// Adds a path that is read, also by a reload.
     fn add(&self, reach: &mut AllowedPaths, path: &Path, used: Use) -> Option<PathBuf> {
-        match self.is_exact {
-            true => {
-                reach.add(path, used);
-                None
-            }
-            false => reach.add_replaceable(path, used),
+        if self.is_exact {
+            reach.add(path, used);
+            None
+        } else {
+            reach.add_replaceable(path, used)
         }
     }
 }
@@ -179,7 +178,8 @@ impl Task {
     fn receive(link: &UnixStream) -> io::Result<Self> {
         let path = || receive(link).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
         let word = receive(link)?;
-        let (cert, key) = (path()?, path()?);
+        let cert = path()?;
+        let key = path()?;
         let keys = (!cert.as_os_str().is_empty()).then_some(Keys { cert, key });
         let list = || {
             let mut paths = Vec::new();
@@ -191,7 +191,8 @@ impl Task {
                 paths.push(next);
             }
         };
-        let (removed, paths) = (list()?, list()?);
+        let removed = list()?;
+        let paths = list()?;
         let sandbox = (word != b"free").then(|| Narrow { paths, is_exact: word == b"exact" });
         Ok(Self { keys, removed, sandbox })
     }
@@ -311,7 +312,9 @@ impl Sandbox {
     ) -> Result<Self, ServerError> {
         // What explains a ring that is refused is read while it can be.
         pollux_sys::ring::note_reasons();
-        let (mode, parts, lacking) = (config.sandbox.mode, Vec::new(), Vec::new());
+        let mode = config.sandbox.mode;
+        let parts = Vec::new();
+        let lacking = Vec::new();
         let mut sandbox = Self { mode, files: None, has_privileged, parts, lacking, fixed: None };
         if sandbox.mode == SandboxMode::Off {
             return Ok(sandbox);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use pollux_settings::command::output::error_chain;
+
 use crate::config::{Answer, ServeConfig};
 use crate::counters::ServerCounters;
-use crate::error::in_words;
 use crate::front::state::Replacements;
 use crate::run::privileges::{Privileged, Sandbox};
 use crate::tls::Certificate;
@@ -57,7 +58,7 @@ impl Reload {
         let is_kept = target.is_some() && target == self.config.monitoring.access_log.as_ref();
         let new_log = target.filter(|_| !is_kept);
         sandbox.map_or(Ok(()), |sandbox| sandbox.admits(&config, new_log))?;
-        let words = |error: ServerError| in_words(&error);
+        let words = |error: ServerError| error_chain(&error);
         let tls = certificate.map(Certificate::config);
         let mut replacements = Vec::new();
         if self.read.is_some() {
@@ -93,7 +94,9 @@ impl Reload {
 fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
     let is_split =
         |config: &ServeConfig| matches!(config.answer, Answer::Reply { is_split: true, .. });
-    let (loops, limits, monitoring) = (&old.loops, &old.limits, &old.monitoring);
+    let loops = &old.loops;
+    let limits = &old.limits;
+    let monitoring = &old.monitoring;
     let settings = [
         ("listen", old.listen != new.listen),
         ("socket_mode and socket_owner", old.sockets != new.sockets),

@@ -24,7 +24,8 @@ use crate::run::stats::LoopSource;
 
 /// What a server configured so would do, in lines.
 pub(super) fn summary(config: &ServeConfig) -> String {
-    let (facts, extras) = (facts(config, config.listen.iter()), extras(config));
+    let facts = facts(config, config.listen.iter());
+    let extras = extras(config);
     let poller = config.loops.poller.map_or("the best that the kernel allows", Driver::name);
     let loops = [("poller", poller.to_owned()), ("threads", config.loops.threads.to_string())];
     let loops = loops.map(|(name, value)| (name.to_owned(), value));
@@ -231,7 +232,8 @@ impl ProxyConfig {
         if let Some(user) = &self.identity {
             writeln!(text, "workers run as the user {}", user.name()).expect("a string");
         }
-        let (loops, poller) = (&self.loops, self.loops.poller);
+        let loops = &self.loops;
+        let poller = self.loops.poller;
         let poller = poller.map_or_else(|| "the best poller".to_owned(), |it| it.to_string());
         let count = loops.threads;
         let threads = if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
@@ -469,7 +471,8 @@ mod tests {
 
     #[test]
     fn a_loop_that_takes_no_turn_stops_the_pulse_and_one_that_does_again_starts_it() {
-        let (begin, every) = (Instant::now(), Duration::from_secs(1));
+        let begin = Instant::now();
+        let every = Duration::from_secs(1);
         let mut watchdog = Watchdog::new(every, begin);
         for (at, turns, is_alive) in [
             (0, [5, 0], Some(true)),

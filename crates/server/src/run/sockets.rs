@@ -262,7 +262,8 @@ fn no_descriptor(cause: io::Error) -> ServerError {
 fn open(part: Part, address: &Address, config: &ProxyConfig) -> Result<Sockets, ServerError> {
     let (opened, name, flag) = match part {
         Part::Clients => {
-            let (how, threads) = (config.loops.listeners, config.loops.threads);
+            let how = config.loops.listeners;
+            let threads = config.loops.threads;
             (open_all(address, how, threads), "proxy", "--listen")
         }
         Part::Stats => (open_all(address, Listeners::Exclusive, 1), STATS, "--stats"),

@@ -37,7 +37,7 @@ use crate::run::privileges::Privileged;
 use crate::run::report::{proxy_banner, proxy_facts};
 use crate::run::sockets::{ProxySockets, open_all};
 use crate::run::stats::Overview;
-use crate::run::{Parts, Reporter, SERVER, SocketPaths};
+use crate::run::{Reporter, SERVER, ServerParts, SocketPaths};
 use crate::{FrontSession, HttpSession, Logs, LoopState, Server, ServerCounters, ServerError};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
@@ -206,7 +206,9 @@ pub(super) fn start_group(
     replacements: &Arc<Replacements>,
 ) -> Result<OnDriver, ServerError> {
     start_on_first(SERVER, config.loops.poller, |driver| {
-        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let shared_config = config.clone();
+        let counters = counters.to_vec();
+        let logs = logs.clone();
         let replacements = Arc::clone(replacements);
         let make = move |index: usize| {
             let shared = LoopState::new(&shared_config, Arc::clone(&counters[index]), &logs);
@@ -235,7 +237,8 @@ pub(crate) fn start_on_first(
         started => Ok(started),
     });
     let started = started.map_err(|cause| ServerError::Group { part, cause })?;
-    let (driver, choice) = (started.driver, started.choice());
+    let driver = started.driver;
+    let choice = started.choice();
     let group = started.value.map_err(|cause| explained(part, "--listen", cause))?;
     let refused = started.refused.iter();
     let refused = refused.map(|(driver, cause)| format!("{driver} was refused: {cause}")).collect();
@@ -291,7 +294,8 @@ impl Server {
     /// # Errors
     /// [`ServerError::NoAddress`].
     pub fn check_names(config: &ProxyConfig) -> Result<Vec<String>, ServerError> {
-        let (backends, logs) = (backends_of(config), Logs::new(LogLevel::Error));
+        let backends = backends_of(config);
+        let logs = Logs::new(LogLevel::Error);
         let known = |address| match address {
             Address::Known(known) => Some(known),
             Address::Name { .. } => None,
@@ -359,7 +363,7 @@ impl Server {
             // Before the control socket is there, where a client may wait to ask for a reload.
             overview.supervised.begin(master);
         }
-        let parts = Parts {
+        let parts = ServerParts {
             overview,
             banner: proxy_banner(config, &places, &choice, &refused),
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
@@ -392,8 +396,11 @@ fn start_proxy_group(
         logs.errors.report(Event::Certificate, unix_s(), || remark.clone());
     }
     start_on_first(PROXY, config.loops.poller, |driver| {
-        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let (passing, addresses) = (Arc::clone(passing), places.to_vec());
+        let shared_config = config.clone();
+        let counters = counters.to_vec();
+        let logs = logs.clone();
+        let passing = Arc::clone(passing);
+        let addresses = places.to_vec();
         let secrets = secrets.clone();
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();

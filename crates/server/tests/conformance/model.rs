@@ -56,7 +56,8 @@ struct Reply {
 impl Model {
     fn new(setup: Setup) -> Self {
         let limits = Limits { body_bytes: BODY_BYTES_MAX as u64, ..Limits::default() };
-        let (input, output) = (Vec::new(), Vec::new());
+        let input = Vec::new();
+        let output = Vec::new();
         Self { setup, limits, input, output, pending: None, has_ended: false }
     }
 
@@ -140,7 +141,8 @@ impl Model {
 
 impl Reply {
     fn of(status: Status) -> Self {
-        let (fields, body) = (Vec::new(), Vec::new());
+        let fields = Vec::new();
+        let body = Vec::new();
         Self {
             status,
             fields,
@@ -236,7 +238,8 @@ fn content_reply(request: &Request<'_>, content: &[u8]) -> Reply {
     match evaluate(request.method, request.fields, &representation) {
         Outcome::Whole => tagged(Status::OK).with("Content-Type", "text/plain").body(content),
         Outcome::Part(part) => {
-            let (first, end) = (part.offset, part.offset + part.len_bytes);
+            let first = part.offset;
+            let end = part.offset + part.len_bytes;
             tagged(Status::PARTIAL_CONTENT)
                 .with("Content-Range", format!("bytes {first}-{}/{whole}", end - 1))
                 .body(&content[first as usize..end as usize])

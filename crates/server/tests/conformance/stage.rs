@@ -314,8 +314,10 @@ pub(crate) fn compare(case: &Case, reference: &Came, came: &Came) -> Result<(), 
     if came.has_ended != reference.has_ended {
         return Err(format!("ended: {}, in the rehearsal {}", came.has_ended, reference.has_ended));
     }
-    let (ours, theirs) = (&reference.stream, &came.stream);
-    let (may_differ, loose) = (framing_may_differ(case, ours), |s| without_framing(case, s));
+    let ours = &reference.stream;
+    let theirs = &came.stream;
+    let may_differ = framing_may_differ(case, ours);
+    let loose = |s| without_framing(case, s);
     if may_differ && loose(ours) == loose(theirs) {
         return Ok(());
     }
@@ -371,7 +373,8 @@ mod tests {
         let request = "POST / HTTP/1.1\r\n\r\n";
         let echo = crate::cases::case(Setup::Echo, "x", "9112 7.1", request);
         let echo = echo.kept([crate::cases::ok()]);
-        let (one, two) = (came("2\r\nab\r\n0\r\n\r\n"), came("1\r\na\r\n1\r\nb\r\n0\r\n\r\n"));
+        let one = came("2\r\nab\r\n0\r\n\r\n");
+        let two = came("1\r\na\r\n1\r\nb\r\n0\r\n\r\n");
         assert_eq!(compare(&echo, &one, &two), Ok(()));
         assert!(compare(&echo, &one, &came("2\r\nac\r\n0\r\n\r\n")).is_err());
         let files = Case { setup: Setup::Files, ..echo };

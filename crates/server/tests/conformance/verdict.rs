@@ -194,7 +194,8 @@ fn field(line: &str) -> Result<(String, String), String> {
 /// The body and the bytes it took; none when it has not come whole.
 fn body(answer: &Answer, stream: &[u8], is_head: bool) -> Result<Option<(Vec<u8>, usize)>, String> {
     let count = |name: &str| answer.fields.iter().filter(|(field, _)| field == name).count();
-    let (lengths, codings) = (count("content-length"), count("transfer-encoding"));
+    let lengths = count("content-length");
+    let codings = count("transfer-encoding");
     if lengths + codings > 1 {
         return Err("more than one field says where the body ends".to_owned());
     }
@@ -216,7 +217,8 @@ fn body(answer: &Answer, stream: &[u8], is_head: bool) -> Result<Option<(Vec<u8>
 }
 
 fn chunks(stream: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    let (mut body, mut rest) = (Vec::new(), stream);
+    let mut body = Vec::new();
+    let mut rest = stream;
     loop {
         let Some(end) = crate::cases::find(rest, b"\r\n") else { return Ok(None) };
         let line = rest[..end].escape_ascii().to_string();

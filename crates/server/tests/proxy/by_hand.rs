@@ -34,7 +34,8 @@ impl OneLoop {
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
         let proxied = Arc::new(ProxyCounters::new(1));
         let counters = Arc::<ServerCounters>::default();
-        let (passing, kept) = (Arc::clone(passing), Arc::clone(&proxied));
+        let passing = Arc::clone(passing);
+        let kept = Arc::clone(&proxied);
         let logs = Logs::new(LogLevel::Error);
         let shared = LoopState::for_proxy(index, config, &[], passing, counters, kept, &logs);
         let shared = shared.expect("no log is opened");

@@ -51,7 +51,8 @@ fn a_strict_backend_on_a_unix_socket_is_up_and_answers_old_clients() {
         for socket in listener.incoming() {
             let Ok(mut socket) = socket else { return };
             std::thread::spawn(move || {
-                let (mut head, mut piece) = (Vec::new(), [0; 4096]);
+                let mut head = Vec::new();
+                let mut piece = [0; 4096];
                 while let Ok(len @ 1..) = socket.read(&mut piece) {
                     head.extend_from_slice(&piece[..len]);
                     if head.ends_with(b"\r\n\r\n") {

@@ -30,7 +30,8 @@ fn backend() -> Backend {
 
 #[test]
 fn requests_and_answers_of_all_sizes_pass_through_tls() {
-    let (identity, backend) = (Identity::make(), backend());
+    let identity = Identity::make();
+    let backend = backend();
     let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let mut stream = identity.connect(proxy.address);
@@ -68,7 +69,8 @@ fn requests_and_answers_of_all_sizes_pass_through_tls() {
 
 #[test]
 fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
-    let (identity, backend) = (Identity::make(), backend());
+    let identity = Identity::make();
+    let backend = backend();
     let secure = |config: &mut ProxyConfig| {
         config.frontends[0].tls = Some(identity.keys());
         config.limits.clients.header_timeout = Duration::from_millis(200);
@@ -98,7 +100,8 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
 
 #[test]
 fn a_handshake_that_fails_ends_with_a_fatal_alert() {
-    let (identity, backend) = (Identity::make(), backend());
+    let identity = Identity::make();
+    let backend = backend();
     let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         crate::identity::failed_handshakes(&format!("{driver}"), || proxy.client().socket);
@@ -107,7 +110,8 @@ fn a_handshake_that_fails_ends_with_a_fatal_alert() {
 
 #[test]
 fn a_stream_in_tls_gets_an_alert_for_plain_http() {
-    let (identity, backend) = (Identity::make(), backend());
+    let identity = Identity::make();
+    let backend = backend();
     let secure = |config: &mut ProxyConfig| {
         config.frontends[0].tls = Some(identity.keys());
         config.frontends[0].mode = Mode::Tcp;
@@ -183,7 +187,8 @@ fn requests_reach_a_backend_in_tls_over_one_connection_that_is_kept() {
         };
         on_every_driver(&[backend.address], set, |driver, proxy| {
             let before = backend.accepted();
-            let (mut plain, mut secure) = (proxy.client().socket, identity.connect(proxy.address));
+            let mut plain = proxy.client().socket;
+            let mut secure = identity.connect(proxy.address);
             let client: &mut dyn ReadWrite = if clients_too { &mut secure } else { &mut plain };
             for (asked, answered) in SIZES {
                 let got = ask(client, asked, answered);
@@ -288,7 +293,8 @@ fn refused(driver: Driver, backend: SocketAddr, tls: &ServerTls) -> Option<(Stri
 
 #[test]
 fn a_backend_that_cannot_be_believed_gets_no_request_and_the_log_says_why() {
-    let (identity, other) = (Arc::new(Identity::make()), Identity::make());
+    let identity = Arc::new(Identity::make());
+    let other = Identity::make();
     let elsewhere = Arc::new(Identity::of(&["elsewhere.example"]));
     let good = secured(&identity, |_, mut stream| measure(&mut stream));
     let misnamed = secured(&elsewhere, |_, mut stream| measure(&mut stream));
@@ -332,7 +338,8 @@ fn a_backend_that_cannot_be_believed_gets_no_request_and_the_log_says_why() {
 
 #[test]
 fn checks_speak_tls_and_a_request_goes_to_the_backend_that_can_be_believed() {
-    let (identity, other) = (Arc::new(Identity::make()), Arc::new(Identity::make()));
+    let identity = Arc::new(Identity::make());
+    let other = Arc::new(Identity::make());
     let good = secured(&identity, |_, mut stream| measure(&mut stream));
     let bad = secured(&other, |_, mut stream| measure(&mut stream));
     let set = |config: &mut ProxyConfig| config.groups[0].tls = Some(believing(&identity));

@@ -508,7 +508,8 @@ fn a_late_body_behind_an_answer_to_head_is_not_the_answer_to_the_next_request() 
         Some(other.to_owned())
     });
     backend.on_every_driver(|driver, proxy| {
-        let (before, mut client) = (backend.accepted(), proxy.client());
+        let before = backend.accepted();
+        let mut client = proxy.client();
         client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 200 OK"), "{driver}");
         proxy.await_that("an idle connection", |proxy| proxy.pool().idle == 1);

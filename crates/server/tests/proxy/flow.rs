@@ -173,7 +173,8 @@ fn no_answer_goes_to_another_request() {
             Some(chunked(id.as_bytes(), 3))
         })
     };
-    let (one, two) = (backend(), backend());
+    let one = backend();
+    let two = backend();
     on_every_driver(
         &[one.address, two.address],
         |config| config.loops.threads = 2,

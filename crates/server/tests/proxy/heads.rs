@@ -212,7 +212,8 @@ fn rows() -> Vec<Row> {
 fn heads_and_bodies_are_written_anew_on_every_driver() {
     let rows = Arc::new(rows());
     let seen: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
-    let (played, message) = (Arc::clone(&rows), Arc::clone(&seen));
+    let played = Arc::clone(&rows);
+    let message = Arc::clone(&seen);
     // Which row it is the backend knows by a field that no row has.
     let backend = Backend::start(move |_, mut client| {
         loop {

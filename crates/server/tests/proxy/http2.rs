@@ -98,7 +98,8 @@ fn a_request_and_its_answer_are_translated() {
 #[test]
 fn streams_of_one_connection_have_connections_of_their_own_which_are_kept() {
     const STREAMS: usize = 8;
-    let (all, turn) = (Arc::new(Barrier::new(STREAMS)), Arc::<Mutex<u32>>::default());
+    let all = Arc::new(Barrier::new(STREAMS));
+    let turn = Arc::<Mutex<u32>>::default();
     let backend = Backend::answering(move |head, _| {
         all.wait();
         let path = head.split(' ').nth(1)?.to_owned();
@@ -711,7 +712,8 @@ fn requests_that_are_given_up_at_once_open_no_connections() {
         let before = backend.accepted();
         let mut client = Client2::connect(proxy);
         let fields = [];
-        let (method, scheme) = (Method::Get, "http");
+        let method = Method::Get;
+        let scheme = "http";
         let ask = Ask { method, scheme, authority: "x", path: "/", fields: &fields };
         client.says(|connection, out| {
             for _ in 0..BURST {
@@ -992,14 +994,12 @@ fn a_post_is_sent_once_and_a_get_again_when_a_kept_connection_dies() {
 
 #[test]
 fn clients_in_tls_agree_on_it() {
-    let (identity, backend) = (
-        Identity::make(),
-        Backend::answering(|head, client| {
-            let body = body_of(client, head);
-            let scheme = field(head, "X-Forwarded-Proto").unwrap_or("none").to_owned();
-            Some(ok(&format!("X-Scheme: {scheme}\r\n"), &body.len().to_string()))
-        }),
-    );
+    let identity = Identity::make();
+    let backend = Backend::answering(|head, client| {
+        let body = body_of(client, head);
+        let scheme = field(head, "X-Forwarded-Proto").unwrap_or("none").to_owned();
+        Some(ok(&format!("X-Scheme: {scheme}\r\n"), &body.len().to_string()))
+    });
     let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let stream = identity.connect_by(proxy.address, pollux_tls::HTTP_2);
@@ -1287,7 +1287,8 @@ impl Recorder {
                     break kept.lock().expect("whole").push((whole, head));
                 }
                 // The body as far as it comes; of one that is cut less than it says.
-                let (mut request, mut is_whole) = (head.clone(), true);
+                let mut request = head.clone();
+                let mut is_whole = true;
                 match (field(&head, "Content-Length"), field(&head, "Transfer-Encoding")) {
                     (Some(len), None) => {
                         let len = len.parse().expect("a number");
@@ -1329,9 +1330,10 @@ fn no_payload_reaches_a_backend_as_anything_but_one_whole_request() {
             let verdict = payload.play(proxy);
             let shown = String::from_utf8_lossy(&payload.bytes()).into_owned();
             // A length beyond every number is too large, and sound.
-            let expected = match shown.contains("18446744073709551621") {
-                true => Verdict::Status(413),
-                false => Verdict::Reset(1),
+            let expected = if shown.contains("18446744073709551621") {
+                Verdict::Status(413)
+            } else {
+                Verdict::Reset(1)
             };
             assert_eq!(verdict, expected, "{driver}, {at}: {shown:?}");
         }

@@ -44,7 +44,8 @@ impl Identity {
         write("ca.pem", root.pem());
         write("cert.pem", cert.pem());
         write("key.pem", key.serialize_pem());
-        let (ca, keys) = (folder.path().join("ca.pem"), keys(&folder));
+        let ca = folder.path().join("ca.pem");
+        let keys = keys(&folder);
         let client = Trust::File(ca).config(Some(pollux_tls::HTTP_1_1)).expect("an authority");
         let server = Certificate::open(keys, Some(pollux_tls::HTTP_1_1)).expect("a certificate");
         let server = Arc::clone(server.config());

@@ -267,7 +267,8 @@ fn a_server_that_fails_is_looked_up_early_and_not_too_often() {
         let Some(proxy) = Proxy::start_with(driver, to.to_vec(), hosts.resolver(), set) else {
             continue;
         };
-        let (before, began) = (hosts.lookups(), Instant::now());
+        let before = hosts.lookups();
+        let began = Instant::now();
         for _ in 0..50 {
             assert_eq!(ask(&proxy), "503", "{driver}");
         }

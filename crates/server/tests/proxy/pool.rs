@@ -255,7 +255,8 @@ fn checked(config: &mut ProxyConfig) {
 #[test]
 fn requests_that_wait_for_a_server_that_goes_down_move_on_at_once() {
     let is_well = Arc::new(AtomicBool::new(true));
-    let (first, other) = (stuck(&is_well), echo());
+    let first = stuck(&is_well);
+    let other = echo();
     on_every_driver(&[first.address, other.address], checked, |driver, proxy| {
         let servers = &proxy.server().overview().backends;
         servers[1].set_draining(true);

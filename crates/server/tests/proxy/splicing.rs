@@ -115,7 +115,8 @@ fn long_answers_arrive_byte_for_byte_and_stay_in_the_kernel() {
 /// Not of the first ones, perhaps: a receive that was armed before brings what comes.
 #[test]
 fn of_a_long_body_behind_others_little_more_than_the_head_is_received() {
-    let (backend, len) = (generous(), 96 << 10);
+    let backend = generous();
+    let len = 96 << 10;
     let both_ways = 2 * (len - (8 << 10)) as u64;
     backend.on_every_driver(|driver, proxy| {
         let client = RefCell::new(proxy.client());
@@ -228,7 +229,8 @@ fn what_is_framed_anew_goes_through_buffers() {
         let mut client = proxy.client();
         client.ask("/");
         client.head();
-        let (mut body, mut len) = (Vec::new(), 1);
+        let mut body = Vec::new();
+        let mut len = 1;
         while len > 0 {
             len = usize::from_str_radix(client.until("\r\n").trim(), 16).expect("a size");
             body.extend(client.bytes(len));
@@ -380,7 +382,8 @@ fn cutting() -> Backend {
 
 /// All that comes, and whether a cut is behind it.
 fn cut_body(client: &mut Client) -> (usize, bool) {
-    let (mut bytes, mut buffer) = (client.kept.len(), vec![0; 1 << 16]);
+    let mut bytes = client.kept.len();
+    let mut buffer = vec![0; 1 << 16];
     loop {
         match client.socket.read(&mut buffer) {
             Ok(0) => return (bytes, false),

@@ -267,7 +267,8 @@ impl Trouble {
 
     /// A page of the proxy says whose fault it was and whether a retry is safe.
     fn check_page(&self, name: &str, head: &str) {
-        let (fault, is_safe) = (self.fault.expect("a page"), self.retry() == Some("safe"));
+        let fault = self.fault.expect("a page");
+        let is_safe = self.retry() == Some("safe");
         let message = field(head, "proxy-status").unwrap_or_default();
         let details = format!("details=\"{}/{}, ", fault.name(), self.state);
         assert!(

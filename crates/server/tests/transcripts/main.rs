@@ -71,16 +71,14 @@ fn difference(old: &str, new: &str) -> String {
             writeln!(out, "{sign} {line}").expect("a String");
         }
     }
-    match out.is_empty() {
-        true => format!("the order of lines differs; now:\n{new}"),
-        false => out,
-    }
+    if out.is_empty() { format!("the order of lines differs; now:\n{new}") } else { out }
 }
 
 /// Plays the scene against a program: its transcript.
 fn play(scene: &Scene, program: Program) -> String {
     let folder = tempfile::tempdir().expect("a folder");
-    let (access, errors) = (folder.path().join("access"), folder.path().join("errors"));
+    let access = folder.path().join("access");
+    let errors = folder.path().join("errors");
     let identity = scene.has_tls.then(Identity::make);
     let mut settings = format!(
         "listen = \"127.0.0.1:0\"\nquiet = true\npoller = \"epoll-et\"\nlog_level = \"debug\"\n\
@@ -236,17 +234,20 @@ impl Backend {
     fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (is_over, may_close) = (Arc::<AtomicBool>::default(), Arc::default());
+        let is_over = Arc::<AtomicBool>::default();
+        let may_close = Arc::default();
         if script == Script::Missing {
             return Self { address, is_over, may_close, thread: None };
         }
-        let (over, close) = (Arc::clone(&is_over), Arc::clone(&may_close));
+        let over = Arc::clone(&is_over);
+        let close = Arc::clone(&may_close);
         let thread = std::thread::spawn(move || {
             while let Ok((socket, _)) = listener.accept() {
                 if over.load(Ordering::SeqCst) {
                     return;
                 }
-                let (script, close) = (script.clone(), Arc::clone(&close));
+                let script = script.clone();
+                let close = Arc::clone(&close);
                 std::thread::spawn(move || script.play(socket, &close));
             }
         });

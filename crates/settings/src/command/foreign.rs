@@ -36,7 +36,8 @@ fn rows() -> impl Iterator<Item = Row> {
     let mut command = "";
     TABLE.lines().filter_map(move |line| {
         let mut cells = line.split('|').map(str::trim);
-        let (first, rest) = (cells.next()?, (cells.next(), cells.next()));
+        let first = cells.next()?;
+        let rest = (cells.next(), cells.next());
         let (Some(of), Some(here)) = rest else {
             command = first;
             return None;
@@ -113,7 +114,9 @@ pub fn answer(path: &str, flag: &str) -> Option<String> {
 /// that could be right.
 #[must_use]
 pub fn misread(command: &Command, words: &[String]) -> Option<String> {
-    let (mut inner, mut path, mut rest) = (command, command.get_name().to_owned(), words);
+    let mut inner = command;
+    let mut path = command.get_name().to_owned();
+    let mut rest = words;
     while let Some((word, behind)) = rest.split_first()
         && let Some(found) = inner.find_subcommand(word)
     {
@@ -173,7 +176,8 @@ pub fn is_near(flag: &str, similar: &str) -> bool {
 /// The table as a page of the documentation has it.
 #[must_use]
 pub fn reference() -> String {
-    let (mut page, mut command) = (String::new(), "");
+    let mut page = String::new();
+    let mut command = "";
     for row in rows() {
         if row.command != command {
             command = row.command;

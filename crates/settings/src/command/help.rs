@@ -181,7 +181,8 @@ fn name_of(path: &[&Command]) -> String {
 fn page(path: &[&Command], sections: Sections) -> String {
     let (command, above) = path.split_last().expect("a command");
     let called: Vec<_> = path.iter().map(|command| command.get_name()).collect();
-    let (name, called) = (name_of(path), called.join(" "));
+    let name = name_of(path);
+    let called = called.join(" ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     let mut page = format!(

@@ -157,7 +157,8 @@ mod tests {
         for shell in [Bash, Zsh, Fish] {
             let text = serde_json::to_string(&Outline::of(&command())).expect("JSON");
             let read: Outline = serde_json::from_str(&text).expect("an outline");
-            let (own, read) = (script(shell, command()), script(shell, read.command()));
+            let own = script(shell, command());
+            let read = script(shell, read.command());
             assert!(own.contains("start") && own.contains("fast"), "{own}");
             assert_eq!(read, own, "{shell}");
         }

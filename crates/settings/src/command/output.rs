@@ -42,7 +42,7 @@ pub fn ended_by(signal: i32) -> ExitCode {
 
 /// An error with all that caused it, in one line. Some libraries name the cause in the error itself: it stands there once.
 #[must_use]
-pub fn in_words(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.map(ToString::to_string).fold(error.to_string(), |words, cause| {
         if words.contains(&cause) { words } else { format!("{words}: {cause}") }
@@ -254,7 +254,8 @@ fn in_one_line(error: &clap::Error) -> Option<String> {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let flag = text(ContextKind::InvalidArg)?;
+    let value = text(ContextKind::InvalidValue)?;
     let why = match error.kind() {
         ErrorKind::ValueValidation => std::error::Error::source(error)?.to_string(),
         ErrorKind::InvalidValue if !value.is_empty() => {
@@ -344,8 +345,8 @@ mod tests {
             }
         }
         let cause = || Error::new(ErrorKind::ConnectionRefused, "refused");
-        assert_eq!(in_words(&Outer("no broker", cause())), "no broker: refused");
-        assert_eq!(in_words(&Outer("IO error: refused", cause())), "IO error: refused");
+        assert_eq!(error_chain(&Outer("no broker", cause())), "no broker: refused");
+        assert_eq!(error_chain(&Outer("IO error: refused", cause())), "IO error: refused");
     }
 
     #[test]

@@ -137,8 +137,10 @@ impl<'a> Cell<'a> {
         let start = (caller >> 2) as usize ^ site as usize;
         for step in 0..SITES_MAX {
             let at = SITES + 2 * ((start + step) % SITES_MAX);
-            let (address, count) = (&self.words[at], &self.words[at + 1]);
-            let (is, counted) = (address.load(Relaxed), count.load(Relaxed));
+            let address = &self.words[at];
+            let count = &self.words[at + 1];
+            let is = address.load(Relaxed);
+            let counted = count.load(Relaxed);
             if counted == 0 {
                 address.store(caller, Relaxed);
                 count.store(kind | 1, Release);
@@ -190,7 +192,8 @@ impl<'a> Cell<'a> {
         let site = |pair: &[AtomicU64]| {
             let counted = pair[1].load(Acquire);
             let site = Site::numbered(counted >> SITE_SHIFT)?;
-            let (caller, times) = (pair[0].load(Relaxed), counted & ((1 << SITE_SHIFT) - 1));
+            let caller = pair[0].load(Relaxed);
+            let times = counted & ((1 << SITE_SHIFT) - 1);
             (times > 0).then_some(SiteFigure { site, caller, times })
         };
         Some(Figures {

@@ -77,7 +77,9 @@ impl Ledger {
     /// Reads an entry of the completion queue. None for an answer that only the ring asked for.
     #[inline]
     pub(super) fn read(&mut self, entry: &cqueue::Entry) -> Option<StreamCompletion> {
-        let (number, result, flags) = (entry.user_data(), entry.result(), entry.flags());
+        let number = entry.user_data();
+        let result = entry.result();
+        let flags = entry.flags();
         if number & OWNED != 0 {
             return self.owned_ended(number, result, cqueue::more(flags));
         }
@@ -121,7 +123,8 @@ impl Ledger {
             Kept::Accepting if result >= 0 => (None, Some(unsafe { OwnedFd::from_raw_fd(result) })),
             Kept::Accepting => (None, None),
         };
-        let (has_data_left, received) = (false, None);
+        let has_data_left = false;
+        let received = None;
         Some(StreamCompletion {
             user_data,
             result,

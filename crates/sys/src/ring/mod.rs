@@ -375,7 +375,8 @@ mod tests {
     fn a_multishot_poll_reports_each_arrival_until_it_is_cancelled() {
         let Some(mut ring) = ring() else { return };
         let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
-        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        let fd = theirs.as_raw_fd();
+        let shots = Shots::Many;
         ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
         for _ in 0..2 {
             ours.write_all(b"x").expect("a byte sent");
@@ -395,7 +396,8 @@ mod tests {
     fn an_update_renames_the_request_and_looks_again() {
         let Some(mut ring) = ring() else { return };
         let (_ours, theirs) = UnixStream::pair().expect("a socket pair");
-        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        let fd = theirs.as_raw_fd();
+        let shots = Shots::Many;
         ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
         ring.enter(0, None).expect("entered");
         assert!(!ring.has_completions());
@@ -430,7 +432,8 @@ mod tests {
         let Some(mut ring) = ring() else { return };
         assert!(ring.setup().flags.contains(&"TASKRUN_FLAG"), "{:?}", ring.setup());
         let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
-        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        let fd = theirs.as_raw_fd();
+        let shots = Shots::Many;
         assert!(!ring.look().expect("looked"), "nothing is queued");
         ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
         assert!(ring.look().expect("looked"), "a request is queued");
@@ -446,7 +449,8 @@ mod tests {
         let sizes = Sizes { submission: 8, completion: 32 };
         let Some(mut ring) = or_skip(Ring::open_shared(sizes)) else { return };
         let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
-        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        let fd = theirs.as_raw_fd();
+        let shots = Shots::Many;
         ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
         assert!(ring.look().expect("looked"), "a request is queued");
         ours.write_all(b"x").expect("a byte sent");
@@ -468,9 +472,11 @@ mod tests {
         let Some(mut plain) = ring() else { return };
         let mut stream = StreamRing::open(streams).expect("as the first");
         let mut shared = Ring::open_shared(sizes).expect("as the first");
-        let (path, socket) = (c"/etc/hostname", std::net::TcpListener::bind("127.0.0.1:0"));
+        let path = c"/etc/hostname";
+        let socket = std::net::TcpListener::bind("127.0.0.1:0");
         let socket = types::Fd(socket.as_ref().expect("bound").as_raw_fd());
-        let (fd, name) = (types::Fd(libc::AT_FDCWD), path.as_ptr());
+        let fd = types::Fd(libc::AT_FDCWD);
+        let name = path.as_ptr();
         let poll = opcode::PollAdd::new(socket, POLLIN);
         let leading_out: [(&str, squeue::Entry); 7] = [
             ("open", opcode::OpenAt::new(fd, name).build()),

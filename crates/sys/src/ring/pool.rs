@@ -124,7 +124,9 @@ impl Pool {
         let buffer_bytes = usize::from(count).checked_mul(bytes as usize);
         let buffers = Memory::zeroed(buffer_bytes.unwrap_or(usize::MAX))?;
         let uses = vec![Use::default(); usize::from(count)];
-        let (tail, published, in_use) = (0, 0, 0);
+        let tail = 0;
+        let published = 0;
+        let in_use = 0;
         let mut pool = Self { entries, buffers, sizes, uses, tail, published, in_use };
         for id in 0..count {
             pool.offer(id);
@@ -263,7 +265,8 @@ mod tests {
     #[test]
     fn a_whole_buffer_is_offered_anew_when_it_is_given_back() {
         let mut pool = Pool::new(ReceiveBuffers::whole(2, 16)).expect("memory");
-        let (one, two) = (pool.lend(0, 5, false), pool.lend(1, 0, false));
+        let one = pool.lend(0, 5, false);
+        let two = pool.lend(1, 0, false);
         pool.give_back(two);
         assert_eq!((offered(&pool), pool.in_use()), (vec![1], 1));
         pool.give_back(one);
@@ -273,12 +276,14 @@ mod tests {
     #[test]
     fn a_buffer_goes_back_with_its_last_piece_and_not_before_the_kernel_is_done_with_it() {
         let mut pool = Pool::new(ReceiveBuffers::incremental(2, 16)).expect("memory");
-        let (one, two) = (pool.lend(0, 5, true), pool.lend(0, 6, true));
+        let one = pool.lend(0, 5, true);
+        let two = pool.lend(0, 6, true);
         assert_eq!((one.start, two.start), (0, 5));
         pool.give_back(one);
         pool.give_back(two);
         assert_eq!((offered(&pool), pool.in_use()), (vec![], 0));
-        let (slow, last) = (pool.lend(0, 2, true), pool.lend(0, 3, false));
+        let slow = pool.lend(0, 2, true);
+        let last = pool.lend(0, 3, false);
         assert_eq!((slow.start, last.start), (11, 13));
         pool.give_back(last);
         assert!(offered(&pool).is_empty(), "a piece of it is held");

@@ -121,7 +121,8 @@ impl StreamRing {
     }
 
     fn register_pool(&mut self) -> Result<(), RingUnavailable> {
-        let (address, sizes) = (self.ledger.pool.ring_address(), self.ledger.pool.sizes());
+        let address = self.ledger.pool.ring_address();
+        let sizes = self.ledger.pool.sizes();
         let submitter = self.ring.io.submitter();
         let flags = if sizes.is_incremental { INCREMENTAL } else { 0 };
         // SAFETY: `address` is a page-aligned block of `count` entries that lives as long as

@@ -193,7 +193,7 @@ fn rules() -> Result<Rules, seccompiler::BackendError> {
         (libc::SYS_ioctl, IOCTLS.iter().map(|code| of_request(*code)).collect::<Result<_, _>>()?),
         (libc::SYS_tgkill, vec![argument(0, std::process::id().into())?]),
         // Limits are read, of this process.
-        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![is(0, 0)?, is(2, 0)?])?]),
+        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![is_equal(0, 0)?, is_equal(2, 0)?])?]),
     ];
     Ok(allowed.chain(conditional).collect())
 }
@@ -212,10 +212,10 @@ fn of_request(code: libc::Ioctl) -> Result<SeccompRule, seccompiler::BackendErro
 }
 
 fn argument(index: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(vec![is(index, value)?])
+    SeccompRule::new(vec![is_equal(index, value)?])
 }
 
-fn is(index: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+fn is_equal(index: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
     SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
 }
 

@@ -458,7 +458,8 @@ mod tests {
         symlink("releases/1", at("current")).expect("linked");
         symlink(at("archive/a"), at("live/a")).expect("linked");
         symlink("cert1", at("archive/a/cert")).expect("linked");
-        let (site, cert) = (at("current/public"), at("live/a/cert"));
+        let site = at("current/public");
+        let cert = at("live/a/cert");
         let mut paths = AllowedPaths::default();
         assert_eq!(paths.add_replaceable(&site, Use::ReadBelow), None);
         assert_eq!(paths.add_replaceable(&cert, Use::Read), None);
@@ -500,14 +501,17 @@ mod tests {
         for name in ["site", "site/sub", "logs"] {
             fs::create_dir(at(name)).expect("made");
         }
-        let (site, log) = (at("site"), at("logs/a"));
+        let site = at("site");
+        let log = at("logs/a");
         let made = reach(&[(&site, Use::ReadBelow), (&log, Use::Write)]);
         let made = Confined { rules: made.rules(), version: 0 };
-        let (sub, page) = (at("site/sub"), at("site/page"));
+        let sub = at("site/sub");
+        let page = at("site/page");
         let within =
             reach(&[(&sub, Use::ReadBelow), (&page, Use::Read), (&at("logs/b"), Use::Write)]);
         assert_eq!(made.lacks(&within), None);
-        let (read, written) = (reach(&[(&log, Use::Read)]), reach(&[(&page, Use::Write)]));
+        let read = reach(&[(&log, Use::Read)]);
+        let written = reach(&[(&page, Use::Write)]);
         assert_eq!(made.lacks(&read), Some(log.as_path()));
         assert_eq!(made.lacks(&written), Some(page.as_path()));
         let above = reach(&[(folder.path(), Use::ReadBelow)]);

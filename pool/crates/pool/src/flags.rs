@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use pollux_engine::ListenAddress;
 use pollux_settings::command::help::Section;
-use pollux_settings::whole;
+use pollux_settings::integer;
 
 /// What stands below the flags of the command at `path`, such as `pollux pool start`, in help and manual.
 pub(crate) fn sections(path: &str) -> Vec<Section> {
@@ -54,7 +54,7 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Client threads to count in; with the transport by queues each has a reply queue
-        #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
+        #[arg(long, default_value_t = 10, value_name = "N", value_parser = integer::<u32>(0..=u32::MAX.into()))]
         clients: u32,
         /// Do not start the programs, each up to its tpsvrinit, to ask for their services; each then
         /// counts as one service
@@ -115,7 +115,7 @@ pub(crate) struct Which {
     #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
     pub(crate) name: Option<String>,
     /// Only the worker with this server id
-    #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole::<u32>(0..=u32::MAX.into()))]
+    #[arg(long, short = 'i', value_name = "SRVID", value_parser = integer::<u32>(0..=u32::MAX.into()))]
     pub(crate) id: Option<u32>,
 }
 

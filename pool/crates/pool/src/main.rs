@@ -213,5 +213,5 @@ fn read_config(file: &Path) -> Result<PoolConfig, Failure> {
 }
 
 fn asked(error: &ControlError) -> Failure {
-    Failure::failed(output::in_words(error))
+    Failure::failed(output::error_chain(error))
 }

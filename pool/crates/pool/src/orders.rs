@@ -62,7 +62,7 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
         if let Some(address) = pool.metrics_address() {
             output::remark(&format!("metrics: http://{address}/metrics"));
         }
-        pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+        pool.run().map_err(|error| Failure::failed(output::error_chain(&error)))?;
         return Ok(ExitCode::SUCCESS);
     }
     start_behind(flags, &file, &environment)
@@ -119,7 +119,7 @@ fn open(
     descriptors::raise().map_err(Failure::failed)?;
     let (wake, metrics) = (crate::wake(flags.wake), flags.metrics.clone());
     let options = PoolOptions { config, environment, wake, metrics };
-    Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))
+    Pool::open(options, log).map_err(|error| Failure::failed(output::error_chain(&error)))
 }
 
 /// The process that stays: says on standard output whether the pool is open.
@@ -149,7 +149,7 @@ fn run_detached(
         Ok(rustix::stdio::dup2_stdout(nowhere)?)
     });
     closed.map_err(|error| Failure::failed(format!("standard output: {error}")))?;
-    pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    pool.run().map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -161,7 +161,7 @@ fn start_behind(
 ) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let log = log_file(flags, file, environment)?;
-    let process = |error| Failure::failed(output::in_words(&error));
+    let process = |error| Failure::failed(output::error_chain(&error));
     let mut pool = spawn(flags, file, &log)?;
     let said = pool.output_within(Duration::MAX, &|| false).map_err(process)?;
     if said.trim_end() == OPEN {
@@ -213,7 +213,7 @@ fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Program, Failure
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(error_file);
     let started = Program::start_unread("pollux-pool", command);
-    started.map_err(|error| Failure::failed(output::in_words(&error)))
+    started.map_err(|error| Failure::failed(output::error_chain(&error)))
 }
 
 fn log_file(

@@ -57,10 +57,12 @@ pub(super) fn html(
 
 /// Rates and the median latency of their trials, with the limit; `None` without any.
 fn draw(rows: &[Row<'_>], sought: &Sought) -> Option<String> {
-    let (first, last) = (rows.first()?, rows.last()?);
+    let first = rows.first()?;
+    let last = rows.last()?;
     let limit_ns = sought.at_most.as_nanos() as f64;
     let times = || rows.iter().map(|row| row.latency_ns).chain([limit_ns]);
-    let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(1.0, f64::max));
+    let low = times().fold(f64::INFINITY, f64::min);
+    let high = times().fold(1.0, f64::max);
     let about = format!(
         "Line over {}, with the limit of {}.",
         plural(rows.len() as u64, "rate"),
@@ -89,7 +91,8 @@ fn draw(rows: &[Row<'_>], sought: &Sought) -> Option<String> {
             tip: format!("{rate}/s: {}, {verdict}", time(row.latency_ns)),
         }
     };
-    let (right, at) = (paper.width().1, y.at(limit_ns));
+    let right = paper.width().1;
+    let at = y.at(limit_ns);
     paper.svg.line((paper.width().0, at), (right, at), "asked");
     let end = Vertex { at: (right, at), band: None, tip: String::new() };
     let line = |name: &str, class: &str, marks, points| Line {

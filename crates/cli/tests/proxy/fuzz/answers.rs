@@ -162,7 +162,8 @@ pub(crate) fn body_of(id: &str, len: usize) -> Vec<u8> {
 }
 
 fn chunked(random: &mut Random, body: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), body);
+    let mut out = Vec::new();
+    let mut rest = body;
     while !rest.is_empty() {
         let (chunk, behind) = rest.split_at(1 + random.below(rest.len().min(2_000)));
         let extension = if random.once_in(4) { ";a=\"b\"" } else { "" };
@@ -277,8 +278,9 @@ fn sound(random: &mut Random, id: &str, head: &Head) -> Answer {
     let data = body_of(id, random.len(100_000));
     let is_bare = head.method == "HEAD" || status.starts_with("204") || status.starts_with("304");
     let mut fields = vec![format!("X-Id: {id}\r\n"), format!("X-Len: {}\r\n", data.len())];
-    let (mut before, mut then, mut line) =
-        (String::new(), Then::GoOn, format!("HTTP/1.1 {status}"));
+    let mut before = String::new();
+    let mut then = Then::GoOn;
+    let mut line = format!("HTTP/1.1 {status}");
     if status == "500" {
         line.push(' ');
     }

@@ -214,7 +214,8 @@ fn receive_all(socket: &mut TcpStream, given: &mut Vec<u8>) -> Result<(), ErrorK
 
 /// The final answers there, each with the request that it is to.
 fn answers(given: &[u8], asked: &[Asked], has_ended: bool) -> Result<Vec<strict::Answer>, String> {
-    let (mut at, mut found) = (0, Vec::new());
+    let mut at = 0;
+    let mut found = Vec::new();
     while at < given.len() {
         let is_head = asked.get(found.len()).is_some_and(|asked| asked.head.method == "HEAD");
         let mut verdict: Verdict<_> = strict::answer(&given[at..], is_head, has_ended);

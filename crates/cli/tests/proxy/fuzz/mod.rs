@@ -102,7 +102,8 @@ fn proxy(round: &Round, backends: &[SocketAddr], more: &str) -> Option<Proxy> {
 fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
     rounds(|round| {
         let witness = Arc::new(Witness::default());
-        let (direct, origin) = (witness::direct(witness.clone()), witness::origin(witness.clone()));
+        let direct = witness::direct(witness.clone());
+        let origin = witness::origin(witness.clone());
         let nginx = Nginx::start(origin.address);
         let tap = nginx.as_ref().map(|nginx| witness::tap(witness.clone(), nginx.socket()));
         let mut backends = vec![direct.address];
@@ -112,7 +113,8 @@ fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
         let end = Instant::now() + round.time;
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
-                let (to, seed) = (proxy.address, round.seed);
+                let to = proxy.address;
+                let seed = round.seed;
                 let witness = witness.clone();
                 std::thread::spawn(move || client::run(to, seed, number, end, &witness))
             })
@@ -148,7 +150,8 @@ fn a_fuzzed_backend_answers_no_other_request() {
         let end = Instant::now() + round.time;
         let clients: Vec<_> = (0..2 * CLIENTS)
             .map(|number| {
-                let (to, seed) = (proxy.address, round.seed);
+                let to = proxy.address;
+                let seed = round.seed;
                 let witness = witness.clone();
                 std::thread::spawn(move || asker::run(to, seed, number, end, &witness))
             })
@@ -173,9 +176,11 @@ fn a_fuzzed_backend_answers_no_other_request() {
 fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
     let mut wrong = std::mem::take(&mut *witness.wrong.lock().expect("whole"));
     // Heads that were sent, with what is left of their number and that of whole bodies.
-    let (mut heads, mut wholes) = (HashMap::new(), HashMap::new());
+    let mut heads = HashMap::new();
+    let mut wholes = HashMap::new();
     // Several clients may have sent what is forwarded as `*`.
-    let (mut by_target, mut as_sent) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
+    let mut by_target = HashMap::new();
+    let mut as_sent = HashMap::<_, Vec<_>>::new();
     for sent in done.iter().flat_map(|done| &done.sent) {
         for asked in &sent.asked {
             let head = asked.as_forwarded();

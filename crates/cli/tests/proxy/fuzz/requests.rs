@@ -175,7 +175,8 @@ pub(super) fn data(random: &mut Random) -> Vec<u8> {
 }
 
 pub(super) fn chunks(random: &mut Random, data: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), data);
+    let mut out = Vec::new();
+    let mut rest = data;
     while !rest.is_empty() {
         let (chunk, behind) = rest.split_at(1 + random.below(rest.len().min(3_000)));
         let line = match random.below(6) {

@@ -98,7 +98,8 @@ pub(crate) fn request(bytes: &[u8], writer: Writer) -> Read<Head> {
     };
     let Some(fields) = fields(bytes, &mut at, writer == Writer::Proxy)? else { return Ok(None) };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (method, target) = (text(method), text(target));
+    let method = text(method);
+    let target = text(target);
     // The proxy answers TRACE itself and continues; what follows CONNECT may be meant for its tunnel.
     if method == "CONNECT" || (method == "TRACE" && writer == Writer::Proxy) {
         return Err("a method that goes no further");
@@ -199,7 +200,8 @@ pub(crate) fn body(bytes: &[u8], frame: Frame, writer: Writer) -> Read<(Vec<u8>,
 }
 
 fn chunks(bytes: &[u8], writer: Writer) -> Read<(Vec<u8>, usize)> {
-    let (mut body, mut at) = (Vec::new(), 0);
+    let mut body = Vec::new();
+    let mut at = 0;
     loop {
         let Some(line) = line(bytes, &mut at)? else { return Ok(None) };
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -265,7 +267,8 @@ fn fields(bytes: &[u8], at: &mut usize, is_plain: bool) -> Read<Fields> {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             return Err("a field line without a colon");
         };
-        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        let name = &line[..colon];
+        let value = &line[colon + 1..];
         if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err("the name of a field is not a token, or the line is folded");
         }
@@ -329,7 +332,8 @@ pub(super) struct Asked {
 /// All requests that a strict reader finds there, until it refuses something or a request is the last
 /// one of its connection.
 pub(super) fn asked(bytes: &[u8]) -> Vec<Asked> {
-    let (mut found, mut at) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut at = 0;
     while let Ok(Some(head)) = request(&bytes[at..], Writer::Client) {
         at += head.len;
         let body = body(&bytes[at..], head.frame, Writer::Client).ok().flatten();
@@ -354,7 +358,8 @@ pub(super) fn asked(bytes: &[u8]) -> Vec<Asked> {
 impl Asked {
     /// As a backend must see its head: what is about the client's connection is gone.
     pub(crate) fn as_forwarded(&self) -> String {
-        let (mut host, mut target) = (self.head.fields.first("host"), self.head.target.clone());
+        let mut host = self.head.fields.first("host");
+        let mut target = self.head.target.clone();
         if let Some((authority, path)) = authority(&self.head.target) {
             host = Some(authority.as_bytes());
             target = match path {

@@ -57,7 +57,8 @@ impl Stand {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let is_over = Arc::<AtomicBool>::default();
-        let (over, play) = (Arc::clone(&is_over), Arc::new(play));
+        let over = Arc::clone(&is_over);
+        let play = Arc::new(play);
         let thread = std::thread::spawn(move || {
             let mut playing = Vec::<JoinHandle<()>>::new();
             let mut number = 0;
@@ -155,7 +156,8 @@ struct Notes {
 
 impl Default for Notes {
     fn default() -> Self {
-        let (bytes, writer) = (Vec::new(), Writer::Proxy);
+        let bytes = Vec::new();
+        let writer = Writer::Proxy;
         Self { bytes, writer, head: None, is_reported: false, is_refused: false }
     }
 }
@@ -203,7 +205,8 @@ impl Notes {
 
     fn refuse(&mut self, witness: &Witness, why: &str) -> Step {
         let by = if self.writer == Writer::Proxy { "the proxy" } else { "nginx" };
-        let (head, bytes) = (&self.head, self.bytes.escape_ascii());
+        let head = &self.head;
+        let bytes = self.bytes.escape_ascii();
         witness.is_wrong(format!("what {by} sent to a backend: {why}: {head:?} {bytes}"));
         self.is_refused = true;
         Step::Refused

@@ -65,7 +65,9 @@ struct Life {
 impl Life {
     fn new(watch: Watch) -> Self {
         let (wanted, ready, ended, armed) = Default::default();
-        let (has_error, is_hung_up, is_changed) = (false, false, false);
+        let has_error = false;
+        let is_hung_up = false;
+        let is_changed = false;
         let registered = None;
         Self { watch, wanted, ready, ended, has_error, is_hung_up, registered, armed, is_changed }
     }
@@ -195,7 +197,8 @@ impl Pair {
     }
 
     fn step(&mut self, step: Step) {
-        let (rig, lives) = (&mut self.rig, &mut self.lives);
+        let rig = &mut self.rig;
+        let lives = &mut self.lives;
         match step {
             Step::Insert(watch) if lives.len() < LIVE_MAX => {
                 let (token, peer) = rig.connection(WATCHES[watch]);
@@ -332,7 +335,8 @@ proptest! {
         }
         pair.apply();
         let counted = |counter| pair.rig.counters.value(counter);
-        let (merged, sent) = (counted(Counter::UpdatesMerged), counted(Counter::UpdatesSent));
+        let merged = counted(Counter::UpdatesMerged);
+        let sent = counted(Counter::UpdatesSent);
         prop_assert_eq!(counted(Counter::UpdatesAsked), merged + sent);
         prop_assert!(sent <= pair.rig.poller.calls.updates());
     }

@@ -132,7 +132,8 @@ impl Life {
     fn on_line(&mut self, step: Step, which: usize) {
         let Self { rig, lines, reported_closed, .. } = self;
         let Line { token, watch, peer } = &mut lines[which];
-        let (token, is_listener) = (*token, *watch == LISTENER);
+        let token = *token;
+        let is_listener = *watch == LISTENER;
         let Rig { world, table, .. } = rig;
         match (step, peer.as_ref()) {
             (Step::WantRead(_), _) => {

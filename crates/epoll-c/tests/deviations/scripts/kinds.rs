@@ -153,7 +153,8 @@ pub(super) fn a_signalfd_is_reported(subject: &Subject) -> String {
 }
 
 pub(super) fn a_terminal_is_reported(subject: &Subject) -> String {
-    let (mut ours, mut theirs) = (-1, -1);
+    let mut ours = -1;
+    let mut theirs = -1;
     let none = std::ptr::null_mut();
     // SAFETY: two live locals; a null pointer asks for the defaults.
     let opened =
@@ -205,7 +206,8 @@ fn mounts(epoll: c_int) -> String {
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         return "none may be made".to_owned();
     }
-    let (root, none) = (c"/".as_ptr(), std::ptr::null());
+    let root = c"/".as_ptr();
+    let none = std::ptr::null();
     // SAFETY: strings, and null where nothing is needed.
     unsafe { libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) };
     let folder = tempfile::tempdir().expect("a folder");
@@ -327,7 +329,8 @@ pub(super) fn an_edge_that_was_reported_is_silent_for_a_second_thread(subject: &
 /// An instance that another one watches from now on, while a thread waits: it gets the event, and nothing before.
 pub(super) fn a_wait_continues_when_its_instance_is_watched(subject: &Subject) -> String {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    let (inner, outer) = (subject.another(), subject.another());
+    let inner = subject.another();
+    let outer = subject.another();
     inner.add(&reader, EPOLLIN, 1);
     let mut watched = None;
     let found = while_another_waits(inner.number(), || {

@@ -267,7 +267,8 @@ pub(crate) fn found_on(epoll: RawFd, timeout: Duration) -> Result<Found, i32> {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let found = loop {
-        let (first, no_mask) = (room.as_mut_ptr(), ptr::null());
+        let first = room.as_mut_ptr();
+        let no_mask = ptr::null();
         // SAFETY: room for as many events as said, and a live time.
         let found = unsafe { calls::pwait2(epoll, first, ROOM as c_int, &raw const time, no_mask) };
         match answered(found) {

@@ -250,9 +250,10 @@ static CANCELLED: [AtomicI32; 3] = [AtomicI32::new(0), AtomicI32::new(0), Atomic
 extern "C-unwind" fn waits_once(_: *mut c_void) -> *mut c_void {
     // SAFETY: takes no arguments.
     CANCELLED[1].store(unsafe { libc::gettid() }, Ordering::Release);
-    let (mut room, no_mask) = ([epoll_event { events: 0, u64: 0 }; 1], std::ptr::null());
-    let (epoll, timeout_ms) =
-        (CANCELLED[0].load(Ordering::Acquire), CANCELLED[2].load(Ordering::Acquire));
+    let mut room = [epoll_event { events: 0, u64: 0 }; 1];
+    let no_mask = std::ptr::null();
+    let epoll = CANCELLED[0].load(Ordering::Acquire);
+    let timeout_ms = CANCELLED[2].load(Ordering::Acquire);
     // SAFETY: room for one event.
     unsafe { calls::pwait(epoll, room.as_mut_ptr(), 1, timeout_ms, no_mask) };
     std::ptr::null_mut()
@@ -274,7 +275,8 @@ pub(super) fn a_thread_is_cancelled_in_a_wait(subject: &Subject) -> String {
         CANCELLED[0].store(subject.number(), Ordering::Release);
         CANCELLED[1].store(0, Ordering::Release);
         CANCELLED[2].store(timeout_ms, Ordering::Release);
-        let (mut thread, none) = (0, std::ptr::null_mut());
+        let mut thread = 0;
+        let none = std::ptr::null_mut();
         // SAFETY: a live local, and a function of this type.
         let created = unsafe { pthread_create(&raw mut thread, none, waits_once, none) };
         let end = Instant::now() + PATIENCE;
@@ -439,7 +441,8 @@ pub(super) fn a_duplicate_of_an_instance_names_it(subject: &Subject) -> String {
 pub(super) fn a_file_that_takes_the_number_of_an_instance_is_none(subject: &Subject) -> String {
     let (reader, writer) = ready();
     let number = subject.another().into_number();
-    let (epoll, fd) = (number.as_raw_fd(), reader.as_raw_fd());
+    let epoll = number.as_raw_fd();
+    let fd = reader.as_raw_fd();
     let added = ctl(epoll, EPOLL_CTL_ADD, fd, IN);
     // SAFETY: takes no pointer; the number is this script's.
     let replaced = unsafe { libc::dup2(writer.as_raw_fd(), epoll) } == epoll;

@@ -181,7 +181,8 @@ pub(super) fn poll_and_select_see_that_an_instance_is_ready(subject: &Subject) -
     let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
     // SAFETY: a number below FD_SETSIZE and a live set.
     unsafe { libc::FD_SET(another.number(), &raw mut set) };
-    let (none, mut time) = (std::ptr::null_mut(), libc::timeval { tv_sec: 0, tv_usec: 20_000 });
+    let none = std::ptr::null_mut();
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
     // SAFETY: a live set and a live time.
     let selected =
         unsafe { libc::select(another.number() + 1, &raw mut set, none, none, &raw mut time) };
@@ -246,9 +247,11 @@ pub(super) fn exclusive_goes_by_its_rules(subject: &Subject) -> String {
 pub(super) fn changes_are_refused_as_the_manual_says(subject: &Subject) -> String {
     let ((free, _w1), (level, _w2), (alone, _w3)) =
         (pipe().expect("a pipe"), pipe().expect("a pipe"), pipe().expect("a pipe"));
-    let (another, counter) = (subject.another(), eventfd());
+    let another = subject.another();
+    let counter = eventfd();
     let file = |path: &str| File::open(path).expect("everywhere");
-    let (program, null) = (file("/proc/self/exe"), file("/dev/null"));
+    let program = file("/proc/self/exe");
+    let null = file("/dev/null");
     let epoll = subject.number();
     let files: [(&str, RawFd); 11] = [
         ("a pipe", free.as_raw_fd()),
@@ -349,7 +352,8 @@ pub(super) fn instances_are_refused_as_the_manual_says(subject: &Subject) -> Str
 pub(super) fn a_wait_lasts_as_long_as_it_was_asked_to(subject: &Subject) -> String {
     let epoll = subject.number();
     let mut room = [epoll_event { events: 0, u64: 0 }; ROOM];
-    let (first, no_mask) = (room.as_mut_ptr(), std::ptr::null());
+    let first = room.as_mut_ptr();
+    let no_mask = std::ptr::null();
     let lasts = |time: Duration, wait: &mut dyn FnMut() -> c_int| {
         let start = Instant::now();
         // A ring that a script before closed tidies up in this thread, which ends a wait on the kernel's epoll.
@@ -405,7 +409,8 @@ pub(super) fn nesting_ends_where_the_manual_says(subject: &Subject) -> String {
 /// NULL in the place of room for events: while nothing is ready, and once something is.
 pub(super) fn a_null_buffer_is_accepted_while_nothing_is_ready(subject: &Subject) -> String {
     let wait = || {
-        let (nothing, no_mask) = (std::ptr::null_mut(), std::ptr::null());
+        let nothing = std::ptr::null_mut();
+        let no_mask = std::ptr::null();
         // SAFETY: NULL is judged by the callee.
         answered(unsafe { calls::pwait(subject.number(), nothing, 1, 0, no_mask) })
     };

@@ -132,7 +132,8 @@ impl<T> Connection<T> {
         let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
         let mut words = line.split(|&byte| byte == b' ');
         let mut word = || words.next().unwrap_or_default();
-        let (method, path) = (word(), word());
+        let method = word();
+        let path = word();
         let len = write_block(out, id, ends, frame_bytes, |out| {
             encoder.begin(out);
             encoder.field(out, b":method", method);
@@ -246,9 +247,10 @@ impl<T> Connection<T> {
             }
             if !is_plain_connect {
                 encoder.field(out, b":scheme", ask.scheme.as_bytes());
-                match never_indexed.has_path() {
-                    true => encoder.never_indexed(out, b":path", ask.path.as_bytes()),
-                    false => encoder.field(out, b":path", ask.path.as_bytes()),
+                if never_indexed.has_path() {
+                    encoder.never_indexed(out, b":path", ask.path.as_bytes());
+                } else {
+                    encoder.field(out, b":path", ask.path.as_bytes());
                 }
             }
             encoder.field(out, b":authority", ask.authority.as_bytes());
@@ -653,7 +655,8 @@ fn write_block(
     let len = (out.len() - start).saturating_sub(HEAD_BYTES);
     let mut left = len;
     let mut flags = if ends { frame::END_STREAM } else { 0 };
-    let (mut at, mut kind) = (start, frame::HEADERS);
+    let mut at = start;
+    let mut kind = frame::HEADERS;
     loop {
         let piece = left.min(frame_bytes);
         left -= piece;

@@ -61,7 +61,9 @@ impl Decoder {
         strings: &mut Strings,
         mut take: impl FnMut(BlockField<'_>),
     ) -> Result<(), Fault> {
-        let (mut at, mut updates, mut has_fields) = (0, 0, false);
+        let mut at = 0;
+        let mut updates = 0;
+        let mut has_fields = false;
         while let Some(&first) = block.get(at) {
             if first & 0xe0 == 0x20 {
                 let size = integer::read(block, &mut at, 5)?;

@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_repeated_answer_takes_a_byte_for_each_field() {
-        let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+        let mut encoder = Encoder::default();
+        let mut decoder = Decoder::default();
         let mut lens = Vec::new();
         for _ in 0..4 {
             let block = encode(&mut encoder, &ANSWER);
@@ -265,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_smaller_table_is_announced_before_the_next_field() {
-        let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+        let mut encoder = Encoder::default();
+        let mut decoder = Decoder::default();
         decode(&mut decoder, &encode(&mut encoder, &ANSWER));
         encoder.resize(0);
         encoder.resize(100);

@@ -54,7 +54,9 @@ impl Code {
             ends: [0; BITS_MAX + 1],
             fast: [(0, 0); 1 << FAST_BITS],
         };
-        let (mut next, mut place, mut bits) = (0_u32, 0, 1);
+        let mut next = 0_u32;
+        let mut place = 0;
+        let mut bits = 1;
         while bits <= BITS_MAX {
             next <<= 1;
             code.firsts[bits] = next;
@@ -104,7 +106,8 @@ const END: Fault = Fault::hpack("a Huffman string holds the end of a string", "R
 pub(crate) fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     out.reserve(text.len() * 8 / 5 + 1);
     // The bits that are next, from the left, and how many of them there are.
-    let (mut bits, mut count) = (0_u64, 0_u32);
+    let mut bits = 0_u64;
+    let mut count = 0_u32;
     let mut bytes = text.iter();
     loop {
         while count <= 56 {
@@ -145,7 +148,8 @@ pub(crate) fn encoded_len(text: &[u8]) -> usize {
 
 /// Writes the text in this code.
 pub(crate) fn encode(text: &[u8], out: &mut Output<'_>) {
-    let (mut bits, mut count) = (0_u64, 0_u32);
+    let mut bits = 0_u64;
+    let mut count = 0_u32;
     for &byte in text {
         let len = u32::from(LENGTHS[usize::from(byte)]);
         bits = bits << len | u64::from(CODE.of[usize::from(byte)]);

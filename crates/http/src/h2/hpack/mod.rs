@@ -59,7 +59,8 @@ mod tests {
         for path in stories {
             let text = std::fs::read(&path).expect("readable");
             let story: Value = serde_json::from_slice(&text).expect("JSON");
-            let (mut theirs, mut own) = (Decoder::default(), Decoder::default());
+            let mut theirs = Decoder::default();
+            let mut own = Decoder::default();
             let mut encoder = Encoder::default();
             for case in story["cases"].as_array().expect("cases") {
                 let mut expected = Vec::new();

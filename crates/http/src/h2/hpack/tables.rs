@@ -122,7 +122,8 @@ impl Entry {
 
 impl Default for Table {
     fn default() -> Self {
-        let (bytes, entries) = (Vec::new(), VecDeque::new());
+        let bytes = Vec::new();
+        let entries = VecDeque::new();
         Self { bytes, entries, size: 0, size_max: TABLE_BYTES_MAX, changes: 0 }
     }
 }
@@ -192,7 +193,8 @@ impl Table {
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
         let of = |len| u16::try_from(len).expect("an entry is smaller than its table");
-        let (name_len, value_len) = (of(name.len()), of(value.len()));
+        let name_len = of(name.len());
+        let value_len = of(value.len());
         self.entries.push_back(Entry { at, name_len, value_len, hash });
         self.size += cost;
     }

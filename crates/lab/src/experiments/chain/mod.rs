@@ -20,7 +20,7 @@ use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
+use super::{Description, Experiment, Metric, Needs, PIPE_COST, Started};
 use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -78,7 +78,8 @@ struct Rounds<W> {
 
 impl<W: Watcher> Subject for Rounds<W> {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
-        let (start, mut events) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut events = 0;
         loop {
             self.chain.begin()?;
             self.watcher.begin(&self.chain);
@@ -136,11 +137,13 @@ struct Pairs {
 
 impl Pairs {
     fn open(spec: &RunSpec) -> Result<Self, MeasureError> {
-        let (pairs, active) = (spec.count("pairs"), spec.count("active"));
+        let pairs = spec.count("pairs");
+        let active = spec.count("active");
         if !(1..=pairs).contains(&active) {
             return Err(MeasureError::Spec(format!("{active} bytes do not fit {pairs} pairs")));
         }
-        let (mut readers, mut writers) = (Vec::new(), Vec::new());
+        let mut readers = Vec::new();
+        let mut writers = Vec::new();
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         for index in 0..pairs {
             let kind = SocketType::STREAM;
@@ -243,7 +246,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "chain",
     title: "Chain",
     about: "bytes go round a chain of socket pairs, each event is one read and one write (the benchmark \
@@ -253,12 +256,12 @@ const FACTS: Facts = Facts {
     drivers: &Driver::ALL,
     peers: &[RAW_EPOLL, LIBEV, LIBUV, LIBEVENT, MIO, POLLING],
     of_runs: Metric::cost("time per event", "ns/event"),
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Chain {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {

@@ -214,7 +214,8 @@ pub(super) fn start(library: &Library, spec: &RunSpec) -> Result<ProgramSubject,
 
 /// The program; it stays in the private folder for the runs that follow.
 fn built(library: &Library, scratch: &Path) -> Result<PathBuf, MeasureError> {
-    let (define, link) = (format!("-D{}", library.define), format!("-l{}", library.link));
+    let define = format!("-D{}", library.define);
+    let link = format!("-l{}", library.link);
     let program = format!("chain-{}", library.name);
     Ok(built_from_c(scratch, &program, PROGRAM, &[&define, &link])?)
 }
@@ -250,7 +251,8 @@ impl Completion {
             cause: std::io::Error::other("io_uring is not available"),
         })?;
         let pairs = chain.readers.len();
-        let (to_arm, is_filled) = ((0..pairs).collect(), vec![false; pairs]);
+        let to_arm = (0..pairs).collect();
+        let is_filled = vec![false; pairs];
         let mut completion = Self { ring, to_arm, is_filled, filled: 0 };
         completion.arm(chain)?;
         Ok(completion)

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 
+use pollux_settings::command::output::error_chain;
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Outgoing};
 use pollux_xatmi::environment::Environment;
@@ -15,7 +16,6 @@ use pollux_xatmi::ubf::{FieldId, FieldType, UbfError, UbfMut};
 use pollux_xatmi::worker::{Done, Incoming, Worker};
 
 use super::callers::Failure as Reason;
-use crate::error::in_words;
 
 const SERVICE: &str = "BALANCE";
 /// Size of all buffers, as in the original's client.
@@ -92,7 +92,8 @@ impl Customer {
     pub(super) fn ask(&mut self) -> Result<(), Reason> {
         let answered = self.ask_balance().map_err(|error| failed(&error))?;
         if answered != self.balance {
-            let (wanted, account) = (self.balance, &self.account);
+            let wanted = self.balance;
+            let account = &self.account;
             return Err(format!("{account} has {wanted}, and the answer says {answered}").into());
         }
         Ok(())
@@ -117,7 +118,7 @@ impl Customer {
 }
 
 fn failed(error: &Error) -> Reason {
-    format!("a call to the pool: {}", in_words(error)).into()
+    format!("a call to the pool: {}", error_chain(error)).into()
 }
 
 #[cfg(test)]

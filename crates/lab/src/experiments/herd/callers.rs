@@ -18,8 +18,6 @@ use pollux_stats::{LATENCY_DIGITS, LONGEST_NS};
 use pollux_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use crate::error::in_words;
-
 /// How long an answer may take after the end; the slowest that was seen took a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Most intervals that are kept of a run: a thousand seconds of the usual ones.
@@ -169,7 +167,7 @@ pub(super) fn serve<T: Target>(
     open: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), pollux_host::Error> {
     served(control, open)
-        .or_else(|failure| control.send(&CallerMessage::Failed(in_words(&*failure)), &[]))
+        .or_else(|failure| control.send(&CallerMessage::Failed(error_chain(&*failure)), &[]))
 }
 
 fn served<T: Target>(
@@ -229,7 +227,8 @@ fn call_for<T: Target>(
         spawn(caller, plan, &shared, target, &sender)?;
     }
     drop(sender);
-    let (cpu_before, split_before) = (cpu_ns(), user_and_system());
+    let cpu_before = cpu_ns();
+    let split_before = user_and_system();
     let first = Tick::of(&shared.counts);
     shared.start.wait();
     let mut observed = Observation { plan, first, intervals: Vec::new(), times: Vec::new() };
@@ -281,7 +280,9 @@ fn spawn<T: Target>(
     target: &Arc<T>,
     ended: &Sender<ThreadResult>,
 ) -> Result<(), Failure> {
-    let (shared, target, ended) = (Arc::clone(shared), Arc::clone(target), ended.clone());
+    let shared = Arc::clone(shared);
+    let target = Arc::clone(target);
+    let ended = ended.clone();
     let call = move || {
         shared.start.wait();
         let mut times = none_yet();
@@ -351,7 +352,8 @@ impl Observation {
         ended: &Receiver<ThreadResult>,
         control: &ControlSocket,
     ) -> Result<(), String> {
-        let (time, each) = (self.plan.time_ms, Duration::from_millis(self.plan.interval_ms));
+        let time = self.plan.time_ms;
+        let each = Duration::from_millis(self.plan.interval_ms);
         let time = (self.plan.calls == 0).then(|| Duration::from_millis(time));
         let mut before = self.first;
         for cut in 1.. {
@@ -391,7 +393,7 @@ impl Observation {
                 }
                 Ok(Ok(_)) if self.plan.calls == 0 => return Err("without an error".to_owned()),
                 Ok(Ok(times)) => self.times.push(times),
-                Ok(Err(error)) => return Err(in_words(&*error)),
+                Ok(Err(error)) => return Err(error_chain(&*error)),
             }
         }
         Ok(true)

@@ -28,8 +28,8 @@ use pollux_stats as stats;
 use strum::VariantNames as _;
 
 use super::{
-    Column, Cost, Curve, Experiment, Facts, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST,
-    Section, Started, Topic,
+    Column, Cost, Curve, Description, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs,
+    SERVER_COST, Section, Started, Topic,
 };
 use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
@@ -266,7 +266,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "herd",
     title: "Herd",
     about: "many processes wait for one queue, socket, eventfd or pipe: how many wake for one call? (the \
@@ -290,12 +290,12 @@ const FACTS: Facts = Facts {
     cost: Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") },
     of_runs: Metric::rate("calls per second", "calls/s"),
     section: Some(&SECTION),
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Herd {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {

@@ -22,6 +22,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pollux_host::{ControlSocket, Program, patience};
+use pollux_settings::command::output::error_chain;
 use pollux_xatmi::control::{Answer, Control, OPEN, Request};
 use pollux_xatmi::environment::{Environment, TRANSPORT_VARIABLE, Transport};
 use pollux_xatmi::queue::Prefix;
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bank::{self, Customer};
 use super::callers::{self, Failure as Reason, PATIENCE, Served, Target};
-use crate::error::{MeasureError, in_words};
+use crate::error::MeasureError;
 
 /// The words of this program behind which those of a manager to its worker follow.
 const SERVER: &str = "lab herd-server";
@@ -99,7 +100,7 @@ pub fn run_manager(mut words: impl Iterator<Item = OsString>) -> Result<Infallib
 pub fn run_server(words: impl Iterator<Item = OsString>) -> Result<(), MeasureError> {
     bank::serve(words).map_err(|error| MeasureError::Program {
         program: "a worker of the pool".to_owned(),
-        what: in_words(&error),
+        what: error_chain(&error),
     })
 }
 
@@ -223,7 +224,7 @@ impl Manager {
     fn ask(&self, request: &Request, each: impl FnMut(Answer)) -> Result<(), Reason> {
         let control = Control::connect(&self.prefix);
         let asked = control.and_then(|mut control| control.ask(request, SILENCE, each));
-        asked.map(drop).map_err(|error| self.failed(&in_words(&error)))
+        asked.map(drop).map_err(|error| self.failed(&error_chain(&error)))
     }
 
     /// All workers, as the manager counts their calls.

@@ -20,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_host::{self as host, ControlSocket, Program, built_from_c, patience};
+use pollux_settings::command::output::error_chain;
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
@@ -32,7 +33,7 @@ use super::callers::{
 use super::pool::PoolOrders;
 use super::requests::{Answers, Intake, Message, Purpose, Requests};
 use super::sources::{Opened, Source, Wait, Waiting, Woken, instance};
-use crate::error::{MeasureError, in_words};
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::record::Interval;
 
@@ -83,7 +84,7 @@ pub fn run_worker() -> Result<(), MeasureError> {
     let Some((orders, fds)) = control.receive::<WorkerSetup>()? else { return Ok(()) };
     let word = match work(&control, &orders, fds) {
         Ok(report) => WorkerMessage::Ended(report),
-        Err(error) => WorkerMessage::Failed(in_words(&error)),
+        Err(error) => WorkerMessage::Failed(error_chain(&error)),
     };
     Ok(control.send(&word, &[])?)
 }
@@ -108,7 +109,9 @@ fn work(
 fn serve(intake: &Intake, waiting: &mut Waiting, drains: bool) -> Result<Report, MeasureError> {
     let mut report = Report::default();
     // A wake-up without a request belongs to the calls around it.
-    let (mut purpose, mut waits, mut empty) = (Purpose::Ramp, 0, 0);
+    let mut purpose = Purpose::Ramp;
+    let mut waits = 0;
+    let mut empty = 0;
     while waiting.wait()? == Woken::Work {
         waits += 1;
         loop {

@@ -173,7 +173,8 @@ fn queue(
 
 /// Which limit an errno of mq_open(3) is about.
 fn queue_in_words(cause: &io::Error, number: usize, callers: usize) -> String {
-    let (number, count) = (number + 1, callers + 1);
+    let number = number + 1;
+    let count = callers + 1;
     let which = format!("message queue {number} of {count}");
     let errno = cause.raw_os_error().map(Errno::from_raw_os_error);
     match errno {
@@ -228,7 +229,8 @@ fn pipes(
     if !blocks {
         rustix::io::ioctl_fionbio(&read, true).map_err(MeasureError::io("ioctl"))?;
     }
-    let (mut workers, mut senders) = (vec![read], vec![write]);
+    let mut workers = vec![read];
+    let mut senders = vec![write];
     if let Some((waited, adds)) = events {
         workers.insert(0, waited);
         senders.insert(0, adds);
@@ -325,7 +327,8 @@ impl Polls {
     }
 
     fn arm(&mut self, fd: i32, events: EventFlags, user_data: u64) -> Result<(), MeasureError> {
-        let (events, shots) = (events.bits(), Shots::One);
+        let events = events.bits();
+        let shots = Shots::One;
         let pushed = self.ring.push(Request::PollAdd { fd, events, shots, user_data });
         pushed.map_err(|_| MeasureError::Protocol("two requests fill the ring".to_owned()))
     }

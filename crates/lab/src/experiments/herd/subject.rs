@@ -61,7 +61,8 @@ impl<'a> RunningHerd<'a> {
         spec: &RunSpec,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let (workers, callers) = (spec.count("workers"), spec.count("callers"));
+        let workers = spec.count("workers");
+        let callers = spec.count("callers");
         let source = Source::of(&spec.axes);
         let (calling, workers, pids) = match spec.arm.peer() {
             None => {
@@ -133,7 +134,8 @@ impl RunningHerd<'_> {
         &mut self,
         spec: &RunSpec,
     ) -> Result<(CallResult, Vec<Interval>), MeasureError> {
-        let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
+        let calls = spec.count("calls") as u64;
+        let interval_ms = spec.interval().as_millis() as u64;
         let plan = CallPlan { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
         let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
         self.call(plan, spec.runtime() * longest)
@@ -252,7 +254,8 @@ impl Subject for RunningHerd<'_> {
 
     fn end(self: Box<Self>) -> Result<Life, MeasureError> {
         let switches = TaskUse::of_processes(&self.pids).since(&self.before);
-        let (calls, callers_ns) = (self.calls, self.callers.as_nanos() as u64);
+        let calls = self.calls;
+        let callers_ns = self.callers.as_nanos() as u64;
         let mut figures = for_each_call(calls, &switches, callers_ns, self.machine_switches);
         let work = self.ended()?;
         figures.extend(work.figures());

@@ -6,18 +6,16 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use pollux_host::{self as host, Program, built_from_c};
+use pollux_host::{self as host, Program, built_from_c, patience};
+use pollux_settings::command::output::error_chain;
 
 use super::load::Load;
-use crate::error::{MeasureError, in_words};
+use crate::error::MeasureError;
 use crate::form::Form;
 use crate::scratch::Scratch;
 
 const PROGRAM: &str = include_str!("forms.c");
-/// How long its trial of a form may take.
-const TRIAL_PATIENCE: Duration = Duration::from_secs(20);
 /// The word before what it counted.
 const COUNTS: &str = "counts ";
 
@@ -58,10 +56,10 @@ fn tried(form: Form) -> Result<Option<String>, String> {
     let mut command = Command::new(for_trials()?);
     let name = form.to_string();
     command.args([&name, "probe"]).stdin(Stdio::null()).stdout(Stdio::null());
-    let failed = |error: pollux_host::Error| in_words(&error);
+    let failed = |error: pollux_host::Error| error_chain(&error);
     let mut trial = Program::start(&name, command).map_err(failed)?;
-    if !trial.ends_within(TRIAL_PATIENCE, &|| false).map_err(failed)? {
-        return Err(format!("its trial took more than {} s", TRIAL_PATIENCE.as_secs()));
+    if !trial.ends_within(patience::FORM_TRIED, &|| false).map_err(failed)? {
+        return Err(format!("its trial took more than {} s", patience::FORM_TRIED.as_secs()));
     }
     if trial.has_succeeded() {
         return Ok(None);
@@ -75,7 +73,7 @@ fn for_trials() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<(PathBuf, File), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let folder = Scratch::make().map_err(|error| error.to_string())?;
-        let built = program(folder.path()).map_err(|error| in_words(&error))?;
+        let built = program(folder.path()).map_err(|error| error_chain(&error))?;
         let file = File::open(&built).map_err(|error| error.to_string())?;
         // A child has it under the same number until it runs something else: this.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

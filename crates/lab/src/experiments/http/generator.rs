@@ -150,8 +150,10 @@ fn checked(generator: Generator, counted: Counted) -> Result<Counted, MeasureErr
         return Err(failed(format!("had not one request answered{found}")));
     }
     if are_too_many(counted.failed, counted.requests) {
-        let (bad, all) = (counted.failed, counted.requests);
-        let (bad, all) = (number::plural(bad, "failure"), number::plural(all, "answer"));
+        let bad = counted.failed;
+        let all = counted.requests;
+        let bad = number::plural(bad, "failure");
+        let all = number::plural(all, "answer");
         let kinds = counted.kinds.map_or_else(String::new, |kinds| format!(": {kinds}"));
         return Err(failed(format!("{bad} beside {all}{kinds}")));
     }
@@ -412,7 +414,8 @@ fn pollux_read(text: &str) -> Option<Counted> {
         Some((name.to_owned(), found.ns as f64 / 1000.0))
     };
     let mean = outcome.latency.mean_ns.map(|ns| ("latency_mean_us".to_owned(), ns / 1000.0));
-    let (version, driver) = (env!("CARGO_PKG_VERSION"), &outcome.setting.driver);
+    let version = env!("CARGO_PKG_VERSION");
+    let driver = &outcome.setting.driver;
     let failed = outcome.errors.iter().filter(|(_, count)| **count > 0);
     let kinds = failed.map(|(kind, count)| format!("{} {kind}", number::count(*count)));
     Some(Counted {

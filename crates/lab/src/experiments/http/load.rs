@@ -275,7 +275,8 @@ impl DeadCrowd {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Result<usize, String>, MeasureError> {
         self.holders.iter_mut().for_each(Program::end_input);
-        let (mut answered, mut closed) = (0, 0);
+        let mut answered = 0;
+        let mut closed = 0;
         for mut holder in self.holders.drain(..) {
             if !holder.ends_within(patience(self.count), is_interrupted)? {
                 return Err(holder.failed("did not end when it was asked to").into());
@@ -404,7 +405,8 @@ mod tests {
 
     #[test]
     fn a_crowd_that_does_not_fit_is_named_with_what_helps_and_not_by_a_flag_alone() {
-        let (program, what) = (HOLDER.to_owned(), "was not ready within 14.0s".to_owned());
+        let program = HOLDER.to_owned();
+        let what = "was not ready within 14.0s".to_owned();
         let said = not_open(pollux_host::Error::Program { program, what }, 2000).to_string();
         assert_eq!(
             said,

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use pollux_host::backlog_at;
 use pollux_load::{Client, RequestError, Turns};
+use pollux_settings::command::output::error_chain;
 use rustix::fs::{FlockOperation, flock};
 
 use super::Role;
@@ -22,7 +23,7 @@ use super::load::Load;
 use super::server::{ANSWER_PATIENCE, Server};
 use super::subject::{are_too_many, failures, generator_failed};
 use crate::arm::ArmKind;
-use crate::error::{MeasureError, in_words};
+use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::record::Look;
 use crate::subject;
@@ -107,7 +108,7 @@ fn answers(
         client.answer(ANSWER_PATIENCE).map(|answered| (client, answered))
     });
     let (mut client, first) = asked.map_err(|error| {
-        server.failed(&format!("answered once, and then no more: {}", in_words(&error)))
+        server.failed(&format!("answered once, and then no more: {}", error_chain(&error)))
     })?;
     let mut quickest = start.elapsed();
     (look.keeps_connections, look.says_it_keeps) = (Some(false), first.keep_alive);
@@ -144,7 +145,7 @@ fn answers(
             }
             Err(error) => look.remarks.push(format!(
                 "it says that it keeps the connection, and does not answer on it again ({})",
-                in_words(&error)
+                error_chain(&error)
             )),
         }
     }

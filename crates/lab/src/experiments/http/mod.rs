@@ -25,8 +25,8 @@ use pollux_stats::median;
 use strum::VariantNames as _;
 
 use super::{
-    Column, Cost, Curve, Experiment, Facts, Generator, GeneratorFacts, Metric, Needs, PROCESSES,
-    Section, Started, Topic,
+    Column, Cost, Curve, Description, Experiment, Generator, GeneratorDescription, Metric, Needs,
+    PROCESSES, Section, Started, Topic,
 };
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value, size_of};
@@ -223,7 +223,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "http",
     title: "HTTP",
     about: "a server on one CPU answers a load generator on another: what does a request cost it? \
@@ -241,24 +241,24 @@ const FACTS: Facts = Facts {
 };
 
 /// What servers and proxies have in common.
-pub(crate) const OF_SERVERS: Facts = Facts {
+pub(crate) const OF_SERVERS: Description = Description {
     span: Some(CONNECTIONS.name),
     drivers: &Driver::ALL,
     has_processes: true,
     of_runs: Metric::rate("requests per second", "requests/s"),
-    of_generator: Some(&GeneratorFacts {
+    of_generator: Some(&GeneratorDescription {
         findings: &["generator-bound", "few-answers"],
         bound: "generator-bound",
         busy: "generator_busy",
         rate: "requests_per_s",
     }),
     section: Some(&SECTION),
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Http {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -422,7 +422,7 @@ impl Experiment for Http {
     /// A server whose replies wait for acknowledgements is judged by its rate: its CPU is idle most of
     /// the time, and that is the very thing to show.
     fn metric(&self, axes: &Axes, rates: bool) -> Metric {
-        if rates || is_split(axes) { FACTS.of_runs } else { FACTS.cost.metric }
+        if rates || is_split(axes) { DESCRIPTION.of_runs } else { DESCRIPTION.cost.metric }
     }
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {

@@ -18,16 +18,17 @@ use pollux_host::{
     Program, Reading, Tree, addresses_of, listener_at, listens_at, patience, threads_of,
 };
 use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
+use pollux_settings::command::output::error_chain;
 
 use super::Role;
 use super::forms;
 use super::load::{Certificate, Load};
-use super::start::{Ends, SUITE, backend, setup, started};
+use super::start::{Addresses, SUITE, backend, setup, spawn};
 use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
 use crate::axis::Axes;
-use crate::error::{MeasureError, in_words};
+use crate::error::MeasureError;
 use crate::measure::{Pass, RunSpec};
 use crate::subject;
 
@@ -126,9 +127,9 @@ impl Server {
         let has_page = load.processes == 1 && load.options.is_empty() && (is_timing || is_ours);
         let page = has_page.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) =
-            started(spec, load, cpu, Ends { listen: any, behind }, page.as_ref())?;
+            spawn(spec, load, cpu, Addresses { listen: any, behind }, page.as_ref())?;
         let target = load.target(&load.url(address));
-        let target = target.map_err(|error| first.failed(&in_words(&error)))?;
+        let target = target.map_err(|error| first.failed(&error_chain(&error)))?;
         let answered = {
             let patience = spec.at_most(patience::SERVER_ANSWERS);
             first_answer(
@@ -157,7 +158,7 @@ impl Server {
         let mut processes = vec![first];
         // Each says by itself that it listens; which one answers on the port is the kernel's choice.
         for _ in 1..load.processes {
-            processes.push(started(spec, load, cpu, Ends { listen: address, behind }, None)?.0);
+            processes.push(spawn(spec, load, cpu, Addresses { listen: address, behind }, None)?.0);
         }
         let mut server = Self::of(name, processes, tree, address, asked, answered, load);
         (server.page, server.backend) = (page, backend);
@@ -184,11 +185,11 @@ impl Server {
             return Err(failed(what));
         }
         let target = load.target(&load.url(address));
-        let target = target.map_err(|error| failed(in_words(&error)))?;
+        let target = target.map_err(|error| failed(error_chain(&error)))?;
         let answered = ask_by(load.http, &target, &load.trust(), ANSWER_PATIENCE);
         let answered = answered.map_err(|error| {
             let elsewhere = elsewhere(&[pid], "; it listens at ");
-            failed(format!("did not answer {}: {}{elsewhere}", target.url, in_words(&error)))
+            failed(format!("did not answer {}: {}{elsewhere}", target.url, error_chain(&error)))
         })?;
         let asked = ServerSpec { target, status: answered.status, body_bytes: None };
         if let Some(what) = fault(&answered, &asked, load) {
@@ -227,7 +228,9 @@ impl Server {
             findings.insert("closes".to_owned(), text.to_owned());
         }
         let memory_before = memory_of(&tree.pids());
-        let (mechanism, page, backend) = (None, None, None);
+        let mechanism = None;
+        let page = None;
+        let backend = None;
         Self {
             name,
             processes,
@@ -333,7 +336,7 @@ impl Server {
         match ask_by(self.http, &self.asked.target, &self.trust, ANSWER_PATIENCE) {
             Ok(answered) => change(&self.answered, &answered),
             Err(error) => {
-                Some(format!("did not answer after the measurement: {}", in_words(&error)))
+                Some(format!("did not answer after the measurement: {}", error_chain(&error)))
             }
         }
     }
@@ -412,7 +415,8 @@ fn change(first: &Answered, last: &Answered) -> Option<String> {
         |answered: &Answered| format!("{} with {} bytes", answered.status, answered.body_bytes);
     let varied = first.body_bytes.abs_diff(last.body_bytes);
     let is_other = first.status != last.status || varied > first.body_bytes / LENGTH_VARIES;
-    let (first, last) = (answer(first), answer(last));
+    let first = answer(first);
+    let last = answer(last);
     is_other
         .then(|| format!("answered {last} after the measurement, expected {first} as before it"))
 }
@@ -451,7 +455,8 @@ fn first_answer(
                 Some(addresses) if addresses.is_empty() => "; it listens nowhere".to_owned(),
                 Some(_) => format!("{}: {remedy}", elsewhere(&pids, "; it listens at ")),
             };
-            let (why, waited) = (in_words(&error), start.elapsed().as_secs());
+            let why = error_chain(&error);
+            let waited = start.elapsed().as_secs();
             // The budget has cut it short.
             let more = if is_early && !is_elsewhere && patience < patience::SERVER_ANSWERS {
                 format!(
@@ -540,7 +545,7 @@ impl CommandLine {
         line: &str,
         axes: &Axes,
         load: &Load,
-        ends: Ends,
+        addresses: Addresses,
         cpu: usize,
         folder: &Path,
     ) -> Result<Self, MeasureError> {
@@ -548,15 +553,15 @@ impl CommandLine {
         let root = write_site(folder, load).map_err(setup)?;
         let mut values = axes.texts();
         let mut stands_for = |name: &str, value: String| values.insert(name.to_owned(), value);
-        stands_for("port", ends.listen.port().to_string());
-        stands_for("address", ends.listen.to_string());
+        stands_for("port", addresses.listen.port().to_string());
+        stands_for("address", addresses.listen.to_string());
         stands_for("cpus", cpu.to_string());
         stands_for("root", root);
         if let Some(Certificate { cert, key, .. }) = &load.certificate {
             stands_for("cert", cert.display().to_string());
             stands_for("key", key.display().to_string());
         }
-        if let Some(behind) = ends.behind {
+        if let Some(behind) = addresses.behind {
             stands_for("backend", behind.to_string());
             stands_for("backend_port", behind.port().to_string());
         }

@@ -50,13 +50,13 @@ const OPENSSL_SUITE: &str = "TLS_AES_256_GCM_SHA384";
 
 /// Where a server listens, and where a proxy finds the server behind it.
 #[derive(Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct Addresses {
     pub(super) listen: SocketAddr,
     pub(super) behind: Option<SocketAddr>,
 }
 
 /// What is started, and how its address becomes known.
-struct Start {
+struct Launch {
     name: String,
     command: Command,
     /// Chosen by the lab; otherwise the process says it.
@@ -64,23 +64,23 @@ struct Start {
 }
 
 /// Starts one process of the server, and waits until it says where it listens, if it does.
-pub(super) fn started(
+pub(super) fn spawn(
     spec: &RunSpec,
     load: &Load,
     cpu: usize,
-    ends: Ends,
+    addresses: Addresses,
     page: Option<&TimesSocket>,
 ) -> Result<(Program, SocketAddr), MeasureError> {
-    let mut start = start(spec, load, cpu, ends, page)?;
-    start.command.stdin(Stdio::null());
+    let mut launch = launch_of(spec, load, cpu, addresses, page)?;
+    launch.command.stdin(Stdio::null());
     let mut process = match &spec.arm {
-        ArmKind::Server { .. } => Program::start_reading_all(&start.name, start.command)?,
+        ArmKind::Server { .. } => Program::start_reading_all(&launch.name, launch.command)?,
         _ => {
-            start.command.stdout(Stdio::null());
-            Program::start(&start.name, start.command)?
+            launch.command.stdout(Stdio::null());
+            Program::start(&launch.name, launch.command)?
         }
     };
-    let (address, mechanism) = match start.address {
+    let (address, mechanism) = match launch.address {
         Some(address) => (address, None),
         None => announced(&mut process)?,
     };
@@ -116,30 +116,30 @@ fn is_that_form(asked: Form, said: Option<&str>) -> Result<(), MeasureError> {
 }
 
 /// The command of each arm that the lab starts. This is the only place that knows them.
-fn start(
+fn launch_of(
     spec: &RunSpec,
     load: &Load,
     cpu: usize,
-    ends: Ends,
+    addresses: Addresses,
     page: Option<&TimesSocket>,
-) -> Result<Start, MeasureError> {
+) -> Result<Launch, MeasureError> {
     if let ArmKind::Server { command } = &spec.arm {
-        return start_foreign(command, spec, load, cpu, ends.behind);
+        return start_foreign(command, spec, load, cpu, addresses.behind);
     }
     if let Some(name) = &load.installed {
-        let start = start_peer(name, load, &spec.scratch, None)?;
-        return Ok(Start { command: on_mechanism(spec, start.command)?, ..start });
+        let launch = start_peer(name, load, &spec.scratch, None)?;
+        return Ok(Launch { command: on_mechanism(spec, launch.command)?, ..launch });
     }
     if let Some(driver) = spec.arm.driver() {
         let program = pollux_of(spec)?;
-        if let Some(behind) = ends.behind {
+        if let Some(behind) = addresses.behind {
             let mut command = proxy(&program, driver, cpu, behind, load, &spec.scratch);
             if let Some(page) = page {
                 command.args(["--stats", &page.listen()]);
             }
-            return Ok(Start { name: "pollux proxy".to_owned(), command, address: None });
+            return Ok(Launch { name: "pollux proxy".to_owned(), command, address: None });
         }
-        let mut command = serve(&program, driver, cpu, ends.listen, load);
+        let mut command = serve(&program, driver, cpu, addresses.listen, load);
         if load.is_file {
             let folder = spec.scratch.join(format!("pollux-{}", std::process::id()));
             let root = write_site(&folder, load).map_err(|cause| setup("a folder", cause))?;
@@ -160,25 +160,25 @@ fn start(
         if spec.pass == Pass::RequestTimes && load.processes == 1 {
             command.arg("--request-times");
         }
-        return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
+        return Ok(Launch { name: "pollux serve".to_owned(), command, address: None });
     }
     if let Some(form) = spec.arm.form() {
-        let command = forms::command(form, ends.listen, load, &spec.scratch)?;
-        return Ok(Start { name: form.to_string(), command, address: None });
+        let command = forms::command(form, addresses.listen, load, &spec.scratch)?;
+        return Ok(Launch { name: form.to_string(), command, address: None });
     }
     match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
         Some(name) if BASELINE_SERVERS.iter().any(|server| server.name == name) => {
-            let mut command = baseline_server(name, ends.listen, load)?;
+            let mut command = baseline_server(name, addresses.listen, load)?;
             if !load.is_kept_alive {
                 command.arg("--close");
             }
-            Ok(Start { name: name.to_owned(), command, address: None })
+            Ok(Launch { name: name.to_owned(), command, address: None })
         }
         Some(peer) if load.processes > 1 => {
             Err(MeasureError::Spec(format!("{peer} in several processes")))
         }
-        Some(peer) => start_peer(peer, load, &spec.scratch, ends.behind),
+        Some(peer) => start_peer(peer, load, &spec.scratch, addresses.behind),
     }
 }
 
@@ -285,7 +285,7 @@ fn start_peer(
     load: &Load,
     scratch: &Path,
     behind: Option<SocketAddr>,
-) -> Result<Start, MeasureError> {
+) -> Result<Launch, MeasureError> {
     let mut peers = PEERS.into_iter().chain([HAPROXY_SPLICE, NGHTTPX]);
     let peer = peers.find(|peer| peer.name == name);
     let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
@@ -298,10 +298,12 @@ fn start_peer(
     let folder = scratch.join(format!("{name}-{}", std::process::id()));
     let address = free_address()?;
     let command = fs::create_dir_all(&folder)
-        .and_then(|()| command(name, &program, Ends { listen: address, behind }, load, &folder))
+        .and_then(|()| {
+            command(name, &program, Addresses { listen: address, behind }, load, &folder)
+        })
         .map_err(|cause| setup("a configuration", cause))?;
     let command = command.ok_or_else(|| MeasureError::Spec(format!("{name} is not a server")))?;
-    Ok(Start { name: name.to_owned(), command, address: Some(address) })
+    Ok(Launch { name: name.to_owned(), command, address: Some(address) })
 }
 
 /// A server of the user: it says nothing that is read, and what it prints are its last words.
@@ -311,15 +313,21 @@ fn start_foreign(
     load: &Load,
     cpu: usize,
     behind: Option<SocketAddr>,
-) -> Result<Start, MeasureError> {
+) -> Result<Launch, MeasureError> {
     if load.processes > 1 {
         return Err(MeasureError::Spec("a server of the user in several processes".to_owned()));
     }
     let address = free_address()?;
     let folder = spec.scratch.join(format!("server-{}", std::process::id()));
-    let CommandLine { name, command } =
-        CommandLine::new(line, &spec.axes, load, Ends { listen: address, behind }, cpu, &folder)?;
-    Ok(Start { name, command, address: Some(address) })
+    let CommandLine { name, command } = CommandLine::new(
+        line,
+        &spec.axes,
+        load,
+        Addresses { listen: address, behind },
+        cpu,
+        &folder,
+    )?;
+    Ok(Launch { name, command, address: Some(address) })
 }
 
 pub(super) fn setup(what: &str, cause: io::Error) -> MeasureError {
@@ -360,26 +368,26 @@ fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
 fn command(
     peer: &str,
     program: &Path,
-    ends: Ends,
+    addresses: Addresses,
     load: &Load,
     folder: &Path,
 ) -> io::Result<Option<Command>> {
     let files = Files::write(folder, load)?;
     let mut command = Command::new(program);
     let text = if peer == NGINX.name {
-        nginx(ends, load, &files)
+        nginx(addresses, load, &files)
     } else if peer == HAPROXY.name {
-        haproxy(ends, load, &files, false)
+        haproxy(addresses, load, &files, false)
     } else if peer == HAPROXY_SPLICE.name {
-        haproxy(ends, load, &files, true)
+        haproxy(addresses, load, &files, true)
     } else if peer == LIGHTTPD.name {
-        lighttpd(ends.listen, load, &files)
+        lighttpd(addresses.listen, load, &files)
     } else if peer == H2O.name {
-        h2o(ends, load, &files)
+        h2o(addresses, load, &files)
     } else if peer == NGHTTPX.name {
-        nghttpx(ends, load, &files)
+        nghttpx(addresses, load, &files)
     } else if peer == NGHTTPD.name {
-        nghttpd(&mut command, ends.listen, load, &files);
+        nghttpd(&mut command, addresses.listen, load, &files);
         return Ok(Some(command));
     } else {
         return Ok(None);
@@ -425,7 +433,7 @@ fn connections_behind(load: &Load) -> usize {
     load.connections_behind() + CONNECTIONS_SPARE
 }
 
-fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+fn nginx(Addresses { listen: address, behind }: Addresses, load: &Load, files: &Files) -> String {
     // It closes kept connections as soon as less than a sixteenth of its slots is free.
     let both = connections(load) + behind.map_or(0, |_| connections_behind(load));
     let connections = both + both / 8;
@@ -488,7 +496,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
 }
 
 fn haproxy(
-    Ends { listen: address, behind }: Ends,
+    Addresses { listen: address, behind }: Addresses,
     load: &Load,
     files: &Files,
     splices: bool,
@@ -537,7 +545,8 @@ fn haproxy(
 }
 
 fn lighttpd(address: SocketAddr, load: &Load, files: &Files) -> String {
-    let (connections, site) = (connections(load), files.site.display());
+    let connections = connections(load);
+    let site = files.site.display();
     // 65,535 requests on one connection are the most that it counts: a reconnection every few
     // seconds, which no figure shows.
     format!(
@@ -552,7 +561,7 @@ fn lighttpd(address: SocketAddr, load: &Load, files: &Files) -> String {
     )
 }
 
-fn h2o(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+fn h2o(Addresses { listen: address, behind }: Addresses, load: &Load, files: &Files) -> String {
     let connections = connections(load);
     let folder = files.folder.display();
     let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
@@ -598,7 +607,7 @@ fn nghttpd(command: &mut Command, address: SocketAddr, load: &Load, files: &File
 }
 
 /// In clear text it takes both HTTP/1.1 and HTTP/2 on a port. A backend is asked by HTTP/1.1 where nothing else is said.
-fn nghttpx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
+fn nghttpx(Addresses { listen: address, behind }: Addresses, load: &Load, files: &Files) -> String {
     let of = |address: SocketAddr| format!("{},{}", address.ip(), address.port());
     let backend = behind.map_or_else(String::new, |behind| format!("backend={}\n", of(behind)));
     let (plain, keys) = match &load.certificate {

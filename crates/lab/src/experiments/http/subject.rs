@@ -15,6 +15,7 @@ use pollux_engine::Driver;
 use pollux_host::{Backlog, Reading, backlog_at};
 use pollux_load::{Plan, Turned, Turns};
 use pollux_report::number;
+use pollux_settings::command::output::error_chain;
 use pollux_sys::perf::{Counter, CounterOptions, PerfEvent, Scope, Tracepoint, tracepoint_ids};
 use rustix::process::{Pid, setpriority_process};
 
@@ -99,7 +100,8 @@ impl<'a> Served<'a> {
         let threads_before = KernelThreads::among(&server.threads());
         let plan = plan.map_err(|error| generator_failed(&error))?;
         let opened = Turns::open(plan.clone()).map_err(|error| generator_failed(&error))?;
-        let (dead_asked, dead) = (load.dead, Some(dead));
+        let dead_asked = load.dead;
+        let dead = Some(dead);
         let generator_ns_before = subject::own_cpu_time().as_nanos() as u64;
         let mut served = Self {
             load: Some(opened),
@@ -139,7 +141,8 @@ impl<'a> Served<'a> {
         self.requests += turned.right;
         self.failed += turned.failed;
         if are_too_many(self.failed, self.requests) {
-            let (failed, requests) = (self.failed, self.requests);
+            let failed = self.failed;
+            let requests = self.requests;
             let load = self.load.as_mut().expect(OPEN);
             return Err(failures(&mut self.server, load, failed, requests));
         }
@@ -163,7 +166,8 @@ impl<'a> Served<'a> {
     fn life_findings(&mut self) -> BTreeMap<String, String> {
         let mut findings = BTreeMap::new();
         if self.failed > 0 {
-            let (failed, of) = (number::count(self.failed), number::count(self.requests));
+            let failed = number::count(self.failed);
+            let of = number::count(self.requests);
             let why = self.load().why_failed().map_or_else(String::new, |why| format!(": {why}"));
             let text = format!(
                 "{failed} of its requests failed beside {of} answers, and their turns were left out{why}"
@@ -206,7 +210,8 @@ impl<'a> Served<'a> {
         (before, ended): (Duration, u64),
         opened: u64,
     ) -> Result<(), MeasureError> {
-        let (mut trial, mut requests) = (TRIAL, opened);
+        let mut trial = TRIAL;
+        let mut requests = opened;
         while requests == 0 || (self.server.cpu_time() == before && trial <= TRIAL_MAX) {
             requests += self.turn(TurnSize::of(trial))?;
             if trial > TRIAL_MAX {
@@ -435,10 +440,7 @@ fn generators_cpu() -> Duration {
 }
 
 pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
-    MeasureError::Program {
-        program: "the load generator".to_owned(),
-        what: crate::error::in_words(error),
-    }
+    MeasureError::Program { program: "the load generator".to_owned(), what: error_chain(error) }
 }
 
 /// What is counted, and the tracepoints that add up to it. Not every machine has all of them.
@@ -506,7 +508,8 @@ impl Traffic {
         let read = || page.as_ref().map_or(Ok(BTreeMap::new()), TimesSocket::counters);
         let before = read()?;
         let counters = Counters::open(&server.threads());
-        let (cpu_before, start) = (server.cpu_time(), Instant::now());
+        let cpu_before = server.cpu_time();
+        let start = Instant::now();
         let plan = generator::plan(&load, &server.asked, None);
         let mut opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         // Each kept connection has asked once.
@@ -521,7 +524,8 @@ impl Traffic {
         }
         // How an idle proxy sleeps is what is looked at.
         std::thread::sleep(self.idle);
-        let (cpu, elapsed) = (server.cpu_time().saturating_sub(cpu_before), start.elapsed());
+        let cpu = server.cpu_time().saturating_sub(cpu_before);
+        let elapsed = start.elapsed();
         let kernel =
             counters.and_then(|counters| counters.read()).map_err(|error| error.to_string());
         let mut own = read()?;
@@ -544,7 +548,8 @@ impl Traffic {
     fn load(&self, page: Option<&TimesSocket>) -> Load {
         let mut options = self.options.clone();
         options.extend(page.into_iter().flat_map(|page| ["--stats".to_owned(), page.listen()]));
-        let (threads, is_closed_behind) = (self.threads, self.is_closed);
+        let threads = self.threads;
+        let is_closed_behind = self.is_closed;
         let plain = Load::kept(Role::PassesOn, self.connections);
         Load { threads, options, is_closed_behind, ..plain }
     }

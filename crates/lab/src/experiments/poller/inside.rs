@@ -55,7 +55,8 @@ impl Scene {
         let poller = mechanism.unwrap_or(Mechanism::Epoll).open()?;
         let trigger = mechanism.map_or(Trigger::Level, Mechanism::trigger);
         let table = mechanism.map(|_| FdTable::new(16));
-        let (plain, events) = (Vec::new(), Events::with_capacity(16));
+        let plain = Vec::new();
+        let events = Events::with_capacity(16);
         Ok(Self { poller, table, trigger, plain, counters: Counters::default(), events })
     }
 
@@ -186,7 +187,8 @@ fn reset(peer: TcpStream) -> Result<(), MeasureError> {
 pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
     let peers = Peers::open()?;
     let mut scene = Scene::open(mechanism)?;
-    let (mut reported, mut read) = (0, 0);
+    let mut reported = 0;
+    let mut read = 0;
     for _ in 0..PEERS {
         let (ours, mut reader, mut peer) = peers.connected()?;
         let token = scene.watch(ours)?;
@@ -220,7 +222,8 @@ pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError
     if let Some(table) = &mut scene.table {
         table.mask_ends();
     }
-    let (mut reported, mut read) = (0, 0);
+    let mut reported = 0;
+    let mut read = 0;
     for _ in 0..PEERS {
         let (ours, mut reader, peer) = peers.connected()?;
         reader.set_nonblocking(true).map_err(MeasureError::io("fcntl"))?;
@@ -335,7 +338,9 @@ pub(super) fn signal() -> Result<Tried, MeasureError> {
     let mut signals = Signals::catch(&[Signal::User1]).map_err(failed)?;
     let start = Instant::now();
     let now = || start.elapsed().as_nanos() as u64;
-    let (round, sent, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let round = AtomicU64::new(0);
+    let sent = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
     let latencies = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -400,12 +405,14 @@ struct Spun {
 }
 
 fn spinning(driver: Driver, shares_date: bool, threads: usize) -> Result<Spun, MeasureError> {
-    let (date, plain_date) = (Arc::<SharedDate>::default(), AtomicU64::new(0));
+    let date = Arc::<SharedDate>::default();
+    let plain_date = AtomicU64::new(0);
     let one = || -> Result<Spun, MeasureError> {
         let failed = |error: LoopError| MeasureError::Protocol(error.to_string());
         let counters = Arc::<Counters>::default();
         let limits = Limits { busy_poll: !shares_date, ..Limits::default() };
-        let (date, kept) = (Arc::clone(&date), Arc::clone(&counters));
+        let date = Arc::clone(&date);
+        let kept = Arc::clone(&counters);
         let opened = EventLoop::<NoSession>::open_with(driver, (), limits, date, kept);
         let mut opened = opened.map_err(|error| MeasureError::Protocol(error.to_string()))?;
         let end = opened.now().at + SPIN;

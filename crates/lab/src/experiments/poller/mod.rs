@@ -13,7 +13,7 @@ use pollux_host::Reading;
 use pollux_poller::Mechanism;
 
 use super::http::{Calls, HAPROXY, NGINX, Traffic};
-use super::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
+use super::{Cost, Description, Experiment, Metric, Needs, SERVER_COST, Started};
 use crate::arm::{ArmKind, Peer, missing_driver};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -195,7 +195,7 @@ impl Tried {
     }
 }
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "poller",
     title: "Poller",
     about: "what a poller asks of the kernel, behaviour by behaviour: calls, wake-ups, writes (HAProxy's \
@@ -206,12 +206,12 @@ const FACTS: Facts = Facts {
     peers: &[EPOLL_PLAIN, URING_PLAIN, HAPROXY, NGINX],
     has_processes: true,
     cost: Cost::ns("time of a check", "ns"),
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Poller {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -309,8 +309,10 @@ fn check(axes: &Axes) -> &'static Check {
 }
 
 fn traffic(connections: usize, requests: u64) -> Traffic {
-    let (options, idle) = (Vec::new(), Duration::ZERO);
-    let (is_closed, is_on_one_cpu) = (false, false);
+    let options = Vec::new();
+    let idle = Duration::ZERO;
+    let is_closed = false;
+    let is_on_one_cpu = false;
     Traffic { connections, requests, idle, threads: 1, options, is_closed, is_on_one_cpu }
 }
 

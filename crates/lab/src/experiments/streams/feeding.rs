@@ -139,7 +139,8 @@ impl<C: Collect> Free<C> {
         };
         let shared = Arc::new(Shared::default());
         let is_cyclic = matches!(spec.arm, ArmKind::Cyclic(_) | ArmKind::WithoutPoller);
-        let (theirs, seed) = (Arc::clone(&shared), spec.seed);
+        let theirs = Arc::clone(&shared);
+        let seed = spec.seed;
         let started = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
             write_cpu.map_or(Ok(()), subject::pin)?;
             // Linux always grants a lower priority.
@@ -157,7 +158,8 @@ impl<C: Collect> Free<C> {
 
 impl<C: Collect> Subject for Free<C> {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
-        let (start, mut handled) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut handled = 0;
         self.shared.is_writing.store(true, Release);
         self.shared.is_running.store(true, Release);
         self.writer().thread().unpark();
@@ -262,7 +264,8 @@ impl Held {
         seed: u64,
     ) -> Result<Self, MeasureError> {
         subject::pin(subject::cpus()?[0])?;
-        let (order, ready) = ((0..streams.len()).collect(), ready.min(streams.len()));
+        let order = (0..streams.len()).collect();
+        let ready = ready.min(streams.len());
         Ok(Self { reader, streams, order, ready, random: Rng::seeded(seed) })
     }
 
@@ -280,7 +283,8 @@ impl Held {
 
 impl Subject for Held {
     fn turn(&mut self, size: TurnSize) -> Result<u64, MeasureError> {
-        let (start, mut handled) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut handled = 0;
         let batches = EVENTS_PER_LOOK.div_ceil(self.ready);
         loop {
             for _ in 0..batches {

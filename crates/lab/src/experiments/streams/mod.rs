@@ -17,7 +17,7 @@ use pollux_poller::{
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
+use super::{Description, Experiment, Needs, PIPE_COST, Started, TCP_COST};
 use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -201,7 +201,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-const FACTS: Facts = Facts {
+const DESCRIPTION: Description = Description {
     name: "streams",
     title: "Streams",
     about: "a writer thread sends single bytes to random streams, a reader collects them through the \
@@ -209,12 +209,12 @@ const FACTS: Facts = Facts {
     question: "Which event mechanism collects most from many active streams?",
     axes: AXES,
     peers: &[RAW_C],
-    ..Facts::PLAIN
+    ..Description::PLAIN
 };
 
 impl Experiment for Streams {
-    fn facts(&self) -> &'static Facts {
-        &FACTS
+    fn description(&self) -> &'static Description {
+        &DESCRIPTION
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -348,7 +348,7 @@ mod tests {
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
-        let mut all = Axes::defaults(Streams.facts().axes);
+        let mut all = Axes::defaults(Streams.description().axes);
         for (name, value) in [("nfds", "50"), ("cpus", "free")].iter().chain(axes) {
             all.set(name, Value::of(value));
         }

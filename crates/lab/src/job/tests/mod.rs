@@ -101,7 +101,9 @@ fn every_example_of_the_documentation_is_right() {
     for section in &describe::<Job>().sections {
         for row in section.rows.iter().filter(|row| !row.example.is_empty()) {
             let line = format!("{} = {}\n", row.name, row.example);
-            let (mut global, mut part, mut arm) = (String::new(), String::new(), String::new());
+            let mut global = String::new();
+            let mut part = String::new();
+            let mut arm = String::new();
             match &*section.path {
                 "" => continue,
                 "global" => global = line,

@@ -199,7 +199,8 @@ fn the_builtins_read_back() {
 fn a_pattern_with_every_kind_of_character_reads_back() {
     let mut job = find("pipes").expect("an experiment");
     let pattern = "\"'''\n\t\u{1}\u{7f}µ\"\"\" (\\d+)".to_owned();
-    let (name, line) = ("a".to_owned(), "x 'y z'".to_owned());
+    let name = "a".to_owned();
+    let line = "x 'y z'".to_owned();
     let kind = ArmKind::Program(Program { command: line, pattern });
     job.parts[0].arms.push(Arm { name, kind });
     assert_eq!(parse(&job.to_toml()), Ok(job));

@@ -77,7 +77,8 @@ fn remarks(measured: &[(&Run, &Measurement)]) -> Vec<String> {
     let odd = odd.map(|(run, m)| ((run.arm.as_str(), m.steadiness.kind), (run.block, m)));
     let line = |((arm, kind), runs): ((&str, SteadyKind), Vec<(u32, &&Measurement)>)| {
         let blocks: Vec<String> = runs.iter().map(|(block, _)| block.to_string()).collect();
-        let (state, blocks) = (words::steady(kind), blocks.join(", "));
+        let state = words::steady(kind);
+        let blocks = blocks.join(", ");
         let first = &runs[0].1.steadiness.detail;
         format!("{arm}: {state} in blocks {blocks}; in the first of them {first}")
     };
@@ -239,8 +240,8 @@ fn plot(record: &Record, comparison: &Comparison<'_>) -> Table {
     let bounds = drawn.flat_map(|row| [row.ci_low, row.ci_high]).flatten();
     let ends = |row: &&ResultRow| [1.0 / (1.0 + row.no_difference), 1.0 + row.no_difference];
     let forest = Forest::over(bounds.chain(comparison.rows.iter().flat_map(ends)));
-    let (versus, unit) =
-        (format!("#vs {}", comparison.baseline()), format!("#{}", comparison.unit()));
+    let versus = format!("#vs {}", comparison.baseline());
+    let unit = format!("#{}", comparison.unit());
     let headings = ["arm", &unit, "ratio, 95 % interval", "verdict", &versus];
     let mut forest_table = Table::plot(&headings).hinted(glossary::heading);
     let (less, more) =
@@ -276,7 +277,8 @@ fn stretch(forest: &Forest, row: &ResultRow) -> Cell {
         Verdict::Equivalent | Verdict::NoiseLevel => Dot::Square,
         _ => Dot::Ring,
     };
-    let (ratio, verdict) = (words::ratio_and_interval(row), words::judgement(row));
+    let ratio = words::ratio_and_interval(row);
+    let verdict = words::judgement(row);
     let tip = format!("{}, {}: {ratio}, {verdict}", row.point, row.arm);
     let bounds = row.ratio.zip(row.ci_low).zip(row.ci_high).filter(|_| is_drawn(row));
     let estimate = bounds.map(|((ratio, low), high)| ([ratio, low, high], dot, &*tip));
@@ -384,17 +386,20 @@ fn draw(drawn: &[Drawn<'_>], part: &str, arms: &Arms<'_>, key: &str) -> String {
 
 /// Borders, numbers and shades of the blocks.
 fn blocks(paper: &mut Canvas, drawn: &[Drawn<'_>], x: &Scale) {
-    let (top, bottom) = (EDGES.top, paper.height().0 + FAILED_LANE);
+    let top = EDGES.top;
+    let bottom = paper.height().0 + FAILED_LANE;
     let mut start = 0;
     for stretch in drawn.chunk_by(|a, b| a.run.block == b.run.block) {
-        let (from, to) = (x.at(start as f64 - 0.5), x.at((start + stretch.len()) as f64 - 0.5));
+        let from = x.at(start as f64 - 0.5);
+        let to = x.at((start + stretch.len()) as f64 - 0.5);
         let disturbances =
             stretch[0].block.map(|block| block.disturbances.join("; ")).unwrap_or_default();
         if !disturbances.is_empty() {
             paper.svg.rect((from, top), (to - from, bottom - top), "disturbed", &disturbances);
         }
         paper.svg.line((from, top), (from, bottom), "grid");
-        let (middle, block) = (f64::midpoint(from, to), stretch[0].run.block.to_string());
+        let middle = f64::midpoint(from, to);
+        let block = stretch[0].run.block.to_string();
         paper.svg.text((middle, bottom + 16.0), "dim mid small", &block);
         start += stretch.len();
     }
@@ -452,8 +457,11 @@ fn block_remark(block: &[Drawn<'_>]) -> Option<String> {
     let relatives = apart.iter().filter_map(|d| d.relative);
     let (low, high) =
         relatives.fold((f64::MAX, f64::MIN), |(low, high), r| (r.min(low), r.max(high)));
-    let (number, runs, gates) = (apart[0].run.block, apart.len(), gate_words(apart[0]));
-    let (low, high) = (number::ratio(low), number::ratio(high));
+    let number = apart[0].run.block;
+    let runs = apart.len();
+    let gates = gate_words(apart[0]);
+    let low = number::ratio(low);
+    let high = number::ratio(high);
     Some(format!(
         "block {number}: {runs} runs stand apart, {low}× to {high}× their medians, kept; {gates}"
     ))
@@ -469,7 +477,8 @@ fn strip_table(drawn: &[Drawn<'_>]) -> String {
         ["#block", "#place", "point", "arm", "#value", "#of its median", "state", "remark"];
     let mut strip_table = Table::new(headings);
     for d in drawn {
-        let (run, measured) = (d.run, d.run.measured());
+        let run = d.run;
+        let measured = d.run.measured();
         let state = match measured.map(|m| &m.steadiness) {
             Some(steadiness) => {
                 Cell::text(words::steady(steadiness.kind)).title(&steadiness.detail)

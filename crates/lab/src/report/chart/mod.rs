@@ -143,7 +143,8 @@ fn draw(
     let names = panel.arms();
     let held = words::held(panel.held.iter().copied());
     let title = format!("{} over {} {held}", comparison.metric, panel.axis);
-    let (lines, values) = (names.len(), panel.values.len());
+    let lines = names.len();
+    let values = panel.values.len();
     let about = format!("Line chart: {lines} arms at {values} values of {}.", panel.axis);
     let right = Canvas::room_for(names.iter().copied(), LABEL_WIDTH_MAX);
     let height = HEIGHT_MIN.max(TOP + FOOT + Canvas::height_for(lines));
@@ -170,7 +171,8 @@ fn draw(
     let vertex = |arm: &str, (written, number): &(&str, f64)| {
         let row = panel.row(arm, written)?;
         let (value, low, high) = value_interval(row)?;
-        let (shown, ratio) = (words::value(row), words::ratio_and_interval(row));
+        let shown = words::value(row);
+        let ratio = words::ratio_and_interval(row);
         let (ResultRow { point, unit, .. }, verdict) = (row, words::judgement(row));
         Some(Vertex {
             at: (x.at(*number), y.at(value)),
@@ -195,7 +197,8 @@ pub(super) fn events_per_wait(runs: &[&CountingRun], arms: &Arms<'_>, key: &str)
     let bins = with_waits.iter().map(|run| run.events_per_wait_histogram.len()).max()?;
     let draw = |(index, run): (usize, &&&CountingRun)| {
         let waits = waits(run);
-        let (title, beside) = (format!("{}, events per wait", run.arm), number::si(waits as f64));
+        let title = format!("{}, events per wait", run.arm);
+        let beside = number::si(waits as f64);
         let about = format!("{} waits in {bins} classes of events per wait.", number::count(waits));
         let head = Head {
             name: &run.arm,
@@ -206,7 +209,8 @@ pub(super) fn events_per_wait(runs: &[&CountingRun], arms: &Arms<'_>, key: &str)
         let bar = |bin: usize| {
             let count = run.events_per_wait_histogram.get(bin).copied().unwrap_or(0);
             let share = count as f64 / waits as f64;
-            let (of, count) = (number::percent(share), number::count(count));
+            let of = number::percent(share);
+            let count = number::count(count);
             let tip = format!("{}: {of} of waits ({count})", bin_name(bin));
             Bar { name: bin_start(bin).to_string(), share, tip }
         };
@@ -252,7 +256,8 @@ pub(super) fn profile(profile: &Profile, arms: &Arms<'_>, key: &str) -> String {
         return notes(&[format!("{title}: {why}")]);
     };
     let shown = &profile.symbols[..profile.symbols.len().min(SYMBOLS_MAX)];
-    let (all, samples) = (profile.symbols.len(), number::count(*samples));
+    let all = profile.symbols.len();
+    let samples = number::count(*samples);
     let about =
         format!("The first {} of {all} symbols by share of {samples} samples.", shown.len());
     let head = Head {
@@ -299,7 +304,8 @@ pub(super) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
     let line = |one: &Shared| {
         let curve = stats::lorenz(&one.shares);
         let tip = |part, sum| {
-            let (less, more) = (number::percent(part), number::percent(sum));
+            let less = number::percent(part);
+            let more = number::percent(sum);
             format!("{}: the least busy {less} of the workers had {more}", one.arm)
         };
         let marked =
@@ -365,8 +371,10 @@ pub(super) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
         paper.svg.path(&polyline(&outline), "line");
         for (bucket, share) in shares(run, below_ns) {
             // An unseen box over each bucket shows its figures.
-            let (from, below) = (x.at(bucket.from_ns.max(1.0)), x.at(bucket.below_ns));
-            let (share, top) = (number::percent(share), y.at(share));
+            let from = x.at(bucket.from_ns.max(1.0));
+            let below = x.at(bucket.below_ns);
+            let top = y.at(share);
+            let share = number::percent(share);
             let [from_ns, below_ns] = [bucket.from_ns, bucket.below_ns].map(number::time_tick);
             let tip = format!("{}: {share} of requests from {from_ns} to {below_ns}", run.arm);
             paper.svg.rect((from, top), (below - from, y.at(0.0) - top), "unseen", &tip);
@@ -374,7 +382,8 @@ pub(super) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
         paper.svg.text(name, "name", &run.arm);
         paper.svg.close();
     }
-    let (under, table) = (quantiles(&runs).html(), times_data(&runs).html());
+    let under = quantiles(&runs).html();
+    let table = times_data(&runs).html();
     Some(figure("curve", &scroll("chart", &paper.finish()), &under, &table))
 }
 
@@ -391,7 +400,8 @@ fn outline(run: &RequestTimesRun, below_ns: f64, x: &Scale, y: &Scale) -> Vec<At
     let mut points: Vec<At> = Vec::new();
     let mut end_ns = f64::NAN;
     for (bucket, height) in shares(run, below_ns) {
-        let (from, below) = (x.at(bucket.from_ns.max(1.0)), x.at(bucket.below_ns));
+        let from = x.at(bucket.from_ns.max(1.0));
+        let below = x.at(bucket.below_ns);
         if bucket.from_ns != end_ns {
             points.extend(points.last().map(|last| (last.0, ground)));
             points.push((from, ground));
@@ -417,7 +427,8 @@ pub(super) fn add(table: &mut Table, runs: &[&RequestTimesRun]) {
         let cell = |ns| Cell::number_or(ns, number::time_tick, "–", "no request was timed");
         let times = &run.times;
         let [p50, p99, p999] = QUANTILES.map(|(share, _)| cell(times.quantile_ns(share)));
-        let (arm, requests) = (Cell::text(&run.arm), Cell::count(times.requests));
+        let arm = Cell::text(&run.arm);
+        let requests = Cell::count(times.requests);
         table.row([arm, requests, cell(times.mean_ns()), p50, p99, p999]);
     }
 }
@@ -427,7 +438,8 @@ fn times_data(runs: &[&RequestTimesRun]) -> Table {
     let time = |ns: f64| Cell::number(&number::time_tick(ns), ns);
     for (run, bucket) in runs.iter().flat_map(|run| run.times.buckets.iter().map(move |b| (run, b)))
     {
-        let (from, below) = (time(bucket.from_ns), time(bucket.below_ns));
+        let from = time(bucket.from_ns);
+        let below = time(bucket.below_ns);
         table.row([Cell::text(&run.arm), from, below, Cell::count(bucket.requests)]);
     }
     table

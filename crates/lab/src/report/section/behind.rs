@@ -451,13 +451,15 @@ fn line(one: &PublishedSeries) -> [Cell; 4] {
         Agreement::Unknown => ("unknown here", Tone::Open),
     };
     let verdict = Cell::text(&format!("{said}: {}", one.judgement.words));
-    let (theirs, ours) = (all(theirs.collect()), all(ours.collect()));
+    let theirs = all(theirs.collect());
+    let ours = all(ours.collect());
     [Cell::text(&name(one)), theirs, ours, verdict.wide().tone(tone)]
 }
 
 /// The series with its unit, where its name has none.
 fn name(one: &PublishedSeries) -> String {
-    let (name, unit) = (&one.series.name, &one.series.unit);
+    let name = &one.series.name;
+    let unit = &one.series.unit;
     if name.contains(unit.as_str()) { name.clone() } else { format!("{name} ({unit})") }
 }
 

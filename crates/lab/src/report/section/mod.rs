@@ -37,7 +37,8 @@ fn folded(points: &[&str], mut draw: impl FnMut(&[&str], &str) -> String) -> Str
     match points {
         [] => String::new(),
         [first, between @ .., last] if points.len() > POINTS_OPEN_MAX => {
-            let (open, rest) = (draw(&[first, last], ""), draw(between, "-more"));
+            let open = draw(&[first, last], "");
+            let rest = draw(between, "-more");
             if rest.is_empty() {
                 open
             } else {
@@ -79,7 +80,8 @@ fn subtitle(record: &Record) -> String {
     for name in SUBTITLE_FACTS {
         parts.extend(record.fact(name).map(|value| escape(value)));
     }
-    let (blocks, duration) = (record.trust.blocks, number::duration(record.duration_s));
+    let blocks = record.trust.blocks;
+    let duration = number::duration(record.duration_s);
     parts.push(format!("{blocks} {}s, {duration}", words::unit(record)));
     parts.push(escape(&number::date(&record.started)));
     parts.join(" · ")
@@ -94,13 +96,15 @@ pub(super) fn answers(record: &Record) -> String {
         let is_open = advice.as_ref().is_some_and(|advice| !advice.is_decided);
         let class = if is_open { "choice open" } else { "choice" };
         let advice = advice.map_or_else(String::new, |advice| {
-            let (figures, action) = (shown(&advice.figures), shown(&advice.action));
+            let figures = shown(&advice.figures);
+            let action = shown(&advice.action);
             format!(
                 "<p class=\"figures\">{figures}</p><p class=\"action\">To do: <b>{action}</b></p>"
             )
         });
-        let (load, choice, reason) =
-            (shown(&words::load(record, answer)), shown(&answer.choice), shown(&answer.reason));
+        let load = shown(&words::load(record, answer));
+        let choice = shown(&answer.choice);
+        let reason = shown(&answer.reason);
         format!(
             "<div class=\"answer\"><p class=\"load\">{load}</p><p class=\"{class}\">{choice}</p>{advice}\
              <p class=\"reason\">{reason}</p></div>",
@@ -379,8 +383,10 @@ fn perf_table(record: &Record, experiment: &str) -> String {
         for run in runs.iter().filter(|run| run.point == point) {
             let each = |names: &[&str]| run.per_event(names);
             let show = |reading: Reading<f64>| figure_of(&reading, number::si);
-            let (cycles, instructions) = (each(&["cycles"]), each(&["instructions"]));
-            let (branches, misses) = (each(&["branches"]), each(&["branch_misses"]));
+            let cycles = each(&["cycles"]);
+            let instructions = each(&["instructions"]);
+            let branches = each(&["branches"]);
+            let misses = each(&["branch_misses"]);
             let share = misses.clone().and_then(|m| branches.clone().map(|b| m / b));
             let per_cycle = instructions.clone().and_then(|i| cycles.clone().map(|c| i / c));
             table.row([

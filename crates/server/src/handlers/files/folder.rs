@@ -178,7 +178,8 @@ impl Root {
     /// Opens what a path with symbolic links leads to, unless it is hidden.
     fn find_behind_links(&self, path: &[u8]) -> Result<OwnedFd, Refused> {
         let fd = self.openat(path, ResolveFlags::empty()).map_err(refused)?;
-        let (root, name) = (name(&self.folder)?, name(&fd)?);
+        let root = name(&self.folder)?;
+        let name = name(&fd)?;
         let root = root.strip_suffix(b"/").unwrap_or(&root);
         // A folder that is renamed at this moment has another name in each.
         let below = name.strip_prefix(root).filter(|below| below.is_empty() || below[0] == b'/');
@@ -324,7 +325,8 @@ pub(super) fn page(
 fn names(fd: BorrowedFd<'_>, rows_max: usize) -> rustix::io::Result<(Vec<String>, Option<Cut>)> {
     // The largest one on top, which goes for each smaller one that comes.
     let mut first = BinaryHeap::new();
-    let (mut names, mut has_more) = (0, false);
+    let mut names = 0;
+    let mut has_more = false;
     for (looked_at, entry) in Dir::read_from(fd)?.enumerate() {
         let entry = entry?;
         if looked_at == NAMES_MAX {
@@ -375,7 +377,8 @@ fn render(path: &str, rows: &[Row], cut: Option<Cut>) -> String {
         let slash = if row.is_file { "" } else { "/" };
         let size = if row.is_file { row.len_bytes.to_string() } else { String::new() };
         // "./" keeps a name with a colon from being read as a scheme.
-        let (href, name) = (percent_encoded(row.name.as_bytes()), escaped(&row.name));
+        let href = percent_encoded(row.name.as_bytes());
+        let name = escaped(&row.name);
         writeln!(page, "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a><td>{size}")
             .expect("a string takes everything");
     }

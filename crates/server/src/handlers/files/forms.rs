@@ -153,9 +153,10 @@ impl Compressor {
         self.uses += 1;
         if let Some(entry) = self.kept.get_mut(&key) {
             entry.used = self.uses;
-            return Ok(match entry.bytes.is_empty() {
-                true => Compressed::Useless,
-                false => Compressed::Kept(Arc::clone(&entry.bytes)),
+            return Ok(if entry.bytes.is_empty() {
+                Compressed::Useless
+            } else {
+                Compressed::Kept(Arc::clone(&entry.bytes))
             });
         }
         if self.second != now_s {
@@ -210,7 +211,11 @@ mod tests {
 
     fn key(inode: u64, len_bytes: usize, coding: Coding) -> Key {
         let len_bytes = len_bytes as u64;
-        let (is_folder, modified_s, modified_ns, device, changed_ns) = (false, 1, 0, 1, 0);
+        let is_folder = false;
+        let modified_s = 1;
+        let modified_ns = 0;
+        let device = 1;
+        let changed_ns = 0;
         let meta =
             Meta { is_folder, len_bytes, modified_s, modified_ns, inode, device, changed_ns };
         Key { meta, coding }
@@ -266,7 +271,8 @@ mod tests {
         let mut made = 0;
         for inode in 0..200 {
             // Each second has eight files.
-            let (second, place) = (inode / 10, inode % 10);
+            let second = inode / 10;
+            let place = inode % 10;
             let got = compressor.get(key(inode, len, Coding::Zstd), second, read).expect("read");
             let is_in_time = place < BYTES_PER_SECOND / BYTES_MAX;
             assert_eq!(matches!(got, Compressed::Made(_)), is_in_time, "{inode}: {got:?}");
@@ -286,7 +292,8 @@ mod tests {
         let len = BYTES_MAX as usize;
         let file = [noise(len / 2), vec![b'a'; len / 2]].concat();
         let read = || Ok::<_, Infallible>(file.clone());
-        let (mut sent, mut refused) = (Vec::new(), 0);
+        let mut sent = Vec::new();
+        let mut refused = 0;
         for inode in 0..200 {
             match compressor.get(key(inode, len, Coding::Zstd), inode, read).expect("read") {
                 Compressed::Made(bytes) => sent.push(bytes),

@@ -26,13 +26,13 @@ use pollux_http::{
     Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Outcome,
     Representation, Request, Status, evaluate,
 };
+use pollux_settings::command::output::error_chain;
 
 use rustix::io::Errno;
 
 use crate::config::descriptors::remedy_for;
 use crate::config::{FIELDS_BYTES_MAX, Files};
 use crate::counters::ServerCounter;
-use crate::error::in_words;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Unsent, read_exactly};
 use crate::head::common::Common;
@@ -135,11 +135,12 @@ fn missed(error: &ServerError, is_removed: bool) -> String {
         }
         _ => "",
     };
-    let meanwhile = match is_removed {
-        true => "every request is answered with 404 until it can be",
-        false => "the one that stood there is served on until it can be",
+    let meanwhile = if is_removed {
+        "every request is answered with 404 until it can be"
+    } else {
+        "the one that stood there is served on until it can be"
     };
-    format!("{}{remedy}; {meanwhile}", in_words(error))
+    format!("{}{remedy}; {meanwhile}", error_chain(error))
 }
 
 /// A file that is to be sent, and what its head says.
@@ -174,7 +175,8 @@ impl Site {
             let cause = io::Error::other(why);
             return Err(ServerError::Page { path, cause });
         }
-        let (listing_max, has_precompressed) = (*listing_max, *has_precompressed);
+        let listing_max = *listing_max;
+        let has_precompressed = *has_precompressed;
         let served = Served { root, looked: Moment::from_nanos(0), missed: None };
         Ok(Self {
             root: RefCell::new(served),
@@ -222,9 +224,10 @@ impl Site {
         match served.root.find(path) {
             Err(Refused::Missing | Refused::Forbidden) if served.root.is_removed() => {
                 served.look(now, &self.logs);
-                match served.root.is_removed() {
-                    true => Err(Refused::Missing),
-                    false => served.root.find(path),
+                if served.root.is_removed() {
+                    Err(Refused::Missing)
+                } else {
+                    served.root.find(path)
                 }
             }
             found => found,

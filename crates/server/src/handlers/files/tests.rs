@@ -275,7 +275,8 @@ fn the_best_form_that_lies_ready_and_is_not_stale_is_sent() {
 #[test]
 fn a_file_dated_ahead_has_a_strong_tag_is_not_sent_again_and_is_compressed() {
     let folder = Folder::new();
-    let (text, ahead_s) = (b"a{b:c}\n".repeat(900), NOW_S + 3_600 * 24 * 365 * 50);
+    let text = b"a{b:c}\n".repeat(900);
+    let ahead_s = NOW_S + 3_600 * 24 * 365 * 50;
     folder.put_at("a.css", &text, ahead_s);
     let answer = folder.get("/a.css", "");
     let tag = answer.field("ETag").expect("a tag").to_owned();
@@ -343,7 +344,8 @@ fn a_folder_that_is_missed_for_another_reason_is_reported_again() {
     let mut look = || {
         let logs = Logs::default();
         served.look(Now { at: Moment::from_nanos(1), unix_s: NOW_S }, &logs);
-        let (log, file) = (folder.0.path().join("errors"), crate::config::LogTarget::File);
+        let log = folder.0.path().join("errors");
+        let file = crate::config::LogTarget::File;
         let mut writer = crate::log::ErrorWriter::open(&file(log.clone())).expect("opened");
         writer.write(&logs.errors, NOW_S, false);
         let said = fs::read_to_string(&log).expect("written");

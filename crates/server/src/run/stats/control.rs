@@ -149,7 +149,7 @@ impl Session for ControlSession {
             actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
         }
         // More of this answer, or the next command.
-        actions.call_again();
+        actions.notify_when_sent();
     }
 
     fn on_wake(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>) {
@@ -370,8 +370,11 @@ pub fn pools(overview: &Overview) -> String {
     let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
     for (place, backend) in overview.backends_there() {
         let view = passing.view(place);
-        let (open, most) = (or_dash(view.open), or_dash(view.open_max));
-        let (name, idle, waiting) = (backend.name(), view.idle, view.waiting);
+        let open = or_dash(view.open);
+        let most = or_dash(view.open_max);
+        let name = backend.name();
+        let idle = view.idle;
+        let waiting = view.waiting;
         writeln!(text, "{name:<28} {idle:>7}{open:>8}{most:>8}{waiting:>9}").expect("a string");
     }
     text.push('\n');
@@ -404,9 +407,10 @@ pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
     let mut called = there().filter(|backend| backend.is_called(name)).peekable();
     if called.peek().is_none() {
         let names: Vec<_> = there().map(Backend::name).collect();
-        return match names.is_empty() {
-            true => NO_PROXY.to_owned(),
-            false => format!("no such server; expected one of: {}", names.join(", ")),
+        return if names.is_empty() {
+            NO_PROXY.to_owned()
+        } else {
+            format!("no such server; expected one of: {}", names.join(", "))
         };
     }
     match order {

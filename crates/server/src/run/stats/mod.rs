@@ -467,7 +467,8 @@ mod tests {
         let proxied = Some(Arc::new(ProxyCounters::new(1)));
         let server = ServerCounters::default();
         server.times().record(1500);
-        let (server, poller) = (Arc::new(server), Some(Arc::default()));
+        let server = Arc::new(server);
+        let poller = Some(Arc::default());
         let source = LoopSource { engine: Arc::default(), poller, server, proxy: proxied };
         let overview = Overview {
             started: Instant::now(),

@@ -14,7 +14,8 @@ fn an_overflow_loses_nothing_and_keeps_the_order_of_each_socket() {
     let Some(mut ring) = ring_of(Sizes { submission: 4, completion: 4 }, 64) else { return };
     let mut pairs: Vec<_> = (0..SOCKETS).map(|_| pair()).collect();
     let mut seen = vec![Vec::new(); SOCKETS];
-    let (mut has_overflowed, mut ends) = (false, 0);
+    let mut has_overflowed = false;
+    let mut ends = 0;
     for (index, (ours, _)) in pairs.iter().enumerate() {
         arm(&mut ring, ours, index);
     }
@@ -92,7 +93,8 @@ fn more_ready_sockets_than_one_call_serves_are_all_served() {
         peer.write_all(b"x").expect("sent");
     }
     assert!(ring.has_deferred_work());
-    let (mut completions, mut calls) = (Vec::new(), 0);
+    let mut completions = Vec::new();
+    let mut calls = 0;
     while ring.has_deferred_work() {
         enter(&mut ring, u32::from(calls == 0), Some(PATIENCE));
         calls += 1;

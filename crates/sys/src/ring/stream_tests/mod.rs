@@ -37,7 +37,8 @@ fn ring_of(sizes: Sizes, buffers: u16) -> Option<StreamRing> {
 
 /// A ring with just these receive buffers.
 fn ring_with(sizes: Sizes, receive: ReceiveBuffers) -> Option<StreamRing> {
-    let (otherwise, arena_bytes) = (None, 1 << 20);
+    let otherwise = None;
+    let arena_bytes = 1 << 20;
     or_skip(StreamRing::open(StreamSizes { ring: sizes, receive, otherwise, arena_bytes }))
 }
 
@@ -103,7 +104,8 @@ fn assert_pool_is_whole(ring: &mut StreamRing, count: u16) {
     let sent: Vec<u8> = (0..u32::from(count) * BUFFER_BYTES + 1).map(|at| at as u8).collect();
     peer.write_all(&sent).expect("room in the socket");
     ring.receive(ours.as_raw_fd(), Shots::Many, 99).expect("room");
-    let (mut seen, mut leases) = (Vec::new(), Vec::new());
+    let mut seen = Vec::new();
+    let mut leases = Vec::new();
     for _ in 0..count {
         let completion = next(ring);
         let received = completion.received.expect("a buffer for each");

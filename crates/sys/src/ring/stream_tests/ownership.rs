@@ -222,7 +222,8 @@ fn every_outcome_of_a_racing_cancellation_ends_the_request_once() {
             sender.send(peer).expect("the test waits");
         }
     });
-    let (mut sent, mut cancelled) = (0, 0);
+    let mut sent = 0;
+    let mut cancelled = 0;
     for round in 0..200 {
         let (has_peer_read, looks) = [(true, 1), (true, 0), (false, 1), (false, 0)][round % 4];
         let (ours, peer) = pair();

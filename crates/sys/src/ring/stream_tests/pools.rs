@@ -38,7 +38,8 @@ fn receive_all(ring: &mut StreamRing, fd: RawFd, shots: Shots, into: &mut Vec<u8
     ring.receive(fd, shots, 7).expect("room");
     loop {
         let seen = next(ring);
-        let (result, has_more) = (seen.result, seen.has_more);
+        let result = seen.result;
+        let has_more = seen.has_more;
         if let Some(received) = seen.received {
             into.extend_from_slice(ring.bytes(&received));
             ring.give_back(received);
@@ -153,7 +154,8 @@ fn an_end_between_a_completion_and_the_next_receive_costs_no_buffer() {
             } else {
                 loop {
                     let seen = next(&mut ring);
-                    let (result, has_more) = (seen.result, seen.has_more);
+                    let result = seen.result;
+                    let has_more = seen.has_more;
                     if let Some(received) = seen.received {
                         words.extend_from_slice(ring.bytes(&received));
                         ring.give_back(received);
@@ -276,7 +278,8 @@ fn an_empty_pool_ends_a_receive_that_stays_armed() {
         let sent = pattern(all + 10);
         peer.write_all(&sent).expect("room in the socket");
         ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
-        let (mut seen, mut leases) = (Vec::new(), Vec::new());
+        let mut seen = Vec::new();
+        let mut leases = Vec::new();
         let starved = loop {
             let completion = next(&mut ring);
             let Some(received) = completion.received else { break completion };
@@ -313,7 +316,8 @@ fn a_queue_of_eight_completions_overflows_and_every_piece_is_found() {
             assert!(Instant::now() < deadline, "bytes were lost: {}", ring.receive_buffers());
             has_overflowed |= submit(&mut ring);
             while let Some(completion) = ring.next_completion() {
-                let (index, has_more) = (completion.user_data as usize, completion.has_more);
+                let index = completion.user_data as usize;
+                let has_more = completion.has_more;
                 if let Some(received) = completion.received {
                     seen[index].extend_from_slice(ring.bytes(&received));
                     ring.give_back(received);
@@ -358,13 +362,15 @@ fn a_bounded_receive_ends_by_itself_with_the_last_of_its_bytes() {
         peer.write_all(&sent).expect("room in the socket");
         peer.shutdown(Shutdown::Write).expect("the peer says no more");
         let bound = Bound { each: 20, enough: 40 };
-        let (mut seen, mut brought) = (Vec::new(), Vec::new());
+        let mut seen = Vec::new();
+        let mut brought = Vec::new();
         'stream: loop {
             let begin = seen.len();
             ring.receive_up_to(ours.as_raw_fd(), bound, 7).expect("room");
             loop {
                 let completion = next(&mut ring);
-                let (result, has_more) = (completion.result, completion.has_more);
+                let result = completion.result;
+                let has_more = completion.has_more;
                 if let Some(received) = completion.received {
                     seen.extend_from_slice(ring.bytes(&received));
                     ring.give_back(received);
@@ -391,7 +397,8 @@ fn a_bounded_receive_ends_by_itself_with_the_last_of_its_bytes() {
 #[test]
 fn buffers_whose_trial_fails_are_replaced_with_the_reason_or_not_opened() {
     let whole = ReceiveBuffers::whole(2, BYTES);
-    let (receive, arena_bytes) = (ReceiveBuffers::incremental(2, BYTES), 64);
+    let receive = ReceiveBuffers::incremental(2, BYTES);
+    let arena_bytes = 64;
     let sizes = StreamSizes { ring: QUEUES, receive, otherwise: Some(whole), arena_bytes };
     let failed = || Err::<trial::Bounds, String>("not on this kernel".to_owned());
     let Some(mut ring) = or_skip(StreamRing::open_after(sizes, failed())) else { return };

@@ -166,7 +166,8 @@ fn an_empty_datagram_ends_a_receive_and_leaves_the_next_one_unread() {
         ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
         loop {
             let mut completion = next(&mut ring);
-            let (result, has_more) = (completion.result, completion.has_more);
+            let result = completion.result;
+            let has_more = completion.has_more;
             if let Some(received) = completion.received.take() {
                 seen.extend_from_slice(ring.bytes(&received));
                 ring.give_back(received);

@@ -441,7 +441,7 @@ impl Session for Scrape {
         actions.send(&self.answer[self.sent..self.sent + piece]);
         self.sent += piece;
         if self.sent < self.answer.len() {
-            actions.call_again();
+            actions.notify_when_sent();
         } else {
             actions.linger();
         }

@@ -268,7 +268,7 @@ async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError
     let why = match tokio::time::timeout(FIRST_TRY, first).await {
         Ok(Ok(client)) => return Ok(client),
         // Of later tries the client gives only the kind of the error.
-        Ok(Err(error)) => output::in_words(&error),
+        Ok(Err(error)) => output::error_chain(&error),
         Err(_) => format!("no answer within {FIRST_TRY:?}"),
     };
     line.log.say(&format!("{servers}: {why}; it is tried again until there is a connection"));

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Some(word) if asks(&word) => answer(),
         _ => worker::run(std::env::args_os())
             .map(|_| ExitCode::SUCCESS)
-            .map_err(|error| output::Failure::failed(output::in_words(&error))),
+            .map_err(|error| output::Failure::failed(output::error_chain(&error))),
     };
     ran.unwrap_or_else(|failure| {
         output::error(&failure.message);
