@@ -915,9 +915,10 @@ fn asked_for_protocol(protocol: &str, is_announced: bool, is_trailed: bool) -> S
     let settings_of = Settings { has_connect_protocol: is_announced, ..Settings::DEFAULT };
     let mut server = Connection::<()>::new(Role::Server, settings_of);
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
-    let (mut client_room, mut server_room) = (vec![0; 4096], vec![0; 4096]);
-    let (mut by_client, mut by_server) =
-        (Output::new(&mut client_room), Output::new(&mut server_room));
+    let mut client_room = vec![0; 4096];
+    let mut server_room = vec![0; 4096];
+    let mut by_client = Output::new(&mut client_room);
+    let mut by_server = Output::new(&mut server_room);
     let fields = [Field { name: "Origin", value: b"o" }];
     let ask =
         Ask { method: Method::Get, scheme: "http", authority: "a", path: "/chat", fields: &fields };
@@ -925,7 +926,9 @@ fn asked_for_protocol(protocol: &str, is_announced: bool, is_trailed: bool) -> S
     let early = client.ask_for_protocol(&mut by_client, &ask, protocol, ());
     assert_eq!(early, None, "the server has not said that it may be asked so");
     server.start(&mut by_server);
-    let (mut log, mut read, mut taken) = (String::new(), 0, 0);
+    let mut log = String::new();
+    let mut read = 0;
+    let mut taken = 0;
     let mut is_asked = false;
     let mut scratch = Scratch::default();
     loop {

@@ -508,7 +508,8 @@ impl<'s> RequestReader<'s> {
             return Err(Verdict::Malformed(&HOST_MISSING));
         }
         let expects_continue = self.connection.expects_continue(1).map_err(Verdict::Refused)?;
-        let (length, priority) = (self.framing.length(), self.priority);
+        let length = self.framing.length();
+        let priority = self.priority;
         let is_websocket = self.is_websocket;
         if is_websocket && length.is_some() {
             return Err(Verdict::Malformed(&PROTOCOL));

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use pollux_host::ControlSocket;
+use pollux_settings::command::output::error_chain;
 use pollux_stats::{LATENCY_DIGITS, LONGEST_NS};
 use pollux_sys::clock;
 use serde::{Deserialize, Serialize};

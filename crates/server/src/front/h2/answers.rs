@@ -216,7 +216,7 @@ impl Streams {
         }
         self.asked += 1;
         self.asked_order.push_back(stream);
-        call.actions.call_again();
+        call.actions.notify_when_sent();
     }
 
     /// Answers requests that had to wait, as far as there is room.
