@@ -81,7 +81,7 @@ impl StreamCheck {
             used += step.used;
             let Some(event) = step.event else { break };
             if matches!(event, Event::NoRoom) {
-                actions.call_again();
+                actions.notify_when_sent();
                 break;
             }
             if let Some(verdict) = verdict(self.is_grpc, &mut self.answer, &event) {

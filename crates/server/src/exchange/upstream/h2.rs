@@ -391,7 +391,7 @@ impl UpstreamStreams {
                     used += step.used;
                     let Some(event) = step.event else { break };
                     if matches!(event, Event::NoRoom) {
-                        call.actions.call_again();
+                        call.actions.notify_when_sent();
                         break;
                     }
                     self.on_event(call, event);
@@ -401,7 +401,7 @@ impl UpstreamStreams {
                 self.control_bytes += len;
                 if self.control_bytes > CONTROL_BYTES_MAX {
                     call.actions.read_in_turn();
-                    call.actions.call_again();
+                    call.actions.notify_when_sent();
                     break;
                 }
             }
@@ -620,7 +620,7 @@ impl UpstreamStreams {
         }
         looked_at.truncate(left);
         if left > 0 {
-            call.actions.call_again();
+            call.actions.notify_when_sent();
             let ready = &mut call.upstreams.links.get_mut(self.link).streams().ready;
             ready.splice(0..0, looked_at.drain(..));
         }
@@ -711,7 +711,7 @@ impl UpstreamStreams {
     fn send_bodies(&mut self, call: &mut Call<'_, '_>) {
         if call.actions.is_output_waiting() {
             // What waits for it then has not asked for it.
-            return call.actions.call_again();
+            return call.actions.notify_when_sent();
         }
         while let Some(stream) = self.connection.next_sender() {
             let Some(at) = self.exchange_of(call.upstreams, stream) else {
@@ -723,7 +723,7 @@ impl UpstreamStreams {
                 Waits::Body | Waits::Nothing => PIECE_BYTES_MIN,
             };
             if call.actions.room().saturating_sub(2 * CONTROL_ROOM_BYTES) < room_min {
-                return call.actions.call_again();
+                return call.actions.notify_when_sent();
             }
             let connection = &mut self.connection;
             call.upstreams.request_leaves_by(at, call.actions, |request, actions| {
