@@ -66,6 +66,11 @@ impl Exchanger {
         Ticket { by: self.me, at: at.place() as u32, number: self.tickets }
     }
 
+    /// Whether requests wait until another connection of the loop is gone.
+    pub(super) fn lacks_room(&self) -> bool {
+        !self.without_room.is_empty()
+    }
+
     /// The connections of all loops.
     pub(super) fn pool(&self) -> &Pool<Arc<Pooled>> {
         &self.passing.pool

@@ -151,6 +151,10 @@ impl Upstreams {
         if self.is_draining || !is_there || !is_open {
             return false;
         }
+        if self.exchanger.lacks_room() {
+            self.proxied.count(ProxyCounter::IdleDropped);
+            return false;
+        }
         let streams = self.links.get_mut(link).streams();
         if !streams.is_idle {
             if !self.exchanger.pool().reserve(backend.place()) {

@@ -1160,3 +1160,34 @@ fn a_check_of_a_path_is_asked_by_http2() {
         proxy.await_that(&format!("{driver}: it is down"), is_down);
     });
 }
+
+#[test]
+fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
+    let backends = [(); 3].map(|()| Backend::answering2(|_| (OK2.to_owned(), b"well".to_vec())));
+    let addresses = backends.each_ref().map(|each| each.address);
+    let few = |config: &mut ProxyConfig| {
+        h2c(config);
+        // The thread may have two, the servers take turns, and each may have two requests.
+        config.limits.clients.connections_max = Some(2);
+        for server in &mut config.groups[0].servers {
+            server.connections_max = Some(2);
+        }
+    };
+    on_every_driver(&addresses, few, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        for turn in 0..9 {
+            let streams = [(); 4].map(|()| client.get("/"));
+            for stream in streams {
+                let answer = client.answer(stream);
+                assert_eq!(answer.body, b"well", "{driver}, turn {turn}: {answer:?}");
+            }
+        }
+        assert_eq!(proxy.faults(Fault::UpstreamsFull), 0, "{driver}");
+        assert!(proxy.count(ProxyCounter::IdleDropped) > 0, "{driver}");
+        proxy.await_that("an end of every request", |proxy| proxy.in_use() == 0);
+        for server in 0..3 {
+            let view = proxy.server().overview().passing.as_ref().expect("a proxy").view(server);
+            assert_eq!((view.open, view.waiting), (Some(0), 0), "{driver}");
+        }
+    });
+}

@@ -176,6 +176,8 @@ impl UpstreamStreams {
 
     pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
         let fault = *self.fault.get_or_insert(Fault::of_connect(error));
+        // A request that gets the place of one of these is not to join it.
+        upstreams.close_to_others(self.link);
         let mut waiting = upstreams.links.get_mut(self.link).streams().ready.clone();
         if fault == Fault::UpstreamsFull {
             waiting.retain(|at| !upstreams.wait_for_room(*at));
