@@ -10,13 +10,20 @@
 //! loops counts requests where it counts connections of HTTP/1.1, so that a limit of a backend means the same for both.
 //! What a session does with the requests that its connection carries stands in `upstream/h2.rs`.
 
-use pollux_engine::Command;
+use std::time::Duration;
+
+use pollux_engine::{Command, Moment};
 
 use crate::config::Mode;
-use crate::exchange::table::{Link, LinkStreams, Links, Outgoing, Purpose, Stage};
+use crate::exchange::table::{
+    Link, LinkStreams, Links, Next, OFFERS_MAX, Outgoing, Purpose, Stage,
+};
 use crate::exchange::upstreams::Upstreams;
-use crate::fault::ProxyCounter;
+use crate::fault::{Fault, ProxyCounter};
 use crate::ids::{BackendId, ExchangeId, UpstreamId};
+
+/// A connection whose output has waited so long gets no other request meanwhile.
+const STANDS_MAX: Duration = Duration::from_secs(1);
 
 /// Requests that a connection has at a time, however many more its backend allows: what goes wrong with it costs no others.
 pub(super) const STREAMS_MAX: u32 = 100;
@@ -33,10 +40,14 @@ impl Link {
 }
 
 impl Links {
-    /// A connection to `backend` that takes another request.
-    fn with_room(&self, backend: BackendId) -> Option<UpstreamId> {
+    /// A connection to `backend` that takes another request, and whose output has not waited for long.
+    fn with_room(&self, backend: BackendId, now: Moment) -> Option<UpstreamId> {
         let mut all = self.multiplexed[backend.place()].iter().copied();
-        all.find(|link| self.get(*link).takes_more())
+        all.find(|link| {
+            let link = self.get(*link);
+            let stands_since = link.streams.as_ref().and_then(|streams| streams.stands_since);
+            link.takes_more() && stands_since.is_none_or(|since| since + STANDS_MAX > now)
+        })
     }
 
     /// One that has no request, to any backend.
@@ -56,7 +67,7 @@ impl Links {
 impl Upstreams {
     /// Gives the request a place on a connection of HTTP/2. Its session is still to be woken.
     pub(super) fn join(&mut self, at: ExchangeId, backend: BackendId) {
-        let found = self.links.with_room(backend);
+        let found = self.links.with_room(backend, self.now.at);
         let link = found.unwrap_or_else(|| self.open_multiplexed(backend));
         if found.is_some() {
             self.proxied.count(ProxyCounter::Reuses);
@@ -83,13 +94,15 @@ impl Upstreams {
     fn open_multiplexed(&mut self, backend: BackendId) -> UpstreamId {
         let link = self.links.begin(backend, None);
         let tls = self.tls_to(backend, Mode::Http);
+        let streams_max = self.links.streams_max[backend.place()].clamp(1, STREAMS_MAX);
         let opened = self.links.get_mut(link);
         opened.tls.clone_from(&tls);
         opened.streams = Some(Box::new(LinkStreams {
             carried: 0,
-            streams_max: STREAMS_MAX,
+            streams_max,
             is_idle: false,
             ready: Vec::new(),
+            stands_since: None,
             dropped: Vec::new(),
         }));
         self.links.multiplexed[backend.place()].push(link);
@@ -111,9 +124,18 @@ impl Upstreams {
         }
     }
 
-    /// A request that was not sent by its connection, which takes no more, goes to another one: that was not a try.
+    /// A request that was not sent by its connection, which takes no more, goes to another one: that was not a try. One that
+    /// did so too often fails.
     pub(super) fn move_on(&mut self, at: ExchangeId) {
         self.detach(at);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.moves += 1;
+        if exchange.moves > OFFERS_MAX {
+            if self.fault(at, Fault::Refused) != Next::Retry {
+                self.wake_asker_later(at);
+            }
+            return;
+        }
         self.proxied.count(ProxyCounter::Http2Moved);
         let exchange = self.exchanges.get_mut(at);
         exchange.tries -= 1;

@@ -163,6 +163,7 @@ impl Upstreams {
             && hop == HopFields::default()
             && request.method != Method::Options
             && !is_marked
+            && exchange.accept.is_none()
         {
             let last = self.repeats.request.get_or_insert_default();
             let is_stream = asked.asker.is_stream();
@@ -170,6 +171,7 @@ impl Upstreams {
             last.note(head, by, exchange.request.head(), &exchange.line, facts);
         }
         if is_too_long {
+            self.part(at);
             self.give_up_later(at, Fault::BadRequest(Status::FIELDS_TOO_LARGE));
         }
         at

@@ -54,6 +54,8 @@ pub(crate) struct Exchange {
     pub(super) upstream_deadline: Moment,
     /// Bytes of its answer's body of which the window was given back there.
     pub(super) released: u64,
+    /// How often it went to another connection before it was sent.
+    pub(super) moves: usize,
     /// What its backend has reset that stream with, within the answer.
     pub(crate) reset_code: Option<ErrorCode>,
     /// The answer ended with its head, as its backend said by that.
@@ -220,6 +222,7 @@ impl Exchange {
             is_ready: false,
             upstream_deadline: Moment::NEVER,
             released: 0,
+            moves: 0,
             reset_code: None,
             ends_with_head: false,
             ticket: None,
@@ -313,11 +316,6 @@ impl Exchange {
         self.link.is_some()
     }
 
-    /// Whether an upstream connection has it, and no other request.
-    pub(crate) fn has_connection(&self) -> bool {
-        self.link.is_some() && !self.is_multiplexed
-    }
-
     /// Whether some of the answer has left.
     pub(crate) fn is_committed(&self) -> bool {
         self.stage >= Stage::Committed
@@ -346,6 +344,7 @@ impl Exchange {
     pub(super) fn rewind(&mut self) -> bool {
         let can_begin_anew = self.request.rewind();
         if can_begin_anew {
+            self.reset_code = None;
             self.stage = self.stage.min(Stage::Requesting);
         }
         can_begin_anew
@@ -374,7 +373,7 @@ impl Exchange {
         self.never_indexed.clear();
         (self.link, self.backend, self.fault) = (None, None, None);
         (self.is_multiplexed, self.stream, self.is_ready) = (false, 0, false);
-        (self.upstream_deadline, self.released) = (Moment::NEVER, 0);
+        (self.upstream_deadline, self.released, self.moves) = (Moment::NEVER, 0, 0);
         (self.reset_code, self.ends_with_head) = (None, false);
         self.tried = Tried::default();
         self.was_queued = false;
@@ -506,6 +505,8 @@ pub(super) struct LinkStreams {
     pub(super) is_idle: bool,
     /// Requests that its session has to look at.
     pub(super) ready: Vec<ExchangeId>,
+    /// Since when its output waits.
+    pub(super) stands_since: Option<Moment>,
     /// Streams whose requests were taken from it.
     pub(super) dropped: Vec<u32>,
 }
@@ -550,12 +551,15 @@ pub(crate) struct Links {
     here: Vec<Vec<UpstreamId>>,
     /// Those of HTTP/2 that take requests, by backend.
     pub(super) multiplexed: Vec<Vec<UpstreamId>>,
+    /// How many of them each backend has allowed on a connection last.
+    pub(super) streams_max: Vec<u32>,
 }
 
 impl Links {
     pub(crate) fn new(backends: usize) -> Self {
         let none = || vec![Vec::new(); backends];
-        Self { all: Vec::new(), free: Vec::new(), here: none(), multiplexed: none() }
+        let streams_max = vec![u32::MAX; backends];
+        Self { all: Vec::new(), free: Vec::new(), here: none(), multiplexed: none(), streams_max }
     }
 
     /// A connection that is about to be there.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_http::Method;
-use pollux_http::h2::{ErrorCode, Settings};
+use pollux_http::h2::{Ask, ErrorCode, Settings};
 use pollux_server::config::{Check, LogTarget, Protocol, ProxyConfig, ServerTls};
 use pollux_server::tls::Trust;
 use pollux_server::{BackendCounts, Fault, ProxyCounter};
@@ -16,7 +16,7 @@ use crate::http2_backend::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Peer2, SETTINGS, block,
     frame,
 };
-use crate::http2_client::Client2;
+use crate::http2_client::{Answer, Client2};
 use crate::identity::{Identity, pattern};
 use crate::{Backend, Client, Proxy, field, on_every_driver};
 
@@ -1189,5 +1189,104 @@ fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
             let view = proxy.server().overview().passing.as_ref().expect("a proxy").view(server);
             assert_eq!((view.open, view.waiting), (Some(0), 0), "{driver}");
         }
+    });
+}
+
+#[test]
+fn a_backend_that_goes_away_at_the_start_is_asked_three_times_and_then_another_one() {
+    let away = Backend::start(|_, client| {
+        let mut peer = Peer2::silent(client.socket, Settings::DEFAULT);
+        let goaway = frame(GOAWAY, 0, 0, &[&0x7fff_ffff_u32.to_be_bytes()[..], &[0; 4]].concat());
+        peer.raw(&[frame(SETTINGS, 0, 0, &[]), goaway].concat());
+        while std::io::Read::read(&mut peer.socket, &mut [0; 1024]).is_ok_and(|len| len > 0) {}
+    });
+    through(&away, |driver, proxy| {
+        let before = away.accepted();
+        assert_eq!(post(&mut proxy.client(), "once"), "503", "{driver}");
+        assert_eq!(proxy.faults(Fault::Refused), 1, "{driver}");
+        assert_eq!(away.accepted() - before, 3, "{driver}");
+    });
+    let well = Backend::answering2(|_| (OK2.to_owned(), b"well".to_vec()));
+    on_every_driver(&[away.address, well.address], h2c, |driver, proxy| {
+        let mut client = proxy.client();
+        for _ in 0..4 {
+            assert_eq!(post(&mut client, "once"), "200", "{driver}");
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_asks_for_a_websocket_never_gets_a_2xx_of_a_backend_of_http2() {
+    let backend = Backend::answering2(|_| (OK2.to_owned(), b"well".to_vec()));
+    through(&backend, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        // The settings of the proxy say that it may be asked so.
+        assert_eq!(client.answer_to("/").body, b"well", "{driver}");
+        for _ in 0..3 {
+            let ask = Ask {
+                method: Method::Connect,
+                scheme: "http",
+                authority: "x",
+                path: "/",
+                fields: &[],
+            };
+            let stream =
+                client.says(|client, out| client.ask_for_protocol(out, &ask, "websocket", ()));
+            let stream = stream.expect("it is announced");
+            client.answers.insert(stream, Answer::default());
+            client.says(|client, out| client.send_data(out, stream, &[], true));
+            assert_eq!(client.answer(stream).status(), "502", "{driver}");
+        }
+    });
+}
+
+#[test]
+fn a_backend_that_breaks_the_rules_costs_what_can_be_asked_elsewhere_nothing() {
+    let well = Backend::answering2(|asked| (OK2.to_owned(), asked.path().as_bytes().to_vec()));
+    let broken = Backend::of_http2(|_, mut peer| {
+        peer.until(|peer| peer.asked.values().filter(|asked| asked.is_whole).count() == 3);
+        peer.raw(&frame(DATA, 0, 99, b"of a stream that was not begun"));
+        while peer.more() {}
+    });
+    let first = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.groups[0].servers[0].weight = 256;
+    };
+    on_every_driver(&[broken.address, well.address], first, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        let (one, two) = (client.get("/1"), client.get("/2"));
+        let post = client.ask(Method::Post, "/post", &[], true);
+        assert_eq!(client.answer(one).body, b"/1", "{driver}");
+        assert_eq!(client.answer(two).body, b"/2", "{driver}");
+        assert_eq!(client.answer(post).status(), "502", "{driver}");
+        let failed = proxy
+            .sum(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.backends()[0].failed.value()));
+        assert_eq!(failed, 1, "{driver}: one connection is one failure");
+    });
+}
+
+#[test]
+fn a_connection_on_which_many_streams_were_reset_gets_no_other_request() {
+    let backend = Backend::of_http2(|_, mut peer| {
+        while let Some((stream, asked)) = peer.next_whole() {
+            match asked.path() {
+                "/" => peer.answer(stream, OK2, b"well"),
+                _ => peer.says(|peer, out| {
+                    peer.send_head(out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false)
+                }),
+            }
+        }
+    });
+    through(&backend, |driver, proxy| {
+        let before = backend.accepted();
+        let mut client = Client2::connect(proxy);
+        for _ in 0..150 {
+            let stream = client.get("/begun");
+            client.until(|client| !client.answers[&stream].heads.is_empty());
+            client.reset(stream, ErrorCode::CANCEL);
+        }
+        assert_eq!(client.answer_to("/").body, b"well", "{driver}");
+        assert_eq!(backend.accepted() - before, 2, "{driver}");
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
     });
 }

@@ -146,7 +146,10 @@ impl<T> Connection<T> {
                     field(encoder, out, b":path", path, never_indexed);
                 }
             }
-            encoder.field(out, b":authority", host(head));
+            match never_indexed.split(|&byte| byte == b'\n').any(|it| it == b"host") {
+                true => encoder.never_indexed(out, b":authority", host(head)),
+                false => encoder.field(out, b":authority", host(head)),
+            }
             lines(head, |name, value| {
                 let is_sent =
                     name != b"host" && (name != b"te" || value.eq_ignore_ascii_case(b"trailers"));

@@ -52,6 +52,10 @@ const CONTROL_BYTES_MAX: usize = 64 * 17;
 /// Output that the kernel may hold beyond what it can send at once: a new request is not behind more of others.
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
+/// So many more streams than were answered may be reset from here before no other request is given to a connection: below what
+/// servers take for an attack by clients that reset rapidly.
+const RESETS_MAX: u32 = 100;
+
 /// What the PING carries that asks whether the backend is there.
 const ALIVE_PING: [u8; 8] = *b"is there";
 
@@ -91,6 +95,8 @@ pub(crate) struct UpstreamStreams {
     /// Streams that were begun, and those of them that are counted as over.
     begun: u64,
     ended: u64,
+    /// Streams that were reset from here, as far as no answer has made up for them.
+    resets: u32,
     /// Requests that are looked at; empty between calls.
     looked_at: Vec<ExchangeId>,
 }
@@ -147,6 +153,7 @@ impl UpstreamStreams {
             control_bytes: 0,
             begun: 0,
             ended: 0,
+            resets: 0,
             looked_at: Vec::new(),
         }
     }
@@ -214,6 +221,7 @@ impl UpstreamStreams {
         let is_handshake = !self.is_connected && link.tls.is_some();
         let unsent = std::mem::take(&mut link.streams().ready);
         let has_requests = link.streams().carried > 0;
+        let has_begun = self.connection.has_begun();
         if is_handshake && has_requests && self.fault.is_none() {
             self.tls_failed(upstreams, None);
         }
@@ -222,7 +230,11 @@ impl UpstreamStreams {
         counts.streams_ended.add(self.begun - self.ended);
         let carried = self.connection.take_all().filter_map(|(_, carried)| carried.at);
         let all: Vec<ExchangeId> = carried.chain(unsent).collect();
-        let mut is_first = true;
+        // All of it is one failure. Who broke the rules has failed whichever request it was.
+        let mut is_blamed = self.fault == Some(Fault::BadAnswer);
+        if is_blamed {
+            upstreams.backend_failed(backend);
+        }
         for at in all {
             // One that was sent and is to be looked at stands there twice.
             if upstreams.exchange(at).link != Some(self.link) {
@@ -233,18 +245,25 @@ impl UpstreamStreams {
             if exchange.fault.is_some() {
                 continue;
             }
-            let fault = match (cause, exchange.has_answer()) {
-                // It took nothing of the requests.
-                (CloseCause::SlowReader, false) => Fault::FirstByteTimeout,
-                (CloseCause::SlowReader, true) => Fault::BodyTimeout,
-                (_, false) => Fault::Closed,
-                (_, true) => Fault::Cut,
-            };
-            let fault = self.fault.or_else(|| Fault::of_end(cause)).unwrap_or(fault);
-            if upstreams.fault_together(at, fault, is_first) != Next::Retry {
+            let was_begun = exchange.request.has_begun_to_leave();
+            let own = self.fault.filter(|fault| *fault != Fault::BadAnswer);
+            let fault = own.or_else(|| Fault::of_end(cause)).unwrap_or_else(|| {
+                match (cause, exchange.has_answer()) {
+                    (_, true) if self.fault.is_some() => Fault::BadAnswer,
+                    // It was not sent, whatever the others have run into.
+                    (_, false) if has_begun && !was_begun => Fault::Refused,
+                    // It took nothing of the requests.
+                    (CloseCause::SlowReader, false) => Fault::FirstByteTimeout,
+                    (CloseCause::SlowReader, true) => Fault::BodyTimeout,
+                    (_, false) => Fault::Closed,
+                    (_, true) => Fault::Cut,
+                }
+            });
+            let counts = fault != Fault::Refused && !(fault == Fault::Closed && exchange.is_reused);
+            if upstreams.fault_together(at, fault, !is_blamed) != Next::Retry {
                 upstreams.wake_asker_later(at);
             }
-            is_first = false;
+            is_blamed |= counts;
         }
         upstreams.end_multiplexed(self.link);
     }
@@ -315,11 +334,11 @@ impl UpstreamStreams {
                 .report_http2(backend, "nothing comes by a connection any more, which is closed");
             return actions.abort();
         }
+        // One may have joined it in this turn.
+        let idle_since = self.idle_since.filter(|_| self.is_idle(upstreams));
         let mut call = Call { upstreams, actions };
-        if self
-            .idle_since
-            .is_some_and(|since| since + call.upstreams.limits.upstream_idle_timeout <= now)
-        {
+        let idle_max = call.upstreams.limits.upstream_idle_timeout;
+        if idle_since.is_some_and(|since| since + idle_max <= now) {
             call.upstreams.proxied.count(ProxyCounter::IdleDropped);
             return self.say_goodbye(&mut call);
         }
@@ -491,6 +510,8 @@ impl UpstreamStreams {
             return self.release(call, stream, at);
         }
         call.upstreams.answer_end(at, call.actions);
+        self.resets = self.resets.saturating_sub(1);
+        self.note_limit(call);
         if self.connection.take_done(stream).is_none() {
             // Nobody wants the rest of its request.
             self.reset(call, stream, ErrorCode::CANCEL);
@@ -513,9 +534,28 @@ impl UpstreamStreams {
             }
             _ => Fault::Reset,
         };
-        let passes_on = !matches!(code, ErrorCode::NO_ERROR | ErrorCode::REFUSED_STREAM);
+        // Others say something of a connection, which is not that of the client.
+        let passes_on = matches!(
+            code,
+            ErrorCode::CANCEL | ErrorCode::INTERNAL_ERROR | ErrorCode::ENHANCE_YOUR_CALM
+        );
         call.upstreams.exchange(at).reset_code = Some(code).filter(|_| passes_on);
+        if fault == Fault::Refused {
+            // It takes no more than that for now: another try goes elsewhere, where there is something else.
+            let streams = call.upstreams.links.get_mut(self.link).streams();
+            streams.streams_max = streams.streams_max.min(streams.carried.saturating_sub(1)).max(1);
+        }
         self.give_up(call, at, fault);
+    }
+
+    /// So many requests it may have.
+    fn note_limit(&mut self, call: &mut Call<'_, '_>) {
+        let peer_max = self.connection.peer_streams_max();
+        let links = &mut call.upstreams.links;
+        let link = links.get_mut(self.link);
+        link.streams().streams_max = STREAMS_MAX.min(peer_max);
+        let backend = link.backend;
+        links.streams_max[backend.place()] = peer_max;
     }
 
     /// The backend takes no stream above this one.
@@ -525,6 +565,9 @@ impl UpstreamStreams {
         call.upstreams.close_to_others(self.link);
         if code != ErrorCode::NO_ERROR {
             let backend = call.upstreams.links.get(self.link).backend;
+            if self.begun == 0 {
+                call.upstreams.backend_failed(backend);
+            }
             call.upstreams.report_http2(backend, &format!("it ends a connection: {code}"));
         }
         let above = self.connection.streams().filter(|(stream, _)| *stream > last);
@@ -539,8 +582,8 @@ impl UpstreamStreams {
 
     /// Its SETTINGS are there, for the first time or anew.
     fn begin(&mut self, call: &mut Call<'_, '_>) {
+        self.note_limit(call);
         let link = call.upstreams.links.get_mut(self.link);
-        link.streams().streams_max = STREAMS_MAX.min(self.connection.peer_streams_max());
         if link.id.replace(call.actions.id()).is_some() {
             return;
         }
@@ -590,16 +633,30 @@ impl UpstreamStreams {
     fn reset(&mut self, call: &mut Call<'_, '_>, stream: u32, code: ErrorCode) {
         if call.send(|out| self.connection.reset(out, stream, code)).is_some() {
             call.count_reset(code, true);
+            self.resets += 1;
+            if self.resets > RESETS_MAX {
+                // Before its backend takes that for an attack, and ends it with all that the others have asked.
+                call.upstreams.close_to_others(self.link);
+            }
         }
     }
 
-    /// Looks at the requests that something happened to, and begins those that joined it.
+    /// Looks at the requests that something happened to, and begins those that joined it: these last, as they may fill the
+    /// output, and an update of a window has to fit whole.
     fn take_up(&mut self, call: &mut Call<'_, '_>) {
         let mut looked_at = std::mem::take(&mut self.looked_at);
         std::mem::swap(
             &mut looked_at,
             &mut call.upstreams.links.get_mut(self.link).streams().ready,
         );
+        for at in looked_at.iter().copied() {
+            let exchange = call.upstreams.exchange(at);
+            let is_sound = exchange.link == Some(self.link) && exchange.fault.is_none();
+            let stream = exchange.stream;
+            if is_sound && stream != 0 && std::mem::take(&mut exchange.is_ready) {
+                self.request_moved(call, stream, at);
+            }
+        }
         let mut left = 0;
         for place in 0..looked_at.len() {
             let at = looked_at[place];
@@ -614,10 +671,8 @@ impl UpstreamStreams {
             }
             let exchange = call.upstreams.exchange(at);
             exchange.is_ready = false;
-            match exchange.stream {
-                _ if exchange.fault.is_some() => {}
-                0 => self.ask(call, at),
-                stream => self.request_moved(call, stream, at),
+            if exchange.stream == 0 && exchange.fault.is_none() {
+                self.ask(call, at);
             }
         }
         looked_at.truncate(left);
@@ -642,12 +697,14 @@ impl UpstreamStreams {
     /// Begins the stream of a request.
     fn ask(&mut self, call: &mut Call<'_, '_>, at: ExchangeId) {
         if !self.connection.can_ask() {
-            if self.connection.peer_streams_max() == 0 {
-                // Another connection may be limited so, too.
+            if self.connection.peer_streams_max() == 0 || self.begun == 0 {
+                // It has taken nothing, and another connection may be like it: that is a try.
+                call.upstreams.close_to_others(self.link);
                 return self.give_up(call, at, Fault::Refused);
             }
             let len = u32::try_from(self.connection.len()).unwrap_or(u32::MAX);
-            call.upstreams.links.get_mut(self.link).streams().streams_max = len;
+            let streams = call.upstreams.links.get_mut(self.link).streams();
+            streams.streams_max = streams.streams_max.min(len);
             return call.upstreams.move_on(at);
         }
         let is_encrypted = call.upstreams.links.get(self.link).tls.is_some();
@@ -818,6 +875,9 @@ impl UpstreamStreams {
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
         self.count_ended(call.upstreams);
+        let (now, is_waiting) = (call.now(), call.actions.is_output_waiting());
+        let stands_since = &mut call.upstreams.links.get_mut(self.link).streams().stands_since;
+        *stands_since = is_waiting.then(|| stands_since.unwrap_or(now));
         if self.is_over || call.actions.is_ending() {
             return;
         }

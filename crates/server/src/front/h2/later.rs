@@ -99,7 +99,7 @@ impl Later {
     /// Whether its end now costs a connection to a backend, within the answer.
     pub(super) fn costs_backend(&self, upstreams: &Upstreams) -> bool {
         let exchange = upstreams.exchanges.get(self.at);
-        exchange.is_committed() && exchange.has_connection()
+        exchange.is_committed() && exchange.has_backend()
     }
 
     /// Whether it is a tunnel that its client has not ended.
