@@ -94,7 +94,13 @@ impl CheckSession {
     ) -> usize {
         if let Some(stream) = &mut self.stream {
             let Upstreams { scratch, answer_limits, .. } = upstreams;
-            let (used, verdict) = stream.read(scratch, answer_limits, actions, input);
+            let (used, verdict) = match stream.read(scratch, answer_limits, actions, input) {
+                Ok(read) => read,
+                Err(fault) => {
+                    upstreams.report_http2(self.backend, &format!("a check: {fault}"));
+                    (input.len(), Some(false))
+                }
+            };
             if verdict.is_some() {
                 self.verdict = verdict;
                 actions.abort();

@@ -10,7 +10,7 @@ use pollux_http::Method;
 use pollux_http::h2::{Ask, ErrorCode, Settings};
 use pollux_server::config::{Check, LogTarget, Protocol, ProxyConfig, ServerTls};
 use pollux_server::tls::Trust;
-use pollux_server::{BackendCounts, Fault, ProxyCounter};
+use pollux_server::{BackendCounts, Fault, ProxyCounter, ServerCounter};
 
 use crate::http2_backend::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Peer2, SETTINGS, block,
@@ -1272,7 +1272,7 @@ fn a_connection_on_which_many_streams_were_reset_gets_no_other_request() {
             match asked.path() {
                 "/" => peer.answer(stream, OK2, b"well"),
                 _ => peer.says(|peer, out| {
-                    peer.send_head(out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false)
+                    peer.send_head(out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false);
                 }),
             }
         }
@@ -1287,6 +1287,52 @@ fn a_connection_on_which_many_streams_were_reset_gets_no_other_request() {
         }
         assert_eq!(client.answer_to("/").body, b"well", "{driver}");
         assert_eq!(backend.accepted() - before, 2, "{driver}");
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+    });
+}
+
+#[test]
+fn a_request_behind_output_that_stands_goes_to_another_connection() {
+    let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let wide = Settings { stream_window: 1 << 30, connection_window: 1 << 30, ..Settings::DEFAULT };
+    let backend = Backend::start(move |number, client| {
+        let mut peer = Peer2::on(client.socket, wide);
+        if number % 2 == 0 {
+            // It opens its windows, and reads no more than the first head.
+            peer.until(|peer| !peer.asked.is_empty());
+            pollux_testing::wait_until("the end", || over.load(SeqCst));
+            return;
+        }
+        while let Some((stream, _)) = peer.next_whole() {
+            peer.answer(stream, OK2, b"well");
+        }
+    });
+    let soon = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.limits.connect_timeout = Duration::from_millis(300);
+    };
+    on_every_driver(&[backend.address], soon, |driver, proxy| {
+        is_over.store(false, SeqCst);
+        let mut slow = proxy.client();
+        slow.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        let socket = slow.socket.try_clone().expect("a second one");
+        let sender = std::thread::spawn(move || {
+            let _ = std::io::Write::write_all(&mut &socket, &[0; 100_000_000]);
+        });
+        let taken = || proxy.sum(|each| each.server.value(ServerCounter::BodyBytes));
+        let seen = Mutex::new((0, 0));
+        proxy.await_that("it takes no more", |_| {
+            let (mut seen, now) = (seen.lock().expect("whole"), taken());
+            *seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
+            now > 50_000 && seen.1 == 50
+        });
+        let mut client = Client2::connect(proxy);
+        assert_eq!(client.answer_to("/").body, b"well", "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::Http2Moved), 1, "{driver}");
+        is_over.store(true, SeqCst);
+        slow.reset();
+        sender.join().expect("well");
         proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
     });
 }

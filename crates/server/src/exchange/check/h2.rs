@@ -4,7 +4,7 @@
 //! 1 where the service is serving.
 
 use pollux_engine::Actions;
-use pollux_http::h2::{Ask, Connection, Event, Output, Role, Scratch, Settings};
+use pollux_http::h2::{Ask, Connection, Event, Fault, Output, Role, Scratch, Settings};
 use pollux_http::{Field, Fields, Limits, Method};
 
 use crate::config::Check;
@@ -62,14 +62,17 @@ impl StreamCheck {
         Self { connection, is_grpc: message.is_some(), answer: Vec::new() }
     }
 
-    /// Takes what came, all of which `used` says was used; whether the check has passed, once that is known.
+    /// Takes what came; says how much of it was used, and whether the check has passed, once that is known.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes: it has not passed.
     pub(super) fn read(
         &mut self,
         scratch: &mut Scratch,
         limits: &Limits,
         actions: &mut Actions<'_>,
         input: &[u8],
-    ) -> (usize, Option<bool>) {
+    ) -> Result<(usize, Option<bool>), Fault> {
         let now_ms = actions.now().at.as_nanos() / 1_000_000;
         let mut used = 0;
         while used < input.len() {
@@ -77,7 +80,7 @@ impl StreamCheck {
             let read = self.connection.read(&input[used..], scratch, &mut out, limits, now_ms);
             let len = out.len();
             actions.advance(len);
-            let Ok(step) = read else { return (input.len(), Some(false)) };
+            let step = read?;
             used += step.used;
             let Some(event) = step.event else { break };
             if matches!(event, Event::NoRoom) {
@@ -85,10 +88,10 @@ impl StreamCheck {
                 break;
             }
             if let Some(verdict) = verdict(self.is_grpc, &mut self.answer, &event) {
-                return (input.len(), Some(verdict));
+                return Ok((input.len(), Some(verdict)));
             }
         }
-        (used, None)
+        Ok((used, None))
     }
 }
 

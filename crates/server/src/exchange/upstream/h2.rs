@@ -24,6 +24,7 @@
 //! | those of an exchange (`deadlines.rs`) | its stream is reset: 504, or a cut |
 //! | write timeout of a stream whose window is closed | the same |
 //! | a stream is over its time, and nothing came in half of the first byte timeout | PING; without an answer in the connect timeout it is closed |
+//! | connect timeout of output that waits, while requests do for that | these go to other connections |
 //! | idle timeout: no request | GOAWAY, closed |
 
 use std::borrow::Cow;
@@ -333,6 +334,18 @@ impl UpstreamStreams {
             upstreams
                 .report_http2(backend, "nothing comes by a connection any more, which is closed");
             return actions.abort();
+        }
+        let streams = upstreams.links.get_mut(self.link).streams();
+        let stands_max = upstreams.limits.connect_timeout;
+        if streams.stands_since.is_some_and(|since| since + stands_max <= now) {
+            // What was not sent goes elsewhere.
+            upstreams.close_to_others(self.link);
+            let unsent = upstreams.links.get_mut(self.link).streams().ready.clone();
+            for at in unsent {
+                if self.is_of(upstreams, at, 0) {
+                    upstreams.move_on(at);
+                }
+            }
         }
         // One may have joined it in this turn.
         let idle_since = self.idle_since.filter(|_| self.is_idle(upstreams));
@@ -876,8 +889,9 @@ impl UpstreamStreams {
     fn settle(&mut self, call: &mut Call<'_, '_>) {
         self.count_ended(call.upstreams);
         let (now, is_waiting) = (call.now(), call.actions.is_output_waiting());
-        let stands_since = &mut call.upstreams.links.get_mut(self.link).streams().stands_since;
-        *stands_since = is_waiting.then(|| stands_since.unwrap_or(now));
+        let streams = call.upstreams.links.get_mut(self.link).streams();
+        streams.stands_since = is_waiting.then(|| streams.stands_since.unwrap_or(now));
+        let stands_since = streams.stands_since.filter(|_| !streams.ready.is_empty());
         if self.is_over || call.actions.is_ending() {
             return;
         }
@@ -895,8 +909,8 @@ impl UpstreamStreams {
         } else {
             self.idle_since = None;
         }
-        if let Some(asked) = self.asked {
-            deadline = deadline.min(asked + call.upstreams.limits.connect_timeout);
+        for since in [self.asked, stands_since].into_iter().flatten() {
+            deadline = deadline.min(since + call.upstreams.limits.connect_timeout);
         }
         call.actions.set_deadline(deadline);
     }
