@@ -259,11 +259,13 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
 }
 
 /// Keys of a group that has no section of its own.
-const GROUP_KEYS: [&str; 15] = [
+const GROUP_KEYS: [&str; 17] = [
+    "protocol",
     "balance",
     "health_check",
     "health_path",
     "health_host",
+    "health_service",
     "health_interval",
     "health_timeout",
     "down_time",
@@ -581,6 +583,27 @@ mod tests {
         );
         let order = "\"drop\" is not an action; expected \"set NAME: VALUE\", ";
         assert!(message.contains("p:2:18: ") && message.contains(order), "{message}");
+    }
+
+    #[test]
+    fn each_key_of_a_group_is_refused_at_the_top_beside_sites() {
+        let description = pollux_settings::describe::<ProxyConfig>();
+        let rows = |path: &str| {
+            let section = description.sections.iter().find(|section| section.path == path);
+            section.expect("a section").rows.iter().map(|row| row.name).collect::<Vec<_>>()
+        };
+        let (top, group) = (rows(""), rows("backend"));
+        let mut both: Vec<_> = group.into_iter().filter(|name| top.contains(name)).collect();
+        let mut refused = GROUP_KEYS.to_vec();
+        both.sort_unstable();
+        refused.sort_unstable();
+        assert_eq!(both, refused);
+        let text =
+            "protocol = \"h2c\"\n[[site]]\nhost = \"*\"\nroute = [{ path = \"/\", reply = 1 }]";
+        let message = read(text).expect_err("without effect");
+        let expected =
+            "p:1:12: protocol: has no effect beside [[site]]; expected it in [[backend]]";
+        assert_eq!(message, expected);
     }
 
     #[test]
