@@ -171,8 +171,12 @@ pub(super) fn sites(keys: &mut Keys<'_>, groups: Option<&[String]>, schemes: &[&
     let all = keys.tables("site", ABOUT, 0..=SITES_MAX, |keys| site(keys, groups, &mut places));
     let mut sites = Sites { all, warnings: Vec::new() };
     if keys.is_right() && !sites.is_empty() {
+        let before = keys.mistakes();
         note_shared_hosts(keys, &sites, &places);
         note_totals(keys, &sites);
+        if keys.mistakes() > before {
+            return sites;
+        }
         sites.warnings = note_order(keys, &sites, &places, schemes);
     }
     sites
@@ -331,7 +335,14 @@ fn rewrite(keys: &mut Keys<'_>, path: Option<&PathPattern>) -> Rewrite {
     }
     if let (Some(strip), Some(path)) = (&strip, path) {
         let rest = path.start().strip_prefix(strip.as_bytes());
-        if !rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))) {
+        let has_star = matches!(path.shape(), Shape::Parts(_));
+        let is_whole = |rest: &[u8]| rest.first().map_or(!has_star, |byte| *byte == b'/');
+        if has_star && rest == Some(b"") {
+            keys.note(
+                "strip",
+                format!("\"{strip}\" ends within a part of path \"{path}\"; expected whole parts, as of {strip}/*"),
+            );
+        } else if !rest.is_some_and(is_whole) {
             let start = String::from_utf8_lossy(path.start());
             let expected = match start.trim_end_matches('/') {
                 "" => "none, or a longer path".to_owned(),
@@ -481,7 +492,7 @@ fn leads_to_itself(
         query: None,
         host: host.as_bytes(),
     };
-    to.write(&values, &mut led);
+    to.write(&values, &mut led, usize::MAX);
     let led = String::from_utf8(led).ok()?;
     let (to_host, rest) = match led.split_once("://") {
         Some((scheme, rest)) => {
@@ -598,6 +609,10 @@ mod tests {
             (
                 &["path = \"/api/\", backend = \"api\", strip = \"/v1\""],
                 "p.toml:8:46: strip: \"/v1\" does not stand at the beginning of path \"/api/\"; expected /api",
+            ),
+            (
+                &["path = \"/x*\", backend = \"api\", strip = \"/x\""],
+                "p.toml:8:44: strip: \"/x\" ends within a part of path \"/x*\"; expected whole parts, as of /x/*",
             ),
             (
                 &["path = \"/a\", reply = 1, strip = \"/a\""],

@@ -581,6 +581,7 @@ impl Upstreams {
             unix_s: self.now.unix_s,
             rules: exchange.rules,
             route: exchange.route,
+            backend: exchange.backend.filter(|_| exchange.route.is_some()),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::log::Logs;
 use crate::refusal::Refusal;
 use crate::route::conditions::Asking;
 use crate::route::host::without_port;
-use crate::route::path::{PathPattern, PathRoom};
+use crate::route::path::{PathPattern, PathRoom, behind};
 use crate::route::redirect::{RedirectTo, Values, write_query};
 use crate::route::rewrite::Rewrite;
 use crate::route::table::{Came, Decision, Table};
@@ -230,6 +230,10 @@ impl SiteHandlers {
         let status = match decided.decision {
             Decision::UnknownHost => return ends(Ending::Refused(Refusal::UnknownHost)),
             Decision::NoRoute => return ends(Ending::NotFound),
+            // Nowhere to lead to.
+            Decision::Https if without_port(sent_host.as_bytes()).is_empty() => {
+                return ends(Ending::Refused(Refusal::UnknownHost));
+            }
             Decision::Https => {
                 let parts = ["https://".as_bytes(), without_port(sent_host.as_bytes())];
                 parts.iter().for_each(|part| self.location.extend_from_slice(part));
@@ -251,6 +255,14 @@ impl SiteHandlers {
                 let read = decided.path.expect("a route was found by it");
                 self.target.clear();
                 match &route.answer {
+                    AnsweredBy::Handler(Handler::Files(_))
+                        if is_folder(&route.rewrite, read.passed) =>
+                    {
+                        self.location.extend_from_slice(route.rewrite.strip.as_bytes());
+                        self.location.push(b'/');
+                        write_query(query, &mut self.location);
+                        Status::MOVED_PERMANENTLY
+                    }
                     AnsweredBy::Handler(_) => {
                         route.rewrite.write_path(read.passed, &mut self.target);
                         return Way::Handler(id);
@@ -260,11 +272,16 @@ impl SiteHandlers {
                         write_query(query, &mut self.target);
                         return Way::Backend(*group, id);
                     }
+                    AnsweredBy::Redirect(_, to)
+                        if to.needs_host() && without_port(sent_host.as_bytes()).is_empty() =>
+                    {
+                        return ends(Ending::Refused(Refusal::UnknownHost));
+                    }
                     AnsweredBy::Redirect(pattern, to) => {
                         let rest = pattern.rest(read.passed);
                         let host = without_port(sent_host.as_bytes());
                         let values = Values { rest, path: read.passed, query, host };
-                        to.write(&values, &mut self.location);
+                        to.write(&values, &mut self.location, LOCATION_BYTES_MAX);
                         Status::of(to.status)
                     }
                 }
@@ -280,6 +297,11 @@ impl SiteHandlers {
 /// Whether a body says that it is longer than its route takes: none of it is asked for.
 pub(crate) fn is_too_long(request: &Request<'_>, limits: &pollux_http::Limits) -> bool {
     matches!(request.framing, Framing::Length(len) if len > limits.body_bytes)
+}
+
+/// Whether a folder is asked for without the slash that its pages are relative to, as it is taken away whole.
+fn is_folder(rewrite: &Rewrite, passed: &[u8]) -> bool {
+    !rewrite.strip.is_empty() && behind(passed, rewrite.strip.as_bytes()) == Some(b"")
 }
 
 /// What leads somewhere else for good: a method that is not GET stays what it is.

@@ -9,7 +9,7 @@ use pollux_http::{RequestKind, ResponseBody, ResponseFacts};
 
 use crate::head::Version;
 use crate::head::tail::{HeadTail, Hop, HopFields};
-use crate::ids::{FrontId, GroupId, RouteId};
+use crate::ids::{BackendId, FrontId, GroupId, RouteId};
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;
@@ -118,6 +118,8 @@ pub(crate) struct AnswerKey {
     pub(crate) rules: u64,
     /// The route of its request, which may change where it leads.
     pub(crate) route: Option<RouteId>,
+    /// The backend, where the route does so: that knows it by its name.
+    pub(crate) backend: Option<BackendId>,
 }
 
 /// What decides what a tail says: the body, the version of the client, and whether its connection is to end.
@@ -241,6 +243,7 @@ mod tests {
             AnswerKey { unix_s: 8, ..by },
             AnswerKey { rules: 1, ..by },
             AnswerKey { route: Some(RouteId::of_place(0)), ..by },
+            AnswerKey { backend: Some(BackendId::of_place(0)), ..by },
         ] {
             assert_eq!(repeats.answer(input, other, &mut out), None, "{other:?}");
         }

@@ -68,9 +68,16 @@ impl HostName {
                 labels.join(".")
             ));
         }
-        let lower = name.to_ascii_lowercase();
+        let mut lower = name.to_ascii_lowercase();
         let is_name = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
-            Some(address) => !is_below && address.parse::<std::net::Ipv6Addr>().is_ok(),
+            Some(address) => match address.parse::<std::net::Ipv6Addr>() {
+                // As clients write it.
+                Ok(address) => {
+                    lower = format!("[{address}]");
+                    !is_below
+                }
+                Err(_) => false,
+            },
             None => name.len() < HOST_BYTES_MAX && name.split('.').all(is_label),
         };
         match (is_name, is_below) {
@@ -192,6 +199,7 @@ mod tests {
             ("*", "*"),
             ("192.0.2.1", "192.0.2.1"),
             ("[2001:DB8::1]", "[2001:db8::1]"),
+            ("[2001:db8:0:0::1]", "[2001:db8::1]"),
             ("localhost", "localhost"),
             ("a_b.example", "a_b.example"),
         ] {

@@ -10,6 +10,7 @@
 //! | `.` and `..`, escaped or not | resolved | resolved |
 //! | `//` | as one slash | as it was sent |
 //! | `%2F`, `%5C`, `\`, `%00` and other control bytes, `%` without two hex digits | 400 | |
+//! | `.` or `..` with a `;` behind it (`/x/..;/`), which some servers resolve | 400 | |
 //! | `..` above the root, or over an empty part (`/a//../b`): it depends on the order of both steps | 400 | |
 
 use std::fmt;
@@ -23,6 +24,9 @@ const AMBIGUOUS: Rejection = bad(
 );
 const ABOVE_ROOT: Rejection = bad("the path leads above the root", "RFC 3986 5.2.4");
 const ORDER: Rejection = bad("a .. behind // has more than one reading", "RFC 3986 5.2.4");
+
+const PARAMETERS: Rejection =
+    bad("a . or .. with ; behind it has more than one reading", "RFC 3986 3.3");
 
 const fn bad(reason: &'static str, rfc: &'static str) -> Rejection {
     Rejection::new(Status::BAD_REQUEST, reason, rfc)
@@ -84,6 +88,9 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
         let before = out.len();
         out.push(b'/');
         push_segment(segment, out)?;
+        if has_dots_with_parameters(&out[before + 1..]) {
+            return Err(PARAMETERS);
+        }
         match &out[before + 1..] {
             b"." => out.truncate(before),
             b".." => {
@@ -102,6 +109,12 @@ fn resolve(path: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
         }
     }
     Ok(())
+}
+
+/// Whether a segment is `.` or `..` to a server that takes what follows a `;` for parameters of it.
+fn has_dots_with_parameters(segment: &[u8]) -> bool {
+    let rest = segment.strip_prefix(b"..").or_else(|| segment.strip_prefix(b"."));
+    rest.is_some_and(|rest| rest.starts_with(b";") || rest.starts_with(b"%3B"))
 }
 
 /// Writes a segment with its escapes as they are passed on.
@@ -339,6 +352,12 @@ impl PathPattern {
             (Shape::Below(folder), Shape::Parts(parts)) => {
                 // Each path begins with a slash.
                 parts[0].starts_with(folder) || folder == b"/"
+            }
+            // The folder without its slash is not below it.
+            (Shape::Parts(own), Shape::Below(folder)) => {
+                matches!(&own[..], [start, end] if end.is_empty()
+                    && folder.starts_with(start)
+                    && (folder == b"/" || start.len() < folder.len()))
             }
             (Shape::Parts(own), Shape::Parts(parts)) => {
                 matches!(&own[..], [start, end] if end.is_empty() && parts[0].starts_with(start))

@@ -1,7 +1,7 @@
 //! Where a redirect leads: a text with the path, the query or the host of the request in it.
 //!
-//! What comes of the request cannot lead to another host than the one that was written: the host stands whole in front of it, and a path
-//! is never the first thing behind a single slash.
+//! What comes of the request cannot lead to another host than the one that was written: a host stands whole in front of it, and where
+//! there is none a single slash does.
 
 use pollux_http::is_host_and_port;
 
@@ -81,9 +81,25 @@ impl RedirectTo {
         &self.text
     }
 
-    /// Writes where this request is led.
-    pub(crate) fn write(&self, values: &Values<'_>, out: &mut Vec<u8>) {
+    /// Whether it leads to the host of the request, which has to have one.
+    pub(crate) fn needs_host(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Value(Value::Host, _)))
+    }
+
+    /// Writes where this request is led, as far as it is not longer than `bytes_max` already.
+    pub(crate) fn write(&self, values: &Values<'_>, out: &mut Vec<u8>, bytes_max: usize) {
+        let start = out.len();
+        self.write_parts(values, out, bytes_max);
+        // Two slashes in front would name a host, whatever the path behind them is.
+        let slashes = out[start..].iter().take_while(|byte| **byte == b'/').count();
+        out.drain(start..start + slashes.saturating_sub(1));
+    }
+
+    fn write_parts(&self, values: &Values<'_>, out: &mut Vec<u8>, bytes_max: usize) {
         for part in &self.parts {
+            if out.len() > bytes_max {
+                return;
+            }
             let (value, is_in_query) = match part {
                 Part::Text(text) => {
                     out.extend_from_slice(text.as_bytes());
@@ -208,7 +224,7 @@ mod tests {
             host: b"www.example.org",
         };
         let mut out = Vec::new();
-        RedirectTo::read(text).expect(text).write(&values, &mut out);
+        RedirectTo::read(text).expect(text).write(&values, &mut out, usize::MAX);
         String::from_utf8(out).expect("ASCII")
     }
 
@@ -225,6 +241,28 @@ mod tests {
         ] {
             assert_eq!(led(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_rest_that_begins_with_a_slash_names_nobody() {
+        for (text, rest, expected) in [
+            ("301 /{rest}", "/evil.example/x", "/evil.example/x"),
+            ("301 /{rest}", "///evil.example", "/evil.example"),
+            ("302 /{rest}/index.html", "", "/index.html"),
+            ("302 /a/{rest}", "/b", "/a//b"),
+            ("301 https://a.example/{rest}", "/b", "https://a.example//b"),
+        ] {
+            let values = Values { rest: rest.as_bytes(), path: b"/", query: None, host: b"a" };
+            let mut out = Vec::new();
+            RedirectTo::read(text).expect(text).write(&values, &mut out, usize::MAX);
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{text} {rest}");
+        }
+        let many = RedirectTo::read(&format!("301 /{}", "a{path}".repeat(500))).expect("right");
+        let path = [b"/", &[b'x'; 1500][..]].concat();
+        let values = Values { rest: b"", path: &path, query: None, host: b"" };
+        let mut out = Vec::new();
+        many.write(&values, &mut out, 1000);
+        assert!(out.len() < 3000, "{}", out.len());
     }
 
     #[test]

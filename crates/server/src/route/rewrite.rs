@@ -30,32 +30,33 @@ impl Rewrite {
         }
     }
 
-    pub(crate) fn is_none(&self) -> bool {
-        self.strip.is_empty() && self.add.is_empty()
-    }
-
     /// Writes the path that the backend gets of one that is passed on. Its first slash is alone: two would name a host.
     pub(crate) fn write_path(&self, passed: &[u8], out: &mut Vec<u8>) {
-        let rest = behind(passed, self.strip.as_bytes()).unwrap_or(passed);
+        // Only whole parts of the path are taken away.
+        let is_whole = |rest: &&[u8]| rest.first().is_none_or(|byte| *byte == b'/');
+        let rest = behind(passed, self.strip.as_bytes()).filter(is_whole).unwrap_or(passed);
         out.extend_from_slice(self.add.as_bytes());
-        if self.is_none() {
-            return out.extend_from_slice(rest);
-        }
         let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
         out.push(b'/');
         out.extend_from_slice(&rest[slashes..]);
     }
 
-    /// Where a client is led by the value of a Location that a backend gave, which is known by these names: the same where that
-    /// is another host, or a path that the backend is not asked for.
+    /// Where a client is led by the value of a Location that a backend gave, which is known by this name: the same where that
+    /// is another host, a path that the backend is not asked for, or one that has the prefix already, by X-Forwarded-Prefix.
     pub(crate) fn location<'v>(&self, value: &'v [u8], host: &[u8]) -> Cow<'v, [u8]> {
+        let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
+        let has_prefix = |path: &[u8]| {
+            !self.strip.is_empty() && path.strip_prefix(self.strip.as_bytes()).is_some_and(ends)
+        };
         let own = |path: &'v [u8]| -> Option<Cow<'v, [u8]>> {
+            if has_prefix(path) {
+                return None;
+            }
             let rest = match self.add.as_bytes() {
                 b"" => path,
                 add => path.strip_prefix(add)?,
             };
-            let is_below = matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
-            is_below.then(|| Cow::Owned([self.strip.as_bytes(), &rest_or_root(rest)].concat()))
+            ends(rest).then(|| Cow::Owned([self.strip.as_bytes(), &rest_or_root(rest)].concat()))
         };
         let led = match value {
             [b'/', b'/', ..] => None,
@@ -105,6 +106,8 @@ mod tests {
             ("/api", "", "//api/x", "/x"),
             ("/a@b", "", "/a%40b/x%20y", "/x%20y"),
             ("", "", "/x//y", "/x//y"),
+            ("", "", "//y/admin", "/y/admin"),
+            ("/x", "", "/xadmin/secret", "/xadmin/secret"),
         ] {
             let mut out = Vec::new();
             rewrite(strip, add).write_path(passed.as_bytes(), &mut out);
@@ -122,6 +125,10 @@ mod tests {
             ("/api", "", "https://login.example/x", "https://login.example/x"),
             ("/api", "", "//10.0.0.1:80/login", "//10.0.0.1:80/login"),
             ("/api", "", "login", "login"),
+            ("/api", "", "/api/login", "/api/login"),
+            ("/api", "", "/api", "/api"),
+            ("/api", "", "/apis", "/api/apis"),
+            ("/api", "", "http://10.0.0.1:80/api/x", "http://10.0.0.1:80/api/x"),
             ("/api", "", "?page=2", "?page=2"),
             ("/api", "/v2", "/v2/login", "/api/login"),
             ("/api", "/v2", "/v2", "/api/"),

@@ -222,9 +222,12 @@ fn front_of<'c>(
         return Ok((front, ""));
     }
     match fronts().next() {
-        Some(front) if question.is_https => {
+        Some(front) if question.is_https && front.x_forwarded.believes() => {
             Ok((front, ", which speaks no TLS: as behind a proxy that does and is believed"))
         }
+        Some(_) if question.is_https => Err("no front end speaks TLS, and none believes a proxy that does (x_forwarded); expected http:// in \
+                                             the request"
+            .to_owned()),
         _ => Err("no front end speaks http; expected https:// in the request".to_owned()),
     }
 }

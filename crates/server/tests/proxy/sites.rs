@@ -78,11 +78,13 @@ fn file(folder: &TempDir, backend: &Backend) -> String {
 /// Host, method, target, fields, then status and what stands in the answer.
 type Row = (&'static str, Method<'static>, &'static str, &'static str, u16, &'static str);
 
-const ROWS: [Row; 26] = [
+const ROWS: [Row; 28] = [
     ("www.example.org", Method::Get, "/", "", 200, "the root"),
     ("WWW.Example.org.:8080", Method::Get, "/docs/", "", 200, "the docs"),
     ("www.example.org", Method::Get, "/docs", "", 301, "location: /docs/"),
     ("www.example.org", Method::Get, "/files/docs", "", 301, "location: /files/docs/"),
+    ("www.example.org", Method::Get, "/files?a", "", 301, "location: /files/?a\n"),
+    ("a.example.net", Method::Get, "//y/x.php", "", 200, "GET /y/x.php HTTP/1.1"),
     ("www.example.org", Method::Get, "/files/docs/", "", 200, "the docs"),
     ("www.example.org", Method::Get, "/none", "", 404, "404"),
     ("www.example.org", Method::Post, "/", "", 405, "allow: GET, HEAD"),
@@ -338,7 +340,7 @@ fn sites_need_no_backend() {
 #[test]
 fn a_front_end_leads_to_https_but_for_those_who_issue_certificates() {
     let text = "[[frontend]]\nlisten = \"127.0.0.1:0\"\nredirect = \"https\"\n\
-                [[site]]\nhost = \"www.example.org\"\n[[site.route]]\npath = \"/\"\nreply = 3\n";
+                [[site]]\nhost = [\"www.example.org\", \"*\"]\n[[site.route]]\npath = \"/\"\nreply = 3\n";
     let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
     for driver in Driver::ALL {
         let set = |into: &mut ProxyConfig| {
@@ -358,7 +360,8 @@ fn a_front_end_leads_to_https_but_for_those_who_issue_certificates() {
             ),
             ("www.example.org", Method::Post, "/a", 308, "location: https://www.example.org/a\n"),
             ("www.example.org", Method::Get, "/.well-known/acme-challenge/x", 200, "pol"),
-            ("other.example", Method::Get, "/", 421, "no site here has this host"),
+            ("other.example", Method::Get, "/", 301, "location: https://other.example/\n"),
+            ("", Method::Get, "/evil.example/x", 421, "no site here has this host"),
         ] {
             let row = (host, method, target, "", status, part);
             let one = by_one(&proxy, &row);
