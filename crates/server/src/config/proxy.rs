@@ -218,7 +218,11 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
             .filter(|front| front.group.is_none())
             .map(|front| if front.tls.is_some() { "https" } else { "http" })
             .collect();
-        let sites = sites::sites(keys, names.as_deref(), &schemes);
+        let mut sites = sites::sites(keys, names.as_deref(), &schemes);
+        let leads_round = |front: &Frontend| front.leads_to_https && !front.x_forwarded.believes();
+        if !schemes.contains(&"https") && frontends.iter().any(leads_round) {
+            sites.warnings.push(HTTPS_NOWHERE.to_owned());
+        }
         if has_sites {
             let ways = Ways { frontends, groups, sites };
             let said =
@@ -257,6 +261,10 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
     }
     Ways { frontends, groups, sites: Sites::default() }
 }
+
+/// What is said where every request is led to what nobody here speaks.
+const HTTPS_NOWHERE: &str = "redirect = \"https\" leads to https, which no [[frontend]] with the sites speaks, and no proxy in front is \
+                             believed to (x_forwarded \"add\" or \"keep\"): its clients may be led round";
 
 /// Keys of a group that has no section of its own.
 const GROUP_KEYS: [&str; 17] = [
@@ -583,6 +591,20 @@ mod tests {
         );
         let order = "\"drop\" is not an action; expected \"set NAME: VALUE\", ";
         assert!(message.contains("p:2:18: ") && message.contains(order), "{message}");
+    }
+
+    #[test]
+    fn a_redirect_to_https_that_nobody_speaks_is_warned_of() {
+        let warnings = |front: &str| {
+            let text = format!(
+                "[[frontend]]\nlisten = \":80\"\nredirect = \"https\"\n{front}\n[[site]]\nhost = \"*\"\nroute = [{{ path = \"/\", reply = 1 }}]"
+            );
+            read(&text).expect("right").sites.warnings
+        };
+        assert_eq!(warnings(""), [HTTPS_NOWHERE]);
+        assert_eq!(warnings("x_forwarded = \"add\""), [""; 0]);
+        let secure = "[[frontend]]\nlisten = \":443\"\ncert = \"c\"\nkey = \"k\"";
+        assert_eq!(warnings(secure), [""; 0]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(super) fn begin(
     origin: Origin,
     passed: Passed<'_>,
 ) -> ExchangeId {
-    let Passed { request, head, facts, max_forwards, never_indexed } = passed;
+    let Passed { request, head, mut facts, max_forwards, never_indexed } = passed;
     let LoopState { upstreams, log, head_limits, sites, .. } = state;
     let upstreams = upstreams.as_mut().expect("a proxy has backends");
     let is_last = origin.is_last || !facts.keep_alive;
@@ -123,6 +123,12 @@ pub(super) fn begin(
         (Some(route), Some(sites)) => (Some(sites.target()), sites.limits(route)),
         _ => (None, &*head_limits),
     };
+    if let Some(target) = target
+        && upstreams.balance(facts.group) == Balance::Path
+    {
+        // However it was spelled.
+        facts.key = hash(target);
+    }
     let new = NewHead { request, head, target, facts, max_forwards, never_indexed, limits, log };
     upstreams.begin(&asked, &new)
 }

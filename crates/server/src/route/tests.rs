@@ -10,6 +10,7 @@ use proptest::sample::select;
 use super::conditions::{Asking, Conditions, Wanted};
 use super::host::HostName;
 use super::path::{PathPattern, PathRoom, ReadPath, Shape, behind};
+use super::redirect::{RedirectTo, Values};
 use super::table::{Came, Decision, Finding, RouteRule, SiteRules, Table};
 use crate::ids::RouteId;
 
@@ -27,6 +28,17 @@ const HOSTS: [&str; 9] = [
 const PATTERNS: [&str; 20] = [
     "/", "/a", "/a/", "/ab/", "/a/b", "/a/b/", "/a/b/c", "/*", "*", "*.php", "/a/*", "/a/*/c",
     "/a/*/", "/a*", "/a*b", "*/c", "/a/b*", "/a b/", "/é", "/@a/",
+];
+const REDIRECTS: [&str; 9] = [
+    "301 /{rest}",
+    "301 {path}{query}",
+    "302 /x/{rest}",
+    "307 /{rest}{path}",
+    "301 https://a.example/{rest}",
+    "301 https://a.example{path}",
+    "308 https://{host}/{rest}{query}",
+    "301 https://a.example/?to={path}",
+    "303 https://a.example{query}",
 ];
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
 const ASKED_HOSTS: [&str; 14] = [
@@ -421,6 +433,34 @@ proptest! {
                 prop_assert!(!never.contains(&route), "{:?}", sent);
             }
         }
+    }
+
+    #[test]
+    fn a_redirect_leads_to_the_host_that_was_written_whatever_is_asked_for(
+        pattern in select(&PATTERNS[..]),
+        text in select(&REDIRECTS[..]),
+        path in path(),
+    ) {
+        let (pattern, to) = (PathPattern::read(pattern).expect("right"), RedirectTo::read(text).expect("right"));
+        let mut room = PathRoom::default();
+        let Ok(read) = ReadPath::of(path.as_bytes(), &mut room) else { return Ok(()) };
+        if !pattern.matches(read.matched) {
+            return Ok(());
+        }
+        let rest = pattern.rest(read.passed);
+        let values = Values { rest, path: read.passed, query: Some("//q"), host: b"own.example" };
+        let mut out = Vec::new();
+        to.write(&values, &mut out, usize::MAX);
+        let led = String::from_utf8(out).expect("ASCII");
+        let host = match led.split_once("://").filter(|(scheme, _)| *scheme == "https") {
+            Some((_, rest)) => rest.split(['/', '?', '#']).next().unwrap_or_default(),
+            None => {
+                prop_assert!(led.starts_with('/') && !led.starts_with("//"), "{}: {}", path, led);
+                "own.example"
+            }
+        };
+        let written = if text.contains("a.example") { "a.example" } else { "own.example" };
+        prop_assert_eq!(host, written, "{}: {}", path, led);
     }
 
     #[test]

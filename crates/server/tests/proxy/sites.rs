@@ -552,3 +552,34 @@ fn a_stream_becomes_a_websocket_by_the_route_of_a_backend_and_by_no_handler() {
         assert_eq!(client.answer_to("/").body, b"p", "{driver}");
     });
 }
+
+#[test]
+fn all_spellings_of_a_path_go_to_the_same_server_where_that_is_chosen_by_path() {
+    let named = |name: &'static str| Backend::answering(move |_, _| Some(ok("", name)));
+    let backends = [named("a"), named("b"), named("c"), named("d")];
+    let servers = backends
+        .iter()
+        .map(|backend| format!("[[backend.server]]\naddress = \"{}\"\n", backend.address));
+    let servers: String = servers.collect();
+    let text = format!(
+        "[[backend]]\nname = \"all\"\nbalance = \"path\"\n{servers}[[site]]\nhost = \"*\"\n\
+         route = [{{ path = \"/\", backend = \"all\" }}]"
+    );
+    on_every_driver(&text, |driver, proxy| {
+        for number in 0..8 {
+            let mut answers = Vec::new();
+            for target in
+                [format!("/p{number}"), format!("/%70{number}"), format!("/x/../p{number}")]
+            {
+                let mut client = proxy.client();
+                client.ask(&target);
+                client.head();
+                answers.push(client.bytes(1));
+            }
+            assert!(
+                answers.iter().all(|answer| *answer == answers[0]),
+                "{driver} {number}: {answers:?}"
+            );
+        }
+    });
+}
