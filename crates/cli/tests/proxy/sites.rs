@@ -85,7 +85,22 @@ fn explain_says_which_route_answers_and_why_the_others_do_not() {
         ("https://www.example.org/a", "answer     files below /srv/www: asked for /a\n"),
         ("https://other.example/", "421 Misdirected Request: no site has this host"),
         ("https://www.example.org/a%2fb", "answer     400 Bad Request: an escaped slash"),
-        ("PURGE https://www.example.org/", "answer     files below /srv/www: asked for /\n"),
+        (
+            "PURGE https://www.example.org/",
+            "answer     501 Not Implemented: files below /srv/www, which does not take",
+        ),
+        (
+            "POST https://www.example.org/",
+            "answer     405 Method Not Allowed: files below /srv/www, which does not",
+        ),
+        (
+            "TRACE https://www.example.org/api/",
+            "answer     405 Method Not Allowed: backend \"api\"",
+        ),
+        (
+            "PURGE https://www.example.org/api/",
+            "answer     backend \"api\", without /api: asked for /\n",
+        ),
     ] {
         let (code, said, wrong) = explain(FILE, &[request]);
         assert_eq!((code, wrong.as_str()), (Some(0), ""), "{request}");
@@ -95,6 +110,15 @@ fn explain_says_which_route_answers_and_why_the_others_do_not() {
     assert!(
         said.contains("site       *, as there is no [[site]]\nanswer     a reply of 5 bytes\n"),
         "{said}"
+    );
+    let long = format!("http://www.example.org/{}", "a".repeat(2000));
+    let (_, said, _) = explain(&format!("max_target = \"1KiB\"\n{FILE}"), &[&long]);
+    assert!(said.contains("answer     414 URI Too Long"), "{said}");
+    let plain = FILE.replace("cert = \"c.pem\"\nkey = \"k.pem\"", "");
+    let (code, _, wrong) = explain(&plain, &["https://www.example.org/"]);
+    assert!(
+        code == Some(2) && wrong.contains("no front end speaks TLS, and none believes"),
+        "{wrong}"
     );
     let header = FILE.replace("path = \"/blog/\",", "path = \"/blog/\", header = \"X-A: 1\",");
     let (_, said, _) = explain(&header, &["https://www.example.org/blog/", "-H", "X-A: 1"]);

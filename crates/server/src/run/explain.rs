@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use pollux_http::{Limits, Parsed, Request};
+use pollux_http::{Limits, Method, Parsed, Request, Status};
 
 use crate::config::settings::ServerSettings;
-use crate::config::sites::RouteConfig;
+use crate::config::sites::{RouteAnswer, RouteConfig};
 use crate::config::{Answer, Frontend, Mode, ProxyConfig, ServeConfig};
 use crate::handlers::sites::{Ending, SiteHandlers, Way};
 use crate::head::explanation;
@@ -77,7 +77,11 @@ impl Question {
 /// Why no front end of the settings gets it.
 pub fn explain(settings: &ServerSettings, question: &Question) -> Result<String, String> {
     let head = question.head.as_bytes();
-    let limits = Limits::DEFAULT;
+    let clients = match settings {
+        ServerSettings::Answers(config) => &config.limits,
+        ServerSettings::Passes(config) => &config.limits.clients,
+    };
+    let limits = clients.heads.with_body(u64::MAX);
     let mut lines = Lines::default();
     lines.add("request", &question.text);
     let request = match Request::parse(head, &limits) {
@@ -148,7 +152,10 @@ fn explain_front(
         &match way {
             Way::Backend(_, route) | Way::Handler(route) => {
                 let answer = routes[route.place()].answer(&config.groups);
-                format!("{answer}: asked for {}", sent(sites.target()))
+                match refused(&routes[route.place()].answer, request.method) {
+                    Some(status) => format!("{status}: {answer}, which does not take the method"),
+                    None => format!("{answer}: asked for {}", sent(sites.target())),
+                }
             }
             Way::Ends(Ending::Moved(status)) => format!("{status}, to {}", sent(sites.location())),
             Way::Ends(Ending::NotFound) => "404 Not Found: no route takes it".to_owned(),
@@ -164,6 +171,18 @@ fn explain_front(
         },
     );
     Ok(())
+}
+
+/// The status of a method that what answers does not take.
+fn refused(answer: &RouteAnswer, method: Method<'_>) -> Option<Status> {
+    let is_backend = matches!(answer, RouteAnswer::Backend(_));
+    match (answer, method) {
+        (_, Method::Trace | Method::Connect) => Some(Status::METHOD_NOT_ALLOWED),
+        (_, Method::Other(_)) if !is_backend => Some(Status::NOT_IMPLEMENTED),
+        (RouteAnswer::Files(_), Method::Get | Method::Head | Method::Options) => None,
+        (RouteAnswer::Files(_), _) => Some(Status::METHOD_NOT_ALLOWED),
+        _ => None,
+    }
 }
 
 fn asking<'r>(request: &Request<'r>) -> Asking<'r> {
