@@ -459,9 +459,10 @@ impl<'s> RequestReader<'s> {
         }
         // What is refused is sound and gets an answer: the line says whether it has a body.
         self.lines.head_at = text.len();
-        match self.is_websocket {
-            true => text.extend_from_slice(b"GET"),
-            false => text.extend_from_within(method),
+        if self.is_websocket {
+            text.extend_from_slice(b"GET");
+        } else {
+            text.extend_from_within(method);
         }
         text.push(b' ');
         text.extend_from_within(target);
