@@ -993,7 +993,7 @@ fn a_stream_becomes_a_tunnel_where_that_was_announced_and_is_bytes_alone() {
         "GET /chat HTTP/2.0|host: a|origin: o|connection: upgrade|upgrade: websocket||false|";
     let sound = asked_for_protocol("websocket", true, false);
     assert!(sound.starts_with(head), "{sound}");
-    for part in ["up false|", "200|down true|", "| true|"] {
+    for part in ["up false|", "|200|", "|down true|", "| true|"] {
         assert!(sound.contains(part), "{part} in {sound}");
     }
     assert_eq!(asked_for_protocol("connect-udp", true, false), "501|up false| true|");
