@@ -68,7 +68,7 @@ pub(crate) struct ServeCommand {
 enum ServeOrder {
     /// Say which site and which route of a file of settings answer a request, and why
     Explain {
-        /// The request: 'POST https://www.example.org/api/x', or a URI alone for GET
+        #[arg(help = "The request: 'POST https://www.example.org/api/x', or a URI alone for GET")]
         request: String,
         /// The TOML file with the settings
         #[arg(long, value_name = "FILE")]
