@@ -38,7 +38,7 @@ pub struct AskHead<'a> {
     pub scheme: &'a str,
     /// What is known of the same head from before, on the same connection.
     pub known: Option<&'a mut KnownBlock>,
-    /// The target of this head as [`path_block`] has made it; what is known is then of all heads that differ in it alone.
+    /// The target of this head as [`path_block`](crate::h2::path_block) has made it; what is known is then of all heads that differ in it alone.
     pub path: Option<&'a [u8]>,
 }
 
