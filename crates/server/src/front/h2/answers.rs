@@ -126,12 +126,12 @@ impl Streams {
                 self.connection.take_done(stream);
                 return;
             }
-            Part::New
-            | Part::Asked(_)
-            | Part::File(_)
-            | Part::Rest(_)
-            | Part::Later(_)
-            | Part::Answered(_) => return,
+            Part::Answered(_) => {
+                // Many clients read no answer before all is sent: what comes in that time is dropped.
+                call.send(|out| self.connection.release(out, stream, data.len()));
+                return;
+            }
+            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) | Part::Later(_) => return,
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);

@@ -632,6 +632,23 @@ fn a_body_of_a_method_that_is_not_served_is_not_waited_for() {
 }
 
 #[test]
+fn a_body_that_is_not_wanted_may_be_longer_than_a_window() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pair = Pair::new(&format!("dir = {:?}", folder.path()));
+    let stream = pair.asks(Method::Post, "/", false);
+    for part in 0..20 {
+        let room = pair.says(|client, _| client.data_room(stream));
+        assert!(room >= 10_000, "{room} bytes for part {part}");
+        pair.says(|client, out| client.send_data(out, stream, &[b'x'; 10_000], part == 19));
+        pair.exchange();
+    }
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: 405"), "no reset");
+    assert_eq!(pair.counters().streams_open(), 0);
+}
+
+#[test]
 fn a_malformed_body_of_a_method_that_is_not_served_is_reset_behind_the_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
