@@ -146,9 +146,10 @@ impl<T> Connection<T> {
                     field(encoder, out, b":path", path, never_indexed);
                 }
             }
-            match never_indexed.split(|&byte| byte == b'\n').any(|it| it == b"host") {
-                true => encoder.never_indexed(out, b":authority", host(head)),
-                false => encoder.field(out, b":authority", host(head)),
+            if never_indexed.split(|&byte| byte == b'\n').any(|it| it == b"host") {
+                encoder.never_indexed(out, b":authority", host(head));
+            } else {
+                encoder.field(out, b":authority", host(head));
             }
             lines(head, |name, value| {
                 let is_sent =
