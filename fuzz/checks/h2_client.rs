@@ -74,7 +74,7 @@ fn act(
         events.push('\n');
     };
     match *event {
-        Event::Response { stream, response, ends } => {
+        Event::Response { stream, response, ends, .. } => {
             let code = response.facts.status.code();
             for field in response.fields {
                 assert!(
@@ -95,7 +95,7 @@ fn act(
                 client.take_done(stream);
             }
         }
-        Event::Trailers { stream, fields } => {
+        Event::Trailers { stream, fields, .. } => {
             say(format_args!("trailers {stream} {}", fields.count()));
             client.take_done(stream);
         }

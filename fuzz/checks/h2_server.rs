@@ -114,7 +114,7 @@ fn act(
                 answer(server, stream, out);
             }
         }
-        Event::Trailers { stream, fields } => {
+        Event::Trailers { stream, fields, .. } => {
             say(format_args!("trailers {stream} {}", fields.count()));
             answer(server, stream, out);
         }

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use pollux_xatmi::field_table::{FieldFile, FieldTable};
-use pollux_xatmi::ubf::{UbfRef, print, read_printed};
+use pollux_xatmi::ubf::{LineForm, UbfRef, print, read_printed};
 
 /// Names that texts can use, one for each type.
 const FIELDS: &str = "A 1 short\nB 2 long\nC 3 char\nD 4 float\nE 5 double\nF 6 string\n\
@@ -19,14 +19,15 @@ pub(crate) fn holds(data: &[u8]) {
     let mut table = FieldTable::new();
     table.insert(&file).expect("an empty table takes every field");
 
-    let Ok(fields) = read_printed(text, &table) else { return };
+    let Ok(fields) = read_printed(text, &table, &LineForm::PLAIN) else { return };
     assert!(UbfRef::check(fields.used_bytes()).is_ok());
-    let printed = print(fields.fields(), &table).expect("sound");
+    let printed = print(fields.fields(), &table, &LineForm::PLAIN).expect("sound");
     assert!(printed.is_ascii());
-    let again = read_printed(&printed, &table).unwrap_or_else(|e| panic!("{e}:\n{printed}"));
+    let again = read_printed(&printed, &table, &LineForm::PLAIN)
+        .unwrap_or_else(|e| panic!("{e}:\n{printed}"));
     // A floating number was rounded to the digits that are printed; the rest is the same.
     assert_eq!(again.fields().iter().count(), fields.fields().iter().count(), "{printed}");
-    assert_eq!(print(again.fields(), &table).as_deref(), Ok(&printed[..]));
+    assert_eq!(print(again.fields(), &table, &LineForm::PLAIN).as_deref(), Ok(&printed[..]));
 }
 
 #[cfg(fuzzing)]

@@ -6,8 +6,8 @@
 
 use pollux_xatmi::field_table::FieldTable;
 use pollux_xatmi::ubf::{
-    FieldId, FieldType, HEADER_BYTES, LAST, Scratch, Ubf, UbfError, UbfMut, UbfRef, Value, print,
-    read_printed,
+    FieldId, FieldType, HEADER_BYTES, LAST, LineForm, Scratch, Ubf, UbfError, UbfMut, UbfRef,
+    Value, print, read_printed,
 };
 
 /// Fields that are looked for, beside those that stand in the region.
@@ -50,9 +50,11 @@ fn sound_region_holds(region: &[u8], fields: UbfRef<'_>) {
     assert_eq!(fields.iter().count(), fields.count());
     let owned = Ubf::from_bytes(region).expect("it was checked");
     assert!(owned.fields().compare(fields).is_eq());
-    let text = print(fields, &FieldTable::new()).expect("it was checked");
-    let back = read_printed(&text, &FieldTable::new()).unwrap_or_else(|e| panic!("{e}:\n{text}"));
-    let again = print(back.fields(), &FieldTable::new()).expect("it was just made");
+    let text = print(fields, &FieldTable::new(), &LineForm::PLAIN).expect("it was checked");
+    let back = read_printed(&text, &FieldTable::new(), &LineForm::PLAIN)
+        .unwrap_or_else(|e| panic!("{e}:\n{text}"));
+    let again =
+        print(back.fields(), &FieldTable::new(), &LineForm::PLAIN).expect("it was just made");
     assert_eq!(again, text);
 }
 

@@ -17,9 +17,11 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const C_COMPILER: &str = "aarch64-linux-gnu-gcc";
 
 /// What is installed, and the libraries that may be published; the rest of the workspace lies below them, or tests.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 8] = [
     "pollux-cli",
     "pollux-pool",
+    "pollux-agent",
+    "pollux-acme",
     "pollux-preload",
     "pollux-epoll-c",
     "pollux-xatmi-c",

@@ -12,14 +12,18 @@ use std::process::{Command, Stdio};
 use pollux_xatmi_c::prefix::{Library, Package, place};
 
 /// The packages with their programs, in the order in which they are built.
-const PACKAGES: [(&str, &[&str]); 2] =
-    [("pollux-cli", &["pollux"]), ("pollux-pool", &["pollux-pool", "tpbridge"])];
+const PACKAGES: [(&str, &[&str]); 4] = [
+    ("pollux-cli", &["pollux"]),
+    ("pollux-pool", &["pollux-pool", "tpbridge"]),
+    ("pollux-agent", &["pollux-agent"]),
+    ("pollux-acme", &["pollux-acme"]),
+];
 
 /// The library of `pollux run`, which comes with its program.
 const PRELOADED: &str = "libpollux_preload.so";
 
 /// Programs that have completions.
-const COMPLETED: [&str; 2] = ["pollux", "pollux-pool"];
+const COMPLETED: [&str; 4] = ["pollux", "pollux-pool", "pollux-agent", "pollux-acme"];
 
 /// Shells with the file that each reads the completions of a program from.
 const COMPLETIONS: [(&str, &str, &str); 3] = [
@@ -37,6 +41,7 @@ const EPOLL_INTERFACE: Package<'_> = Package {
     soname: pollux_epoll_c::SONAME,
     link_names: &[pollux_epoll_c::LINK_NAME],
     archives: &[],
+    other_names: &[],
 };
 
 /// Builds and installs below `DESTDIR` and the prefix; `arguments` are those after `install`. Says where,
@@ -85,7 +90,9 @@ pub(crate) fn stage(root: &Path, prefix: &Path) -> Result<(), String> {
     let library = prefix.join("lib/pollux");
     create(&library)?;
     put(&built.join("deps"), &library, PRELOADED)?;
-    done(Command::new(bin.join("pollux")).arg("man").arg(prefix.join("share/man/man1")))?;
+    for program in ["pollux", "pollux-agent", "pollux-acme"] {
+        done(Command::new(bin.join(program)).arg("man").arg(prefix.join("share/man/man1")))?;
+    }
     for program in COMPLETED {
         for (shell, before, after) in COMPLETIONS {
             let path = prefix.join(format!("{before}{program}{after}"));

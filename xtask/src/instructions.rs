@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The cases of the example, by name.
-const CASES: [&str; 13] = [
+const CASES: [&str; 15] = [
     "reply-least",
     "reply-ab",
     "reply-browser",
@@ -14,6 +14,8 @@ const CASES: [&str; 13] = [
     "file-equal",
     "proxy-browser",
     "proxy-equal",
+    "sites-1-by-1",
+    "sites-1000-by-20",
     "h2-1",
     "h2-100",
     "h2-open-16",
@@ -44,10 +46,10 @@ pub(crate) fn count(root: &Path) -> Result<String, String> {
 fn line(root: &Path, case: &str) -> Result<String, String> {
     let [few, many] = ROUNDS.map(|rounds| counted(root, case, rounds));
     let (Some(few), Some(many)) = (few?, many?) else {
-        return Ok(format!("{case:14} not counted: this valgrind does not know openat2(2)"));
+        return Ok(format!("{case:16} not counted: this valgrind does not know openat2(2)"));
     };
     let each = (many.instructions - few.instructions) / (many.requests - few.requests);
-    Ok(format!("{case:14} {each:9.1} instructions a request"))
+    Ok(format!("{case:16} {each:9.1} instructions a request"))
 }
 
 struct Counted {

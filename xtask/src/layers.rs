@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its layer; `xtask` is outside of them.
-const LAYERS: [(&str, u32); 24] = [
+const LAYERS: [(&str, u32); 26] = [
     ("pollux-sys", 1),
     ("pollux-settings", 2),
     ("pollux-report", 1),
@@ -32,6 +32,8 @@ const LAYERS: [(&str, u32); 24] = [
     ("pollux-run", 3),
     ("pollux-preload", 5),
     ("pollux-lab", 6),
+    ("pollux-acme", 6),
+    ("pollux-agent", 6),
     ("pollux-pool", 6),
     ("pollux-cli", 7),
 ];

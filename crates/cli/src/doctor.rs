@@ -13,6 +13,9 @@ use pollux_lab::record::LeftOut;
 use crate::args::DoctorFlags;
 use crate::output::{self, Failure};
 
+/// Loads that make an axis of a plot, at least.
+const SWEEP_VALUES_MIN: usize = 3;
+
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     let diagnosis = diagnosis(&Readings::take(), flags.asked.and_then(asked));
@@ -31,9 +34,6 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     output::result(&text)?;
     Ok(if diagnosis.is_blocked() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
-
-/// Loads that make an axis of a plot, at least.
-const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.
 fn diagnosis(readings: &Readings, asked: Option<Options>) -> Diagnosis {

@@ -102,7 +102,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     if !flags.quiet {
         announce(&plan, &sources, &folder);
     }
-    let mut progress = Progress::new(&plan, folder.clone(), flags.quiet);
+    let mut progress = Progress::new(&plan, folder.clone(), flags.quiet, began);
     let record = Runner {
         plan: &plan,
         program,
@@ -170,6 +170,7 @@ fn exit_code(
     let reasons = [
         (1, gate::unmeasured(record)),
         (3, is_gate.then(|| gate::worse(record)).flatten()),
+        (4, is_gate.then(|| gate::without_verdict(record)).flatten()),
         (4, is_strict.then(|| gate::unsure(record)).flatten()),
     ];
     let first = reasons.into_iter().find(|(_, reason)| reason.is_some());

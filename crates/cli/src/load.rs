@@ -5,15 +5,14 @@
 //! `--quiet`) and to a scraper of Prometheus. What is measured and how it is judged is decided in the generator's
 //! crate.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{CpuList, Driver, Signal, Signals, Started};
 use pollux_load::{
-    Finding, FindingKind, Load, LoadError, Outcome, Plan, Progress, Running, Turns, render,
+    Finding, FindingKind, Load, LoadError, Outcome, Plan, Progress, Running, ScrapeListener,
+    ScrapedPage, Turns, render,
 };
 use pollux_sys::process::ignores;
 
@@ -24,6 +23,7 @@ use view::View;
 
 pub(crate) use results::LoadCommand;
 
+mod agents;
 mod capacity;
 mod flags;
 mod list;
@@ -39,12 +39,6 @@ const STEP: Duration = Duration::from_millis(25);
 /// Time between two looks at how far it is: to copy a second's latencies and to draw them takes
 /// CPU time that the generator needs.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long a scraper may take to ask and to read.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Scrapers that are answered at the same time.
-const THREADS: usize = 4;
-/// The head of a request.
-const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Runs the generator as the flags say, or looks at results.
 pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
@@ -53,6 +47,9 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
     }
     let flags = &command.flags.read().map_err(Failure::usage)?;
     let mut plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    if let Some(count) = flags.several.agents {
+        return agents::run(flags, plan, count);
+    }
     // Once for all runs of a search, and for each mechanism that is tried.
     plan.reach();
     if flags.holds {
@@ -83,23 +80,33 @@ fn run_once(
     let Ran { outcome, interrupt, why_in_vain } =
         to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
+    conclude(flags, files, &outcome, (interrupt, why_in_vain.as_deref()))
+}
+
+/// Shows the result of a run in the forms that were asked for, and says how it went by the exit code.
+fn conclude(
+    flags: &LoadSettings,
+    files: &Files,
+    outcome: &Outcome,
+    (interrupt, why_in_vain): (Option<Interrupt>, Option<&str>),
+) -> Result<ExitCode, Failure> {
     let is_table = flags.output.style.is_none() && !files.are_printed();
-    if is_table && let Some(why) = &why_in_vain {
-        files.write(&outcome)?;
+    if is_table && let Some(why) = why_in_vain {
+        files.write(outcome)?;
         return Err(Failure::failed(why));
     }
     // Neither costs the other: a file that can't be written, an output that nobody reads.
-    let shown = show(flags, files, &outcome);
+    let shown = show(flags, files, outcome);
     if !is_table {
         shout(&outcome.findings);
     }
-    let written = files.write(&outcome);
+    let written = files.write(outcome);
     shown.and(written)?;
-    if let Some(why) = &why_in_vain {
+    if let Some(why) = why_in_vain {
         output::error(why);
         return Ok(ExitCode::from(1));
     }
-    Ok(exit_code(&outcome, interrupt))
+    Ok(exit_code(outcome, interrupt))
 }
 
 /// Says so where there are more threads than CPUs for them: they take each other's time, and `-t 30` is a time to ab.
@@ -143,6 +150,7 @@ fn exit_code(outcome: &Outcome, interrupt: Option<Interrupt>) -> ExitCode {
         Some(interrupt) => interrupt.exit_code(),
         None if has(FindingKind::NoAnswers) => ExitCode::from(1),
         None if has(FindingKind::RateMissed)
+            || has(FindingKind::AgentLost)
             || has(FindingKind::ObjectiveMissed)
             || has(FindingKind::Outage)
             || has(FindingKind::Unanswered)
@@ -298,9 +306,8 @@ impl Interrupt {
     }
 }
 
-/// The page that is offered, as it was last.
-#[derive(Clone, Default)]
-struct Scraped(Option<Arc<Mutex<String>>>);
+/// The page of metrics, where it was asked for.
+struct Scraped(Option<ScrapedPage>);
 
 impl Scraped {
     /// Listens there, if anywhere, to the end of the process.
@@ -310,21 +317,9 @@ impl Scraped {
             let what = format!("--prometheus: {address} can't be listened on: {error}");
             Failure::failed(what)
         };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let page = Arc::<Mutex<String>>::default();
-        for _ in 0..THREADS {
-            let listener = listener.try_clone().map_err(failed)?;
-            let offered = Arc::clone(&page);
-            let serve = move || {
-                for client in listener.incoming() {
-                    // One that went away, or took too long, asks again.
-                    let _ = client.and_then(|client| answer(client, &offered, PATIENCE));
-                }
-            };
-            let thread = std::thread::Builder::new().name("load-metrics".to_owned());
-            thread.spawn(serve).map_err(failed)?;
-        }
+        let listener = ScrapeListener::bind(address).map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
+        let page = listener.serve().map_err(failed)?;
         output::remark(&format!("pollux load: metrics at http://{address}/metrics"));
         Ok(Self(Some(page)))
     }
@@ -332,67 +327,7 @@ impl Scraped {
     /// Offers how far the run is now.
     fn show(&self, progress: &Progress) {
         if let Some(page) = &self.0 {
-            *page.lock().unwrap_or_else(PoisonError::into_inner) = render::prometheus(progress);
+            page.show(render::prometheus(progress));
         }
-    }
-}
-
-fn answer(mut client: TcpStream, page: &Mutex<String>, patience: Duration) -> std::io::Result<()> {
-    let end = Instant::now() + patience;
-    client.set_write_timeout(Some(patience))?;
-    let mut head = Vec::new();
-    while !head.windows(4).any(|part| part == b"\r\n\r\n") {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() >= HEAD_BYTES_MAX {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        client.set_read_timeout(Some(left))?;
-        let mut part = [0; 1024];
-        let len = client.read(&mut part)?;
-        if len == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        head.extend_from_slice(&part[..len]);
-    }
-    let mut words = head.split(|byte| *byte == b' ');
-    let is_get = matches!(words.next(), Some(b"GET" | b"HEAD"));
-    let has_body = !head.starts_with(b"HEAD");
-    let is_here = matches!(words.next(), Some(b"/metrics" | b"/"));
-    let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (status, body) = match (is_get, is_here) {
-        (false, _) => ("405 Method Not Allowed", "expected GET\n".to_owned()),
-        (true, false) => ("404 Not Found", "expected /metrics\n".to_owned()),
-        (true, true) => ("200 OK", page),
-    };
-    let length = body.len();
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    client.write_all(head.as_bytes())?;
-    if has_body { client.write_all(body.as_bytes()) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scraper_that_says_nothing_is_not_waited_for_for_ever() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let mut silent =
-            TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let accept = || listener.accept().expect("a client").0;
-        let patience = Duration::from_millis(20);
-        let page = Mutex::default();
-        answer(accept(), &page, patience).expect_err("nothing was asked");
-        assert_eq!(silent.read(&mut [0; 9]).expect("an end"), 0);
-        // One that sends half of it, and continues for ever, byte by byte.
-        silent = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let served = accept();
-        std::thread::scope(|scope| {
-            scope.spawn(|| while silent.write_all(b"x").is_ok() {});
-            answer(served, &page, patience).expect_err("no end of the head");
-        });
     }
 }

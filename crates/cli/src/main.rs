@@ -17,6 +17,7 @@ mod args;
 mod doctor;
 mod lab;
 mod load;
+mod password;
 mod pool;
 mod process_number;
 mod progress;

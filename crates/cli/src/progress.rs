@@ -28,10 +28,13 @@ pub(crate) struct Progress {
     blocks_max: u32,
     /// When it will be over: by the forecast first, then by how long the last block took.
     ends: Instant,
+    /// When the budget is over.
+    budget_ends: Option<Instant>,
 }
 
 impl Progress {
-    pub(crate) fn new(plan: &Plan, folder: PathBuf, is_quiet: bool) -> Self {
+    /// Of a run that began then, and whose budget counts from there.
+    pub(crate) fn new(plan: &Plan, folder: PathBuf, is_quiet: bool, began: Instant) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let runs = plan.runs_per_block() as u64 * u64::from(plan.job.blocks + 1);
         let bar = (is_terminal && !is_quiet).then(|| {
@@ -49,6 +52,7 @@ impl Progress {
             blocks: plan.job.blocks,
             blocks_max: plan.job.blocks_max,
             ends: Instant::now() + plan.forecast().total,
+            budget_ends: plan.job.budget.map(|budget| began + budget),
         }
     }
 
@@ -143,8 +147,11 @@ impl Observer for Progress {
             [] => "quiet".to_owned(),
             reasons => format!("disturbed: {}", reasons.join("; ")),
         };
-        let left = Duration::from_secs_f64(block.duration_s) * self.blocks.saturating_sub(number);
-        self.ends = Instant::now() + left;
+        let blocks_left = self.blocks.saturating_sub(number);
+        let now = Instant::now();
+        let budget = self.budget_ends.map(|ends| ends.saturating_duration_since(now));
+        let left = time_left(Duration::from_secs_f64(block.duration_s), blocks_left, budget);
+        self.ends = now + left;
         if self.bar.is_none() || !block.disturbances.is_empty() {
             let took = block.duration_s;
             let left = left_in_words(left);
@@ -152,6 +159,12 @@ impl Observer for Progress {
             self.line(&format!("{counted}  {took:.1} s  {state}{left}"));
         }
     }
+}
+
+/// As long as the planned blocks take that are left, each as long as the last one, and no longer than the budget.
+fn time_left(last: Duration, blocks_left: u32, budget: Option<Duration>) -> Duration {
+    let all = last * blocks_left;
+    budget.map_or(all, |budget| all.min(budget))
 }
 
 /// Nothing once the planned sets are over: how many follow depends on the intervals and the budget.
@@ -175,6 +188,16 @@ pub(crate) fn table(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_time_is_left_than_the_budget_has() {
+        // The first of six sets took 14.3 s of 29.
+        let budget = Some(Duration::from_secs(14));
+        let left = time_left(Duration::from_millis(14_300), 5, budget);
+        assert_eq!(left_in_words(left), "  about 0:14 left");
+        assert_eq!(time_left(Duration::from_secs(2), 5, budget), Duration::from_secs(10));
+        assert_eq!(time_left(Duration::from_secs(2), 5, None), Duration::from_secs(10));
+    }
 
     #[test]
     fn thousands_are_grouped() {

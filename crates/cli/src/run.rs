@@ -62,8 +62,8 @@ table! { keys, key;
         /// How long to follow it, such as 10s or 5m; without this, until it ends or until Ctrl-C
         length as "for": Option<Duration> =
             key.needs("attach", "it is for a process that is followed").optional(&length()),
-        /// Mechanism to use in place of the kernel's epoll: select, poll, aio, epoll or uring-poll;
-        /// without it the calls are passed on and counted
+        /// Mechanism to use in place of the kernel's epoll: {names}; without it the calls are passed on and
+        /// counted
         poller: Option<Mechanism> = key.optional(&pollers()),
         #[heading("Output")]
         /// Count what the loop does; always on with --json, --live and --report, and without --poller

@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
-use pollux_server::config::settings::{ProxySettings, ServeSettings, ServerSettings};
+use pollux_server::config::serve_or_proxy::{ProxySettings, ServeSettings, ServerSettings};
 use pollux_server::explain::Question;
 use pollux_server::master::{
-    CommandLine, Master, MasterError, ProxySockets, Settings, WorkerProcess,
+    CommandLine, Master, MasterError, ProxySockets, Settings, UpgradedMaster, WorkerProcess,
 };
 use pollux_server::stats::RELOADED;
 use pollux_server::{OwnProcess, Server, ServerError};
@@ -26,6 +27,7 @@ use pollux_server::{privileges, system};
 use pollux_settings::{Flags, Given, Table};
 
 use crate::output::{self, Failure};
+use crate::password::password;
 
 /// What either of them acts on from its first moment on, so that none of them ends a server that starts: it is
 /// done once it serves.
@@ -76,14 +78,29 @@ enum ServeOrder {
         /// A field of the request; repeatable
         #[arg(long, short = 'H', value_name = "NAME: VALUE")]
         header: Vec<String>,
+        /// The address of the client's connection, for allow and deny
+        #[arg(long, value_name = "ADDRESS")]
+        from: Option<IpAddr>,
+    },
+    /// Make a line for a file of users, with a hash of the password by argon2id
+    ///
+    /// The password is asked for at the terminal, or is the first line of standard input.
+    Password {
+        #[arg(help = "The name of the user")]
+        name: String,
     },
 }
 
 /// Says what becomes of a request, by a file of settings.
-fn explain(request: &str, config: &Path, fields: &[String]) -> Result<ExitCode, Failure> {
+fn explain(
+    request: &str,
+    config: &Path,
+    fields: &[String],
+    from: Option<IpAddr>,
+) -> Result<ExitCode, Failure> {
     let file = Given::from_file(config, "--config").map_err(Failure::usage)?;
     let settings: ServeSettings = file.read().map_err(Failure::usage)?;
-    let explained = Question::read(request, fields)
+    let explained = Question::read(request, fields, from)
         .and_then(|question| pollux_server::explain::explain(&settings.into(), &question));
     output::result(&explained.map_err(Failure::usage)?)?;
     Ok(ExitCode::SUCCESS)
@@ -94,8 +111,11 @@ pub(crate) fn serve(command: &ServeCommand, early: Option<Signals>) -> Result<Ex
     if let Some(done) = privileges::run() {
         return done.map(|()| ExitCode::SUCCESS).map_err(Failure::failed);
     }
-    if let Some(ServeOrder::Explain { request, config, header }) = &command.order {
-        return explain(request, config, header);
+    if let Some(ServeOrder::Explain { request, config, header, from }) = &command.order {
+        return explain(request, config, header, *from);
+    }
+    if let Some(ServeOrder::Password { name }) = &command.order {
+        return password(name);
     }
     Start { name: "serve", flags: &command.flags, is_check: command.check }.run(early)
 }
@@ -114,8 +134,11 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
             return Ok(work(self.flags, worker, early));
         }
+        if let Some(upgraded) = UpgradedMaster::find().map_err(Failure::failed)? {
+            return self.take_over(upgraded, early);
+        }
         let file = self.flags.file().map_err(Failure::usage)?;
-        let settings: T = self.flags.read_with(file.file()).map_err(Failure::usage)?;
+        let settings: T = self.flags.read_over(&file).map_err(Failure::usage)?;
         match settings.into() {
             ServerSettings::Answers(config) => self.answer(&config, early),
             ServerSettings::Passes(config) => {
@@ -167,17 +190,40 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         let passed = passed.transpose().map_err(Failure::failed)?.unwrap_or_default();
         pollux_sys::descriptors::raise().map_err(Failure::failed)?;
         let mut signals = signals(early).map_err(Failure::failed)?;
+        let failed = |error: MasterError| Failure::failed(output::error_chain(&error));
+        let master = Master::start(settings, self.command_line(), &passed).map_err(failed)?;
+        master.run(&mut signals).map_err(failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Continues as the master that another program was in this process.
+    fn take_over(
+        &self,
+        upgraded: UpgradedMaster,
+        early: Option<Signals>,
+    ) -> Result<ExitCode, Failure> {
+        let mut signals = signals(early).map_err(Failure::failed)?;
+        upgraded.catches_signals();
+        let file =
+            upgraded.file().map_or_else(String::new, |(name, text)| format!("{name}\n{text}"));
+        let settings: T = self.flags.read_with(upgraded.file()).map_err(Failure::usage)?;
+        let config = settings.into().passes().map_err(Failure::usage)?;
+        let settings = Settings { config, file };
+        let failed = |error: MasterError| Failure::failed(output::error_chain(&error));
+        let master = Master::take_over(upgraded, settings, self.command_line()).map_err(failed)?;
+        master.run(&mut signals).map_err(failed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What a master has of the command line.
+    fn command_line(&self) -> CommandLine {
         let flags = self.flags.clone();
         let name = self.name;
-        let command_line = CommandLine {
+        CommandLine {
             arguments: std::env::args_os().skip(1).collect(),
             read: Box::new(move || read(&flags)),
             print: Box::new(move |text| output::remark(&format!("pollux {name}: {text}"))),
-        };
-        let failed = |error: MasterError| Failure::failed(output::error_chain(&error));
-        let master = Master::start(settings, command_line, &passed).map_err(failed)?;
-        master.run(&mut signals).map_err(failed)?;
-        Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -215,12 +261,33 @@ enum ControlCommand {
         #[arg(long, value_name = "unix:PATH")]
         control: String,
     },
+    /// Have a running proxy answer 503 for a site, or answer for it again; that holds for its next workers too
+    Maintenance {
+        /// A host of the site, as in its settings
+        host: String,
+        /// Whether the maintenance begins or ends
+        order: Switch,
+        /// Its control socket, as in its settings: unix:PATH
+        #[arg(long, value_name = "unix:PATH")]
+        control: String,
+    },
+}
+
+/// What an order switches.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 /// Runs the proxy until a signal ends it, as its master or as a worker; or has one reload its settings.
 pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<ExitCode, Failure> {
-    if let Some(ControlCommand::Reload { control }) = &command.order {
-        return reload(control);
+    match &command.order {
+        Some(ControlCommand::Reload { control }) => return reload(control),
+        Some(ControlCommand::Maintenance { host, order, control }) => {
+            return maintenance(host, *order, control);
+        }
+        None => {}
     }
     Start { name: "proxy", flags: &command.flags, is_check: command.check }.run(early)
 }
@@ -228,7 +295,7 @@ pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<Ex
 /// Settings that lead to backends, read anew, with the file as workers get it.
 fn read<T: Table + Into<ServerSettings>>(flags: &Flags<T>) -> Result<Settings, String> {
     let file = flags.file().map_err(|mistakes| mistakes.to_string())?;
-    let settings: T = flags.read_with(file.file()).map_err(|mistakes| mistakes.to_string())?;
+    let settings: T = flags.read_over(&file).map_err(|mistakes| mistakes.to_string())?;
     Ok(Settings { config: settings.into().passes()?, file: text_of(&file) })
 }
 
@@ -238,7 +305,7 @@ fn text_of(file: &Given) -> String {
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn work<T: Table + Into<ServerSettings>>(
+fn work<T: Table + Into<ServerSettings> + Clone + 'static>(
     flags: &Flags<T>,
     worker: WorkerProcess,
     early: Option<Signals>,
@@ -251,7 +318,15 @@ fn work<T: Table + Into<ServerSettings>>(
         Ok((config, signals))
     });
     let ran = match prepared {
-        Ok((config, mut signals)) => worker.run(&config, &mut signals).map_err(drop),
+        Ok((config, mut signals)) => {
+            let flags = flags.clone();
+            let read = Box::new(move |text: &str| {
+                let settings: T =
+                    flags.read_with(text.split_once('\n')).map_err(|wrong| wrong.to_string())?;
+                settings.into().passes()
+            });
+            worker.run(&config, read, &mut signals).map_err(drop)
+        }
         Err(why) => {
             worker.failed(&why);
             Err(())
@@ -278,6 +353,33 @@ fn reload(control: &str) -> Result<ExitCode, Failure> {
         }
     }
     Err(Failure::failed("no word of the reload; the log of the proxy may say more"))
+}
+
+/// Begins or ends the maintenance of a site of a running proxy.
+fn maintenance(host: &str, order: Switch, control: &str) -> Result<ExitCode, Failure> {
+    if host.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(Failure::usage(format!("{host:?} is not a host; expected one without spaces")));
+    }
+    let order = match order {
+        Switch::On => "on",
+        Switch::Off => "off",
+    };
+    let path = control.strip_prefix("unix:").unwrap_or(control);
+    let failed = |error: io::Error| Failure::failed(format!("{control}: {error}"));
+    let end = Instant::now() + RELOAD_TIMEOUT;
+    while Instant::now() < end {
+        let answer = ask(path, &format!("maintenance {host} {order}")).map_err(failed)?;
+        match answer.as_str() {
+            // The worker has ended: the next one takes the order.
+            "" => {}
+            done if done.starts_with("site ") => {
+                output::remark(done);
+                return Ok(ExitCode::SUCCESS);
+            }
+            why => return Err(Failure::failed(why)),
+        }
+    }
+    Err(Failure::failed("no word of the order; the log of the proxy may say more"))
 }
 
 /// Longer than a worker may take to start.

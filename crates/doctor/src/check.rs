@@ -68,6 +68,8 @@ pub enum Concern {
     Sweep,
     /// Message queues, and many processes that wait for one.
     Queues,
+    /// A host that is one of several which put a load on a server together.
+    Agents,
     /// What explains a figure: counts, samples, symbols.
     Counters,
 }
@@ -123,7 +125,7 @@ type Alias = (&'static str, &'static str);
 
 /// Each concern in the order of the table: its name on command lines and in JSON, other names that users know
 /// it by with what those say, the heading of its group.
-const CONCERNS: [(Concern, &str, &[Alias], &str); 8] = [
+const CONCERNS: [(Concern, &str, &[Alias], &str); 9] = [
     (Concern::Everything, "everything", &[], "Every experiment"),
     (Concern::Descriptors, "descriptors", &[], "Many descriptors in one process"),
     (Concern::Servers, "servers", &[], "A server under load"),
@@ -136,6 +138,7 @@ const CONCERNS: [(Concern, &str, &[Alias], &str); 8] = [
         &[("pool", "The same as queues")],
         "Message queues: a pool of services on one queue",
     ),
+    (Concern::Agents, "agents", &[], "Load from several hosts: an agent here"),
     (Concern::Counters, "counters", &[], "Counters and samples"),
 ];
 
@@ -303,10 +306,11 @@ impl Serialize for Concern {
 pub(crate) const AND: &str = " && ";
 const SYSCTL: &str = "sudo sysctl -w ";
 /// Settings of which less allows more; of all others more does.
-const LESS_ALLOWS_MORE: [&str; 4] = [
+const LESS_ALLOWS_MORE: [&str; 5] = [
     "kernel.perf_event_paranoid",
     "kernel.kptr_restrict",
     "kernel.io_uring_disabled",
+    "kernel.sched_autogroup_enabled",
     "net.ipv4.tcp_fin_timeout",
 ];
 

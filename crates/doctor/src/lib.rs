@@ -8,6 +8,7 @@
 //! user to run.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod calls;
 mod check;
 mod counters;
@@ -78,6 +79,7 @@ impl Diagnosis {
         let all = [
             limits::descriptor_checks(readings, demands),
             network::checks(readings),
+            agents::checks(readings),
             processors::checks(readings),
             processors::clock_checks(readings),
             limits::memory_checks(readings),

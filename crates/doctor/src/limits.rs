@@ -7,7 +7,7 @@ use pollux_report::number::count;
 use pollux_sys::descriptors;
 
 use crate::Demands;
-use crate::check::Concern::{self, Dead, Descriptors, Everything, Queues, Servers};
+use crate::check::Concern::{self, Agents, Dead, Descriptors, Everything, Queues, Servers};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl, note_on_rights};
 use crate::readings::{Readings, Sandbox};
 
@@ -21,6 +21,47 @@ pub const SERVER_FDS_SPARE: u64 = 320;
 pub const CONNECTION_BYTES: u64 = 16 << 10;
 /// A run may take so much of the free memory: one part in this many.
 pub const MEMORY_PARTS: u64 = 2;
+/// The longest curve of the sys_epoll page, and its hundred active connections beside it.
+pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
+const ACTIVE_CONNECTIONS: u64 = 100;
+/// Descriptors of a server beside its connections.
+const SPARE: u64 = SERVER_FDS_SPARE;
+/// One side of that experiment in one process.
+const ONE_SIDE: u64 = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS + SPARE;
+const BOTH_SIDES: u64 = 2 * ONE_SIDE;
+/// The page's own setting: room for both sides in one process.
+const PAGE_ULIMIT: u64 = 131_072;
+const ALL: &[Concern] = &[Dead, Descriptors, Servers, Concern::Sweep, Agents];
+/// What the plan wants to be free before it opens the dead connections and the active ones, both
+/// ends of each here.
+const AVAILABLE_MIB: u64 = {
+    let connections = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS;
+    (connections * CONNECTION_BYTES * MEMORY_PARTS).div_ceil(1 << 20)
+};
+/// Two thousand TCP connections with full buffers and the lab itself.
+const DEFAULT_JOB_MIB: u64 = 256;
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// A service pool as it is asked for: its workers, the threads that call them, and a queue for all and for each of these.
+const POOL_WORKERS: u64 = 250;
+const POOL_CLIENT_THREADS: u64 = 10;
+const POOL_QUEUES: u64 = 1 + POOL_CLIENT_THREADS;
+/// The kernel's defaults, which need no privilege.
+const MESSAGES: u64 = 10;
+const MESSAGE_BYTES: u64 = 8192;
+/// What the kernel adds to each message: its header and its node in the tree of priorities.
+const OVERHEAD_BYTES: u64 = 96;
+/// All those queues when they are full.
+const FULL_BYTES: u64 = POOL_QUEUES * queue_bytes(MESSAGES);
+const QUEUES_ONLY: &[Concern] = &[Queues];
+/// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
+const LOCKED_BYTES: u64 = 8 << 20;
+/// The context of one poller that watches the dead connections and the active ones: it doubles when
+/// it is full, and the half as large one stands meanwhile.
+const AIO_SLOTS: u64 = {
+    let size = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).next_power_of_two();
+    size + size / 2
+};
 
 /// What is free of what all processes together may have; `None` where it can't be read.
 ///
@@ -60,19 +101,6 @@ fn memory_available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     number_of(&text, "MemAvailable").map(|kib| kib * 1024)
 }
-
-/// The longest curve of the sys_epoll page, and its hundred active connections beside it.
-pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
-const ACTIVE_CONNECTIONS: u64 = 100;
-/// Descriptors of a server beside its connections.
-const SPARE: u64 = SERVER_FDS_SPARE;
-/// One side of that experiment in one process.
-const ONE_SIDE: u64 = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS + SPARE;
-const BOTH_SIDES: u64 = 2 * ONE_SIDE;
-/// The page's own setting: room for both sides in one process.
-const PAGE_ULIMIT: u64 = 131_072;
-
-const ALL: &[Concern] = &[Dead, Descriptors, Servers, Concern::Sweep];
 
 pub(super) fn descriptor_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
     vec![hard(readings, demands), soft(readings), file_max(readings, demands), nr_open(readings)]
@@ -179,23 +207,13 @@ fn number_or_unlimited(limit: u64) -> Reading<super::CheckValue> {
     })
 }
 
-/// What the plan wants to be free before it opens the dead connections and the active ones, both
-/// ends of each here.
-const AVAILABLE_MIB: u64 = {
-    let connections = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS;
-    (connections * CONNECTION_BYTES * MEMORY_PARTS).div_ceil(1 << 20)
-};
-/// Two thousand TCP connections with full buffers and the lab itself.
-const DEFAULT_JOB_MIB: u64 = 256;
-const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-
 pub(super) fn memory_checks(readings: &Readings) -> Vec<Check> {
     vec![available(readings), swap(readings), huge_pages(readings), overcommit(readings)]
 }
 
 fn available(readings: &Readings) -> Check {
     let kib = readings.files.field("/proc/meminfo", "MemAvailable");
-    let concerns = &[Dead, Descriptors];
+    let concerns = &[Dead, Descriptors, Agents];
     let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
     let wanted = format!(
         "{}: a run takes half, for {} dead connections with both ends here",
@@ -259,27 +277,15 @@ fn overcommit(readings: &Readings) -> Check {
     .check(readings)
 }
 
-const WORKERS: u64 = 250;
-const CLIENT_THREADS: u64 = 10;
-const QUEUES: u64 = 1 + CLIENT_THREADS;
-/// The kernel's defaults, which need no privilege.
-const MESSAGES: u64 = 10;
-const MESSAGE_BYTES: u64 = 8192;
-/// What the kernel adds to each message: its header and its node in the tree of priorities.
-const OVERHEAD_BYTES: u64 = 96;
-const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
-
-const QUEUES_ONLY: &[Concern] = &[Queues];
-
 pub(super) fn queue_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
     let of = |name, unit| Subject { name, unit: Some(unit), concerns: QUEUES_ONLY };
     let sysctls = [
         Sysctl {
             subject: of("fs.mqueue.queues_max", "queues"),
-            wanted: count(QUEUES),
-            is_enough: |max| max >= QUEUES,
+            wanted: count(POOL_QUEUES),
+            is_enough: |max| max >= POOL_QUEUES,
             effect: |max| format!("a pool with more than {max} queues"),
-            set: QUEUES,
+            set: POOL_QUEUES,
         },
         Sysctl {
             subject: of("fs.mqueue.msg_max", "messages"),
@@ -296,8 +302,28 @@ pub(super) fn queue_checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Ch
             set: MESSAGE_BYTES,
         },
     ];
-    let bytes = bytes(readings, demands.queue_bytes);
-    [bytes].into_iter().chain(sysctls.map(|sysctl| sysctl.check(readings))).collect()
+    let others = [bytes(readings, demands.queue_bytes), sessions(readings)];
+    others.into_iter().chain(sysctls.map(|sysctl| sysctl.check(readings))).collect()
+}
+
+/// The kernel shares the CPUs among sessions first (sched(7)): who calls from another session than that of the workers waits
+/// long where a thread is interrupted within a call.
+fn sessions(readings: &Readings) -> Check {
+    let name = "kernel.sched_autogroup_enabled";
+    let found = if readings.files.is_absent(AUTOGROUP) {
+        // A kernel without sessions that count.
+        Reading::Value(0)
+    } else {
+        readings.files.number(AUTOGROUP)
+    };
+    let wanted =
+        "0 for a pool in another session than its clients, as a unit of systemd is; else any";
+    let subject = Subject { name, unit: None, concerns: QUEUES_ONLY };
+    subject.judge(found, wanted, |value| {
+        let effect = "CPUs are shared among sessions: calls of another one than the pool's take 75 ms and more at the \
+                      longest, 4 to 18 within one";
+        Judgement::unless(*value == 0, effect).mended_by(Remedy::sysctl(name, 0))
+    })
 }
 
 const fn queue_bytes(messages: u64) -> u64 {
@@ -307,7 +333,7 @@ const fn queue_bytes(messages: u64) -> u64 {
 /// The deepest reply queues beside a service queue of full depth; `None` if not even one message.
 fn reply_depth(limit_bytes: u64) -> Option<u64> {
     let left = limit_bytes.checked_sub(queue_bytes(MESSAGES))?;
-    Some(left / (CLIENT_THREADS * queue_bytes(1))).filter(|depth| *depth > 0)
+    Some(left / (POOL_CLIENT_THREADS * queue_bytes(1))).filter(|depth| *depth > 0)
 }
 
 fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
@@ -316,7 +342,7 @@ fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
     let subject =
         Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: QUEUES_ONLY };
     let wanted = format!(
-        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for the jobs",
+        "{}: {POOL_QUEUES} queues of {MESSAGES} messages of 8 KiB for {POOL_WORKERS} workers; {} for the jobs",
         count(FULL_BYTES),
         count(jobs_bytes)
     );
@@ -332,26 +358,17 @@ fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
                 "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{note}"
             )),
             None if limit >= jobs_bytes => Judgement::limits(format!(
-                "{short} bytes short: no pool by queues with {CLIENT_THREADS} client threads; the built-in jobs \
+                "{short} bytes short: no pool by queues with {POOL_CLIENT_THREADS} client threads; the built-in jobs \
                  have short messages and fit{note}"
             )),
             None => Judgement::blocks(format!(
-                "{short} bytes short: no built-in job on a queue, no pool by queues with {CLIENT_THREADS} \
+                "{short} bytes short: no built-in job on a queue, no pool by queues with {POOL_CLIENT_THREADS} \
                  client threads{note}"
             )),
         }
         .mended_by(raise)
     })
 }
-
-/// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
-const LOCKED_BYTES: u64 = 8 << 20;
-/// The context of one poller that watches the dead connections and the active ones: it doubles when
-/// it is full, and the half as large one stands meanwhile.
-const AIO_SLOTS: u64 = {
-    let size = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).next_power_of_two();
-    size + size / 2
-};
 
 pub(super) fn ring_checks(readings: &Readings) -> Vec<Check> {
     vec![disabled(readings), opened(readings), locked(readings), aio(readings)]

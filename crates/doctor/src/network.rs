@@ -3,7 +3,7 @@
 use pollux_host::Reading;
 use pollux_report::number::count;
 
-use crate::check::Concern::{Churn, Dead, Descriptors, Servers, Sweep};
+use crate::check::Concern::{Agents, Churn, Dead, Descriptors, Servers, Sweep};
 use crate::check::{Check, Judgement, Remedy, Subject, Sysctl};
 use crate::limits::DEAD_CONNECTIONS;
 use crate::readings::Readings;
@@ -40,7 +40,7 @@ pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     ]
 }
 
-fn port_count(readings: &Readings) -> Reading<u64> {
+pub(super) fn port_count(readings: &Readings) -> Reading<u64> {
     let path = "/proc/sys/net/ipv4/ip_local_port_range";
     readings.files.numbers(path).and_then(|range| match range[..] {
         [first, last] if first <= last => Reading::Value(last - first + 1),
@@ -49,7 +49,7 @@ fn port_count(readings: &Readings) -> Reading<u64> {
 }
 
 fn ports(readings: &Readings) -> Check {
-    let concerns = &[Dead, Churn, Sweep, Descriptors];
+    let concerns = &[Dead, Churn, Sweep, Descriptors, Agents];
     let name = "net.ipv4.ip_local_port_range";
     let subject = Subject { name, unit: Some("ports"), concerns };
     let wanted = format!("{}, from {PAGE_PORTS}", count(64_512));

@@ -20,9 +20,10 @@ use crate::calls::Calls;
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// Every file that a check asks for.
-const PATHS: [&str; 35] = [
+const PATHS: [&str; 37] = [
     "/proc/loadavg",
     "/proc/meminfo",
+    "/proc/net/fib_trie",
     "/proc/net/sockstat",
     "/proc/net/softnet_stat",
     "/proc/self/mountinfo",
@@ -36,6 +37,7 @@ const PATHS: [&str; 35] = [
     "/proc/sys/fs/mqueue/msgsize_max",
     "/proc/sys/fs/mqueue/queues_max",
     "/proc/sys/fs/nr_open",
+    "/proc/sys/kernel/sched_autogroup_enabled",
     "/proc/sys/net/core/netdev_max_backlog",
     "/proc/sys/net/core/somaxconn",
     "/proc/sys/net/ipv4/ip_local_port_range",
@@ -321,7 +323,7 @@ pub(crate) mod invented {
     use pollux_host::sources::SourceStatus;
 
     /// The files of the sound machine. It has no conntrack, no `intel_pstate` and no debugfs.
-    const FILES: [(&str, &str); 33] = [
+    const FILES: [(&str, &str); 35] = [
         ("/proc/loadavg", "0.05 0.10 0.20 1/200 4242"),
         ("/proc/meminfo", "MemAvailable:   33554432 kB\nSwapTotal:   1024 kB\nSwapFree:  1024 kB"),
         ("/proc/net/sockstat", "sockets: used 24\nTCP: inuse 3 orphan 0 tw 0 alloc 3 mem 57"),
@@ -331,6 +333,7 @@ pub(crate) mod invented {
             "29 28 0:12 / /sys/kernel/tracing rw shared:9 - tracefs tracefs rw",
         ),
         ("/proc/self/status", "Name:\tpollux\nCpus_allowed_list:\t0-7"),
+        ("/proc/net/fib_trie", "Local:\n  |-- 10.0.2.7\n    /32 host LOCAL"),
         ("/proc/self/timerslack_ns", "50000"),
         ("/proc/sys/fs/aio-max-nr", "1048576"),
         ("/proc/sys/fs/aio-nr", "0"),
@@ -340,6 +343,7 @@ pub(crate) mod invented {
         ("/proc/sys/fs/mqueue/msgsize_max", "8192"),
         ("/proc/sys/fs/mqueue/queues_max", "256"),
         ("/proc/sys/fs/nr_open", "1048576"),
+        ("/proc/sys/kernel/sched_autogroup_enabled", "0"),
         ("/proc/sys/net/core/netdev_max_backlog", "1000"),
         ("/proc/sys/net/core/somaxconn", "4096"),
         ("/proc/sys/net/ipv4/ip_local_port_range", "1024\t65535"),

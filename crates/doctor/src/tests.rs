@@ -74,6 +74,12 @@ fn every_value_of_a_file_that_is_too_small_or_too_slow_limits_something() {
         ("/proc/sys/fs/mqueue/msgsize_max", "4096", "fs.mqueue.msgsize_max", "4,096 bytes"),
         ("/proc/sys/fs/mqueue/queues_max", "8", "fs.mqueue.queues_max", "more than 8"),
         ("/proc/sys/fs/nr_open", "4096", "fs.nr_open", "ends at 4,096"),
+        (
+            "/proc/sys/kernel/sched_autogroup_enabled",
+            "1",
+            "kernel.sched_autogroup_enabled",
+            "shared among sessions",
+        ),
         ("/proc/sys/net/core/netdev_max_backlog", "300", "net.core.netdev_max_backlog", "past 300"),
         ("/proc/sys/net/core/somaxconn", "128", "net.core.somaxconn", "past 128"),
         (
@@ -117,6 +123,15 @@ fn every_value_of_a_file_that_is_too_small_or_too_slow_limits_something() {
         assert!(has_remedy || name == "memory_available_mib", "{name} names no command");
         assert!(!check.blocks_default_job, "{name}");
     }
+}
+
+#[test]
+fn a_kernel_without_sessions_that_count_shares_cpus_among_none() {
+    let name = "kernel.sched_autogroup_enabled";
+    assert_eq!(
+        check(&without("/proc/sys/kernel/sched_autogroup_enabled"), name).verdict,
+        Verdict::Ok
+    );
 }
 
 #[test]
@@ -463,6 +478,24 @@ fn the_summary_stands_first_then_problems() {
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     let colourful = TextOptions { is_colourful: true, ..PLAIN };
     assert!(diagnose(&readings, None).text(colourful).contains("\x1b[31;1mblocks\x1b[0m"));
+}
+
+#[test]
+fn an_agent_carries_as_many_connections_as_the_least_of_all_resources() {
+    let ports = with("/proc/sys/net/ipv4/ip_local_port_range", "60000 60999");
+    let words =
+        "1,000 connections here to one address of a server: 1,000 ports of 1 source address";
+    let few = spoiled(&ports, "agent_connections", Verdict::Limits, words);
+    fixed(&few, "sudo sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"", true);
+    let descriptors = changed(|readings| {
+        let few = ResourceLimit { soft: Some(4096), hard: Some(4096) };
+        readings.environment.limits.open_files = few;
+    });
+    let words = "4,032 connections here to one address of a server: each takes a descriptor";
+    spoiled(&descriptors, "agent_connections", Verdict::Limits, words);
+    let memory = with("/proc/meminfo", "MemAvailable: 65536 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB");
+    spoiled(&memory, "agent_connections", Verdict::Limits, "4,096 connections here");
+    assert!(check(&without("/proc/meminfo"), "agent_connections").found.reason().is_some());
 }
 
 #[test]

@@ -140,18 +140,18 @@ fn open(to: &ConnectTo) -> Result<Begun, Refusal> {
         ListenAddress::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
         ListenAddress::Unix(_) => AddressFamily::UNIX,
     };
-    let socket = stream_socket(family).map_err(of("socket"))?;
+    let socket = stream_socket(family).map_err(refusal_of("socket"))?;
     if let Some(source) = to.source {
         pollux_sys::socket::bind_address_no_port(&socket).map_err(|cause| ("setsockopt", cause))?;
-        bind(&socket, &SocketAddr::new(source, 0)).map_err(of("bind"))?;
+        bind(&socket, &SocketAddr::new(source, 0)).map_err(refusal_of("bind"))?;
     }
     let connected = match &to.peer {
         ListenAddress::Tcp(peer) => {
-            set_tcp_nodelay(&socket, true).map_err(of("setsockopt"))?;
+            set_tcp_nodelay(&socket, true).map_err(refusal_of("setsockopt"))?;
             connect(&socket, peer)
         }
         ListenAddress::Unix(path) => {
-            let peer = SocketAddrUnix::new(path).map_err(of("connect"))?;
+            let peer = SocketAddrUnix::new(path).map_err(refusal_of("connect"))?;
             connect(&socket, &peer)
         }
     };
@@ -159,10 +159,10 @@ fn open(to: &ConnectTo) -> Result<Begun, Refusal> {
         Ok(()) => Ok(Begun { socket, is_in_progress: false }),
         // An interrupted connect continues by itself (connect(2)).
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun { socket, is_in_progress: true }),
-        Err(errno) => Err(of("connect")(errno)),
+        Err(errno) => Err(refusal_of("connect")(errno)),
     }
 }
 
-fn of(call: &'static str) -> impl Fn(Errno) -> Refusal {
+fn refusal_of(call: &'static str) -> impl Fn(Errno) -> Refusal {
     move |errno| (call, errno.into())
 }

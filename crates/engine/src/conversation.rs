@@ -21,8 +21,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::actions::{Ending, Payload, Sharing};
+use crate::output::OutputState;
 use crate::pipe::{PackedReadOutcome, ReadOutcome};
-use crate::tail::OutputState;
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way

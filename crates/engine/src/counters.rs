@@ -106,6 +106,8 @@ named_counters! {
         Messages = "messages",
         /// Times that a watched source (a datagram socket, a timer, signals) was readable.
         SourcesReadable = "sources_readable",
+        /// Sources that the kernel refused to watch on; they were dropped (completion loop).
+        SourcesFailed = "sources_failed",
         /// Signals handled.
         Signals = "signals",
         /// Ring enters (completion loop).

@@ -88,6 +88,13 @@ pub trait Session: Sized {
         let _ = shared;
     }
 
+    /// How many connections hold memory that they give back when they are idle, though they stay: when many have done so, the
+    /// loop gives free memory back to the kernel. Asked once in each turn.
+    fn awake(shared: &Self::Shared) -> u32 {
+        let _ = shared;
+        0
+    }
+
     /// A connection was accepted; sending here is allowed.
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
 

@@ -4,11 +4,13 @@
 //! read from again, their room is free in the heap, and the process would keep it for good: the allocator gives back by itself
 //! only what is free at the end of the heap, and there something always lives. So the heap is trimmed
 //!
-//! * a second after half of a loop's connections have left, or half of those whose output waited wait no more;
+//! * a second after half of a loop's connections have left, or half of those whose output waited wait no more, or half of those
+//!   whose sessions held memory while they were busy ([`Session::awake`](crate::Session::awake)) have given it back;
 //! * a second after the last of many such ends, where those left at the time were fewer than half.
 //!
 //! That is done in a turn that brings nothing to do, or half a second later on a loop that never rests, and not more often
-//! than every two seconds. On a loop whose connections come and go steadily, nothing is done.
+//! than every two seconds; every ten for connections that are idle, as those of some clients wake again and again. On a loop
+//! whose connections come and go steadily, nothing is done.
 
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ const DELAY: Duration = Duration::from_secs(1);
 const BUSY_MAX: Duration = Duration::from_millis(500);
 /// From one time to the next.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// The same where connections stay that are idle.
+const INTERVAL_OF_IDLE: Duration = Duration::from_secs(10);
 
 /// How many there are, and the most there were since the heap was trimmed last.
 #[derive(Debug, Default)]
@@ -42,6 +46,13 @@ impl HighWater {
         self.most - self.now >= LEFT_MIN && self.now <= self.most / 2
     }
 
+    /// There are so many: how many fewer than before, and whether half of them, and not few, are gone.
+    fn set(&mut self, now: u32) -> (u32, bool) {
+        let fewer = self.now.saturating_sub(now);
+        (self.now, self.most) = (now, self.most.max(now));
+        (fewer, self.most - now >= LEFT_MIN && now <= self.most / 2)
+    }
+
     fn forget(&mut self) {
         self.most = self.now;
     }
@@ -52,7 +63,9 @@ pub(crate) struct Trimming {
     open: HighWater,
     /// Of those, the ones whose output waits for the peer.
     waiting: HighWater,
-    /// Ends since the heap was trimmed last: of connections, and of waits for a peer.
+    /// Those whose sessions hold memory while they are busy.
+    awake: HighWater,
+    /// Ends since the heap was trimmed last: of connections, of waits for a peer, and of busy times.
     ends: u32,
     last_end: Moment,
     /// Half of one or the other were gone at the last end, or before.
@@ -60,6 +73,8 @@ pub(crate) struct Trimming {
     due: Moment,
     /// Not before this.
     earliest: Moment,
+    /// The same where connections have become idle.
+    earliest_of_idle: Moment,
     /// What the loop had received when this was asked last.
     receives: u64,
 }
@@ -69,11 +84,13 @@ impl Trimming {
         Self {
             open: HighWater::default(),
             waiting: HighWater::default(),
+            awake: HighWater::default(),
             ends: 0,
             last_end: Moment::default(),
             is_half_gone: false,
             due: Moment::NEVER,
             earliest: Moment::default(),
+            earliest_of_idle: Moment::default(),
             receives: 0,
         }
     }
@@ -87,7 +104,7 @@ impl Trimming {
     #[inline]
     pub(crate) fn closed(&mut self, now: Moment) {
         let is_half_gone = self.open.fall();
-        self.ended(is_half_gone, now);
+        self.ended(1, is_half_gone, self.earliest, now);
     }
 
     /// The output of a connection waits for its peer, or does so no more.
@@ -96,17 +113,33 @@ impl Trimming {
             self.waiting.rise();
         } else {
             let is_half_gone = self.waiting.fall();
-            self.ended(is_half_gone, now);
+            self.ended(1, is_half_gone, self.earliest, now);
+        }
+    }
+
+    /// So many sessions hold memory that they give back when they are idle.
+    #[inline]
+    pub(crate) fn awake(&mut self, count: u32, now: Moment) {
+        if count != self.awake.now {
+            self.awake_changed(count, now);
+        }
+    }
+
+    #[cold]
+    fn awake_changed(&mut self, count: u32, now: Moment) {
+        let (fewer, is_half_gone) = self.awake.set(count);
+        if fewer > 0 {
+            self.ended(fewer, is_half_gone, self.earliest_of_idle, now);
         }
     }
 
     #[inline]
-    fn ended(&mut self, is_half_gone: bool, now: Moment) {
-        self.ends += 1;
+    fn ended(&mut self, count: u32, is_half_gone: bool, earliest: Moment, now: Moment) {
+        self.ends += count;
         self.last_end = now;
         self.is_half_gone |= is_half_gone;
-        if self.due == Moment::NEVER && self.ends >= LEFT_MIN {
-            self.due = self.earliest.max(now + DELAY);
+        if self.ends >= LEFT_MIN {
+            self.due = self.due.min(earliest.max(now + DELAY));
         }
     }
 
@@ -128,9 +161,11 @@ impl Trimming {
         let begins = self.due <= now && (is_idle || self.due + BUSY_MAX <= now);
         if begins {
             (self.due, self.earliest) = (Moment::NEVER, now + INTERVAL);
+            self.earliest_of_idle = now + INTERVAL_OF_IDLE;
             (self.ends, self.is_half_gone) = (0, false);
             self.open.forget();
             self.waiting.forget();
+            self.awake.forget();
         }
         begins
     }
@@ -188,6 +223,26 @@ mod tests {
         (0..50).for_each(|_| trimming.waits(false, NOW));
         assert_eq!(trimming.due(), NOW + DELAY);
         assert!(trimming.begin(0, NOW + DELAY));
+    }
+
+    #[test]
+    fn the_heap_is_trimmed_when_sessions_are_idle_and_every_ten_seconds_at_most() {
+        let mut trimming = with_open(100);
+        trimming.awake(100, NOW);
+        trimming.awake(60, NOW);
+        assert_eq!(trimming.due(), NOW + DELAY);
+        // Fewer than half: it waits until no more of them become idle.
+        assert!(!trimming.begin(0, NOW + DELAY / 2));
+        trimming.awake(40, NOW + DELAY / 2);
+        assert!(trimming.begin(0, NOW + DELAY));
+        let first = NOW + DELAY;
+        // The next burst.
+        trimming.awake(100, first);
+        trimming.awake(0, first);
+        assert_eq!(trimming.due(), first + INTERVAL_OF_IDLE);
+        // Those that leave do not wait for so long.
+        (0..100).for_each(|_| trimming.closed(first));
+        assert_eq!(trimming.due(), first + INTERVAL);
     }
 
     #[test]

@@ -23,9 +23,9 @@ use crate::clock::Clock;
 use crate::connecting::{Begun, begin, outcome};
 use crate::conversation::{Conversation, SessionCall};
 use crate::flow::Flow;
+use crate::output::{Expiry, OutputState};
 use crate::session::refused;
 use crate::sources::Sources;
-use crate::tail::{Expiry, OutputState};
 use crate::timerfd::Alarm;
 use crate::timers::Timers;
 use crate::trimming::Trimming;
@@ -39,7 +39,7 @@ use crate::{
 const FURTHER_ROUNDS: u32 = 3;
 
 /// What a loop keeps beside its connections, whatever drives it.
-pub(crate) struct LoopState<S: Session> {
+pub(crate) struct TurnState<S: Session> {
     pub(crate) shared: S::Shared,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
@@ -64,7 +64,7 @@ pub(crate) struct LoopState<S: Session> {
     pub(crate) is_draining: bool,
 }
 
-impl<S: Session> LoopState<S> {
+impl<S: Session> TurnState<S> {
     pub(crate) fn new(
         shared: S::Shared,
         limits: Limits,
@@ -177,12 +177,12 @@ pub(crate) struct ConnectionView<'a, S: Session> {
     pub(crate) conversation: &'a mut Conversation<S>,
     pub(crate) tail: &'a mut OutputState,
     pub(crate) flow: &'a mut Flow,
-    pub(crate) state: &'a mut LoopState<S>,
+    pub(crate) state: &'a mut TurnState<S>,
 }
 
 /// A loop that takes turns: what differs between the two, and below it what they do alike.
 pub(crate) trait TurnLoop<S: Session> {
-    fn state(&mut self) -> &mut LoopState<S>;
+    fn state(&mut self) -> &mut TurnState<S>;
 
     fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>>;
 
@@ -277,6 +277,7 @@ pub(crate) trait TurnLoop<S: Session> {
         self.run_further_commands();
         self.accept();
         let state = self.state();
+        state.trimming.awake(S::awake(&state.shared), now.at);
         if state.trimming.due() <= now.at {
             state.give_back_memory();
         }
@@ -450,7 +451,7 @@ pub(crate) trait TurnLoop<S: Session> {
 pub enum LoopError {
     /// The mechanism is not available on this machine, or to this process.
     Unavailable {
-        /// Its name.
+        /// As `--poller` has it.
         mechanism: &'static str,
         /// Why, and what would allow it.
         reason: String,

@@ -11,7 +11,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_testing::{Process, Signal};
+use pollux_testing::{Process, Signal, uninterrupted};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -79,16 +79,6 @@ fn unavailable(driver: Driver) -> Option<String> {
     }
 }
 
-/// The length of the next datagram. A process that was stopped for a while has its receive interrupted.
-fn received(peer: &UdpSocket, datagram: &mut [u8]) -> usize {
-    loop {
-        match peer.recv(datagram) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            other => return other.expect("in time"),
-        }
-    }
-}
-
 #[test]
 fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
     for driver in drivers() {
@@ -113,7 +103,11 @@ fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
         for number in 0..10_u8 {
             assert_eq!(peer.send(&[number; 100]).expect("sent"), 100);
             let mut datagram = [0; 200];
-            assert_eq!(received(&peer, &mut datagram), 100, "{driver}");
+            assert_eq!(
+                uninterrupted(|| peer.recv(&mut datagram)).expect("in time"),
+                100,
+                "{driver}"
+            );
             assert_eq!(datagram[..100], [number; 100], "{driver}");
         }
         let counted = "1 connections, 200000 bytes, 10 datagrams";
@@ -259,7 +253,7 @@ fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
         client.read_exact(&mut [0; 6]).expect("what came before the reset");
         client.write_all(b"unread").expect("room");
         server.set_read_timeout(Some(DEADLINE)).expect("set");
-        server.peek(&mut [0]).expect("it is there");
+        uninterrupted(|| server.peek(&mut [0])).expect("it is there");
         // With input unread: a reset.
         drop(server);
         assert_eq!(end_of(client), Err(ErrorKind::ConnectionReset), "{driver}");
@@ -281,7 +275,7 @@ fn the_proxy_takes_no_more_than_its_other_side_does() {
         server.set_write_timeout(Some(Duration::from_millis(500))).expect("set");
         let mut written = 0;
         while written < MOST
-            && let Ok(taken) = server.write(&[b'x'; 1 << 16])
+            && let Ok(taken) = uninterrupted(|| server.write(&[b'x'; 1 << 16]))
         {
             written += taken;
         }

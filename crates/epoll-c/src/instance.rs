@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event, sigset_t};
 use pollux_poller::{
-    AioPool, Backend, Error, Events, Expected, Mechanism, Poller, SignalMask, Threads, Waker,
+    AioPool, Error, Events, Expected, Facility, Mechanism, Poller, SignalMask, Threads, Waker,
 };
 
 use crate::kernel::{self, Identity, Kind};
@@ -140,7 +140,7 @@ impl Instance {
     /// others the kernel lets go with the process, and a context of AIO takes as long to give up as all of them together.
     pub(crate) fn ending(&self) {
         if let Some(mut state) = self.waiters.try_lock()
-            && state.subject.mechanism == Mechanism::UringPoll
+            && state.subject.mechanism.facility() == Facility::Ring
             && state.free().is_some()
         {
             state.renew();
@@ -565,7 +565,7 @@ impl Subject for Watched {
     }
 
     fn semaphore(&mut self) -> io::Result<RawFd> {
-        if !mem::replace(&mut self.is_shared, true) && self.mechanism == Mechanism::UringPoll {
+        if !mem::replace(&mut self.is_shared, true) && self.mechanism.facility() == Facility::Ring {
             self.interrupt();
         }
         if let Some(semaphore) = &self.semaphore {
@@ -691,7 +691,7 @@ impl Opened {
     fn is_outgrown_by(&self, count: usize) -> bool {
         self.expected == Expected::Few
             && Expected::of(count) == Expected::Many
-            && self.poller.caps().backend == Backend::Uring
+            && self.poller.caps().backend.facility() == Facility::Ring
             && self.may_be_used_here()
     }
 
@@ -701,7 +701,7 @@ impl Opened {
     }
 
     fn is_shared(&self) -> bool {
-        self.threads == Threads::Several || self.poller.caps().backend != Backend::Uring
+        self.threads == Threads::Several || self.poller.caps().backend.facility() != Facility::Ring
     }
 
     fn apply(&mut self, fd: RawFd, step: Step) -> Result<(), Error> {

@@ -68,7 +68,7 @@ mod waiters;
 
 pub use instance::Instance;
 pub use instances::{Handed, Identity, Instances};
-pub use pollux_poller::Mechanism;
+pub use pollux_poller::{Facility, Mechanism};
 
 /// The name that the dynamic linker looks for.
 pub const SONAME: &str = env!("POLLUX_EPOLL_SONAME");

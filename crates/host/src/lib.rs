@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `processes`, at the root | other programs: started, read from, ended, with all that they start; who listens where |
 //! | [`patience`] | how long each kind of program is waited for |
-//! | [`Reading`] | a figure, or the reason why there is none |
+//! | `reading` | a figure, or the reason why there is none |
 //! | [`environment`] | what the machine is; programs that are installed |
 //! | [`machine`] | samples before and after a run, and what disturbed it |
+//! | `service_manager` | what started this process is notified of its state |
 //! | [`sources`], [`counting`] | what can be measured here, tried on known work; counters of the kernel around a piece of work |
 //! | [`task_use`] | what the kernel books for threads and children of this process |
 //! | [`symbols`] | functions of the kernel and of programs, by address |
@@ -20,6 +21,7 @@ pub mod machine;
 pub mod patience;
 mod processes;
 mod reading;
+mod service_manager;
 pub mod sources;
 pub mod symbols;
 pub mod task_use;
@@ -33,4 +35,5 @@ pub use processes::{
     threads_of,
 };
 pub use reading::{Reading, number_of};
+pub use service_manager::{NOTIFY_VARIABLE, ServiceManager, ServiceState};
 pub use symbols::Profiling;

@@ -19,6 +19,7 @@ impl Status {
     pub const NOT_MODIFIED: Self = Self(304);
     pub const PERMANENT_REDIRECT: Self = Self(308);
     pub const BAD_REQUEST: Self = Self(400);
+    pub const UNAUTHORIZED: Self = Self(401);
     pub const FORBIDDEN: Self = Self(403);
     pub const NOT_FOUND: Self = Self(404);
     pub const METHOD_NOT_ALLOWED: Self = Self(405);
@@ -29,6 +30,7 @@ impl Status {
     pub const RANGE_NOT_SATISFIABLE: Self = Self(416);
     pub const EXPECTATION_FAILED: Self = Self(417);
     pub const MISDIRECTED: Self = Self(421);
+    pub const TOO_MANY_REQUESTS: Self = Self(429);
     pub const FIELDS_TOO_LARGE: Self = Self(431);
     pub const INTERNAL_ERROR: Self = Self(500);
     pub const NOT_IMPLEMENTED: Self = Self(501);
@@ -70,6 +72,7 @@ impl Status {
             307 => "Temporary Redirect",
             308 => "Permanent Redirect",
             400 => "Bad Request",
+            401 => "Unauthorized",
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use pollux_http::h2::{
-    Ask, AskHead, Connection, ErrorCode, Event, Fault, KnownBlock, Output, PREFACE, Role, Scratch,
-    Sending, Settings, path_block,
+    Ask, AskHead, Connection, ErrorCode, Event, Fault, KnownBlock, Output, PREFACE, RestingBytes,
+    Role, Scratch, Sending, Settings, path_block,
 };
 use pollux_http::{Field, Limits, Method};
 
@@ -116,7 +116,7 @@ impl Server {
                     connection.release(&mut out, stream, data.len());
                     answers = ends.then_some(stream);
                 }
-                Event::Trailers { stream, fields } => {
+                Event::Trailers { stream, fields, .. } => {
                     let _ = write!(log, "{} trailers {stream}|", fields.count());
                     answers = Some(stream);
                 }
@@ -908,6 +908,53 @@ fn a_tunnel_to_a_backend_carries_bytes() {
     let answer = [headers(1, b"\x88", false), data(1, b"hello", false)].concat();
     assert_eq!(asked(Method::Connect, &answer), "200|5 bytes|");
     assert_eq!(asked(Method::Head, &answer), "200|malformed|");
+    // It has no fields behind; an answer without a tunnel may have them.
+    let trailers = headers(1, b"\0\x01a\x01b", true);
+    let tunnel = [answer, trailers.clone()].concat();
+    assert_eq!(asked(Method::Connect, &tunnel), "200|5 bytes|malformed|");
+    let refused = [headers(1, b"\x08\x03403", false), data(1, b"no", false), trailers].concat();
+    assert_eq!(asked(Method::Connect, &refused), "403|2 bytes|");
+}
+
+/// The head of a request for a WebSocket, as HTTP/1.1 has it, asks for one on a stream.
+#[test]
+fn a_head_asks_for_a_protocol_where_that_was_announced() {
+    let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let has_connect_protocol = true;
+    let settings_of = Settings { has_connect_protocol, ..Settings::DEFAULT };
+    let mut server = Connection::<()>::new(Role::Server, settings_of);
+    let mut rooms = [vec![0; 4096], vec![0; 4096]];
+    let [client_room, server_room] = &mut rooms;
+    let mut scratch = Scratch::default();
+    let mut by_client = Output::new(client_room);
+    let mut by_server = Output::new(server_room);
+    client.start(&mut by_client);
+    server.start(&mut by_server);
+    let head = b"GET /chat?a HTTP/1.1\r\nHost: a\r\nOrigin: o\r\nX-Secret: s\r\n\r\n";
+    let ask = || AskHead { head, scheme: "https", known: None, path: None };
+    let marked = b"x-secret\n";
+    let early = client.ask_head_for_protocol(&mut by_client, ask(), "websocket", marked, ());
+    assert!(early.is_none() && !client.takes_protocols(), "nothing is said of it yet");
+    let step = client.read(by_server.bytes(), &mut scratch, &mut by_client, &Limits::DEFAULT, 0);
+    assert!(step.is_ok() && client.takes_protocols());
+    let asked = client.ask_head_for_protocol(&mut by_client, ask(), "websocket", marked, ());
+    let stream = asked.expect("it may be asked so");
+    assert!(!client.has_ended(stream), "what follows is the protocol's");
+    let mut at = 0;
+    loop {
+        let input = &by_client.bytes()[at..];
+        let step = server.read(input, &mut scratch, &mut by_server, &Limits::DEFAULT, 0);
+        let step = step.expect("sound");
+        at += step.used;
+        let event = step.event.expect("it is asked");
+        if let Event::Request { head, never_indexed, ends, .. } = event {
+            let head = String::from_utf8_lossy(head).replace("\r\n", "|");
+            let of_client = "GET /chat?a HTTP/2.0|host: a|origin: o|x-secret: s|";
+            assert_eq!(head, format!("{of_client}connection: upgrade|upgrade: websocket||"));
+            assert!(never_indexed.has(2) && !never_indexed.has(1) && !ends);
+            return;
+        }
+    }
 }
 
 /// What the client and the server see of a stream that is asked for `protocol`, and has trailers where `is_trailed`.
@@ -1395,6 +1442,7 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
     let head = b"HTTP/1.1 200 OK\r\nServer: pollux\r\nX-Long: 0123456789\r\nETag: \"1\"\r\n\r\n";
     let mut server = Connection::<()>::new(Role::Server, Settings::DEFAULT);
     let mut client = Connection::<()>::new(Role::Client, Settings::DEFAULT);
+    let mut bytes = RestingBytes::default();
     let mut rooms = [vec![0; 4096], vec![0; 4096]];
     let mut scratch = Scratch::default();
     let mut to_server = Vec::new();
@@ -1438,7 +1486,10 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
             let step = step.expect("the tables are the same");
             at += step.used;
             match step.event {
-                Some(Event::Response { response, .. }) => got += response.fields.count(),
+                Some(Event::Response { stream, response, .. }) => {
+                    got += response.fields.count();
+                    client.take_done(stream).expect("both have ended");
+                }
                 Some(_) => {}
                 None => break,
             }
@@ -1446,8 +1497,8 @@ fn what_an_idle_connection_gives_back_is_not_missed() {
         assert_eq!(got, 3, "in round {round}");
         to_server.extend_from_slice(out.bytes());
         if round % 3 == 2 {
-            server.release_memory();
-            client.release_memory();
+            server = server.rest(&mut bytes).wake(&mut bytes);
+            client = client.rest(&mut bytes).wake(&mut bytes);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What can be compared: an arm, as it is from the command line to the process that runs it.
 //!
-//! Job files and flags are read into [`Arm`]s once (`job::arms`); the plan, the runner and the child
+//! Job files and flags are read into [`Arm`]s once (`job::arm_specs`); the plan, the runner and the child
 //! that runs one pass the same type on.
 
 use std::fmt;

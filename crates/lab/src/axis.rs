@@ -8,11 +8,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pollux_load::campaign::AgentName;
 use pollux_settings::{Kind, boolean, bytes, integer, one_of, size_text};
 use serde::{Deserialize, Serialize};
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
 pub const PROCESSES: &str = "processes";
+
+/// Values of an axis of CPUs, that of one CPU last.
+pub(crate) const CPUS: [&str; 2] = ["split", "free"];
 
 /// One thing that can be varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +48,8 @@ pub enum AxisKind {
     Count(u64, u64),
     /// So many bytes, from the first to the second: `128`, `64KiB`, `1MiB`.
     Bytes(u64, u64),
+    /// One of these words, or this one with a colon and a name of an agent behind it.
+    WordOrAgent(&'static [&'static str], &'static str),
     /// One of these words, or a whole number from the first to the second.
     WordOrCount(&'static [&'static str], u64, u64),
     /// `true` or `false`; never a list.
@@ -83,6 +89,19 @@ impl Axis {
             AxisKind::Cpus => one_of_words(&CPUS),
             AxisKind::Count(low, high) => integer(low..=high).map(Value::Number),
             AxisKind::Bytes(low, high) => bytes(low..=high).map(Value::Number),
+            AxisKind::WordOrAgent(words, agent) => {
+                let accepts = format!("{} or {agent}:NAME", words.join(", "));
+                let read = move |text: &str| {
+                    let name = text.strip_prefix(agent).and_then(|rest| rest.strip_prefix(':'));
+                    match name {
+                        Some(name) => name.parse::<AgentName>().map(drop)?,
+                        None if words.contains(&text) => {}
+                        None => return Err(String::new()),
+                    }
+                    Ok(Value::Word(text.to_owned()))
+                };
+                Kind::new("WORD", accepts, read).offering(words.iter().copied())
+            }
             AxisKind::WordOrCount(words, low, high) => {
                 let count = integer(low..=high).map(Value::Number);
                 let accepts = format!("{} or {}", words.join(", "), count.accepts());
@@ -120,9 +139,6 @@ impl Axis {
         self.default.split(',').map(Value::of).collect()
     }
 }
-
-/// Values of an axis of CPUs, that of one CPU last.
-pub(crate) const CPUS: [&str; 2] = ["split", "free"];
 
 fn one_of_words(words: &'static [&'static str]) -> Kind<Value> {
     let each = words.iter().map(|word| (*word, "", Value::Word((*word).to_owned())));
@@ -274,6 +290,22 @@ pub(crate) fn counted(value: &Value, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_is_named_behind_its_word() {
+        let kind = AxisKind::WordOrAgent(&["pollux", "wrk"], "agent");
+        let axis = Axis { name: "generator", about: "", original: None, kind, default: "pollux" };
+        for (text, is_right) in [
+            ("wrk", true),
+            ("agent:gen-1", true),
+            ("agent", false),
+            ("agent:", false),
+            ("agent:a.b", false),
+            ("agents:a", false),
+        ] {
+            assert_eq!(axis.holds(&Value::Word(text.to_owned())), is_right, "{text}");
+        }
+    }
 
     #[test]
     fn values_are_written_as_text_and_read_back() {

@@ -17,7 +17,7 @@ use crate::error::MeasureError;
 use crate::experiments::Experiment;
 use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::{Interval, Look, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS};
-use crate::subject::{Counted, Figure, Reply, Subject, SubjectCommand, TurnSize, own_time};
+use crate::subject::{Counted, Figure, Reply, Subject, SubjectCommand, TurnSize};
 use crate::warm_up::{Until, warm_up};
 
 /// What is measured: an arm of an experiment at one point.
@@ -182,14 +182,14 @@ fn turn(
     }
     let mut figures = Vec::with_capacity(parts as usize);
     let mut before = subject.cpu_time()?;
-    let mut own_before = own_time();
+    let mut own_before = subject.own_time();
     for _ in 0..parts {
         let start = Instant::now();
         let units = subject.turn(part)?;
         let wall = start.elapsed();
         let after = subject.cpu_time()?;
         let cpu = after.saturating_sub(std::mem::replace(&mut before, after));
-        let own_after = own_time();
+        let own_after = subject.own_time();
         let own = own_after.saturating_sub(std::mem::replace(&mut own_before, own_after));
         let [cpu_ns, wall_ns, own_ns] = [cpu, wall, own].map(|time| time.as_nanos() as u64);
         figures.push(Figure { units, cpu_ns, wall_ns, own_ns });

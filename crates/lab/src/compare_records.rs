@@ -23,6 +23,9 @@ use crate::record::{Record, ResultRow, Verdict};
 /// The change for which a gate counts the rows that could have shown it.
 const GATE_EFFECT: f64 = 0.1;
 
+/// Facts that must agree for rates to be comparable.
+const MACHINE_FACTS: [&str; 5] = ["kernel", "architecture", "CPU", "CPUs online", "mitigations"];
+
 /// Why two records can't be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -100,9 +103,6 @@ impl Compared {
         }
     }
 }
-
-/// Facts that must agree for rates to be comparable.
-const MACHINE_FACTS: [&str; 5] = ["kernel", "architecture", "CPU", "CPUs online", "mitigations"];
 
 /// Compares every row that both records have.
 ///

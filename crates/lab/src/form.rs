@@ -10,6 +10,12 @@ use std::str::FromStr;
 
 use pollux_settings::did_you_mean;
 
+/// Most KiB of all of them.
+const BUFFERS_KIB_MAX: u32 = 64 << 10;
+/// Most of them, and most KiB of one.
+const BUFFERS_MAX: u32 = 32_768;
+const BUFFER_KIB_MAX: u32 = 1024;
+
 /// What is asked through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Family {
@@ -175,12 +181,6 @@ struct Buffers {
     count: u32,
     kib: u32,
 }
-
-/// Most KiB of all of them.
-const BUFFERS_KIB_MAX: u32 = 64 << 10;
-/// Most of them, and most KiB of one.
-const BUFFERS_MAX: u32 = 32_768;
-const BUFFER_KIB_MAX: u32 = 1024;
 
 impl Buffers {
     /// What the program has for a kind of receive where no word says otherwise.

@@ -25,6 +25,19 @@ pub fn worse(record: &Record) -> Option<String> {
     Some(format!("--gate: {place}: {difference}; more than {bound} fails ({why}){others}"))
 }
 
+/// Why `--gate` can say neither: a row whose cost still changed has no verdict, and no row of an invalid run has one.
+#[must_use]
+pub fn without_verdict(record: &Record) -> Option<String> {
+    let unsettled = |row: &ResultRow| Some((place(row), row.arm.clone(), row.unsettled.clone()?));
+    let found: Vec<_> = record.results.iter().filter_map(unsettled).collect();
+    if let Some((place, arm, why)) = found.first() {
+        let others = others(found.len() - 1, "has none either", "have none either");
+        return Some(format!("--gate: no verdict for {arm} ({place}): {why}{others}"));
+    }
+    let is_invalid = record.trust.badge == Badge::Invalid;
+    is_invalid.then(|| format!("--gate: no verdict for any row: {}", crate::report::badge(record)))
+}
+
 /// Why a run without `--gate` fails: what could not be measured.
 #[must_use]
 pub fn unmeasured(record: &Record) -> Option<String> {
@@ -129,6 +142,22 @@ mod tests {
         let noisy = ResultRow { no_difference: 0.025, ..small };
         let said = worse(&record(vec![noisy])).expect("worse");
         assert!(said.ends_with("; more than 2.5 % fails (the noise of this run)"), "{said}");
+    }
+
+    #[test]
+    fn a_gate_does_not_pass_what_still_gets_dearer_or_an_invalid_run() {
+        let why = "getting dearer: 14.7 to 32.8 µs; --ramp-time shows whether that ends";
+        let mut dear = row("dear", Verdict::Inconclusive, [3.7, 2.3, 6.1]);
+        dear.unsettled = Some(why.to_owned());
+        let mut record = record(vec![dear, row("poll", Verdict::Inconclusive, [1.0, 0.9, 1.1])]);
+        record.trust.badge = Badge::Controlled;
+        let said = format!("--gate: no verdict for dear (streams, pipe): {why}");
+        assert_eq!((worse(&record), without_verdict(&record)), (None, Some(said)));
+        record.results.remove(0);
+        assert_eq!(without_verdict(&record), None, "undecided is for --strict");
+        record.trust.badge = Badge::Invalid;
+        let said = without_verdict(&record).expect("an invalid run");
+        assert!(said.starts_with("--gate: no verdict for any row: invalid"), "{said}");
     }
 
     #[test]

@@ -14,7 +14,9 @@
 //! | module | one job |
 //! |---|---|
 //! | `job` | TOML and flags into a `Job`; every mistake with file, line, key and what is expected |
+//! | `error` | what can go wrong |
 //! | `arm`, `axis` | what is compared, and the values of a point: read once, the same types in job, plan and child |
+//! | `hosts` | where servers listen, and how agents on other hosts are reached that make a load |
 //! | `form` | the words of a bare server's form, and which of them exclude each other |
 //! | `experiments` | what an experiment is (a table of facts, and answers about points), and the one list of them |
 //! | `plan` | points × arms, what is left out and why, forecast, cuts to the budget |
@@ -25,7 +27,7 @@
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
 //! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
 //! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
-//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/subject.rs`), or the engine's parts in the measuring process |
+//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/served.rs`), or the engine's parts in the measuring process |
 //! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: a service pool (`herd/pool.rs`), or one in C (`raw.c`, the baseline) |
 //! | `baselines` | servers that parse nothing, on bare system calls, to compare others with; on its own |
@@ -86,6 +88,7 @@ pub mod error;
 pub mod experiments;
 mod form;
 pub mod gate;
+pub mod hosts;
 pub mod job;
 pub mod judge;
 pub mod measure;

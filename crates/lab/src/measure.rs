@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::ArmKind;
 use crate::axis::Axes;
 use crate::error::MeasureError;
+use crate::hosts::Hosts;
 use crate::record::{Interval, Look, RequestTimes, SymbolShare};
 use crate::subject::{Subject, TurnSize};
 
@@ -58,6 +59,9 @@ pub struct RunSpec {
     /// What the whole job may take; nothing waits for longer.
     #[serde(default)]
     pub budget_ms: Option<u64>,
+    /// Where servers listen, and where a load comes from that is another host's.
+    #[serde(default)]
+    pub hosts: Hosts,
     /// Whether the server is killed at its end, as it did not end before when it was asked to.
     #[serde(default)]
     pub kills: bool,
@@ -175,6 +179,7 @@ impl RunSpec {
             sources: None,
             scratch: PathBuf::new(),
             budget_ms: None,
+            hosts: Hosts::default(),
             kills: false,
         }
     }

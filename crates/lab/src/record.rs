@@ -28,6 +28,12 @@ pub use found::{
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 2;
 
+/// What the kernel counted in [`CountingRun`] holds under this name by how many bytes the measured processes grew for
+/// each connection.
+pub(crate) const MEMORY_PER_CONNECTION: &str = "memory_per_connection_bytes";
+/// What the kernel counted in [`CountingRun`] holds under this name how many descriptors the process had open.
+pub(crate) const OPEN_DESCRIPTORS: &str = "open_descriptors";
+
 /// One lab run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -341,12 +347,6 @@ pub struct CountingRun {
     /// What the kernel counted for the measured thread, by name.
     pub kernel: BTreeMap<String, Reading<u64>>,
 }
-
-/// What the kernel counted in [`CountingRun`] holds under this name by how many bytes the measured processes grew for
-/// each connection.
-pub(crate) const MEMORY_PER_CONNECTION: &str = "memory_per_connection_bytes";
-/// What the kernel counted in [`CountingRun`] holds under this name how many descriptors the process had open.
-pub(crate) const OPEN_DESCRIPTORS: &str = "open_descriptors";
 
 /// Where the time went, from samples of the CPU clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

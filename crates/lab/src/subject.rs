@@ -44,6 +44,12 @@ pub trait Subject {
         Ok(own_cpu_time())
     }
 
+    /// CPU time of what gives the load beside the measured side, on this machine: what slows down one slows down both. Nothing
+    /// where it is on another.
+    fn own_time(&self) -> Duration {
+        own_time()
+    }
+
     /// The threads of the measured side, each with its process, for the kernel's counters.
     fn threads(&mut self) -> Vec<(u32, u32)> {
         vec![own_thread()]
@@ -299,6 +305,10 @@ pub struct WarmUp {
     pub flat_after: u64,
     /// How long those took.
     pub flat_after_s: f64,
+    /// Whether its time was over before the end could be seen: a unit had become much cheaper, and what becomes so takes
+    /// long.
+    #[serde(default)]
+    pub is_short: bool,
 }
 
 /// What one part of a turn took.

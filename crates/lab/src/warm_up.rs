@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::MeasureError;
 use crate::record::WarmUp;
-use crate::subject::{Figure, Subject, TurnSize, own_time};
+use crate::subject::{Figure, Subject, TurnSize};
 
 /// The shortest turn, the longest, and the part of the time so far that one takes: windows over the curve then
 /// hold several turns each.
@@ -23,6 +23,12 @@ const TURN_PART: u32 = 16;
 /// take long, two seconds of load.
 const UNITS_MIN: u64 = 20_000;
 const TIME_ENOUGH: Duration = Duration::from_secs(2);
+/// Where a unit costs this much less than in the first turn, a compiler is at work, and more is needed: one that has a
+/// CPU in common with what it compiles costs a JVM as much in its requests 6,000 to 40,000, which looks as if nothing
+/// became cheaper any more.
+const FELL: f64 = 2.0;
+const UNITS_MIN_FELL: u64 = 80_000;
+const TIME_ENOUGH_FELL: Duration = Duration::from_secs(4);
 const TURNS_MIN: usize = 8;
 /// The end of a load of fewer turns is noise.
 const TURNS_THAT_TELL: usize = 16;
@@ -67,7 +73,7 @@ pub(crate) fn warm_up(
     let start = Instant::now();
     let mut curve = Curve::default();
     let mut before = subject.cpu_time()?;
-    let mut own_before = own_time();
+    let mut own_before = subject.own_time();
     while let Some(left) = length.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
         let turn = (start.elapsed() / TURN_PART).clamp(TURN_MIN, TURN_MAX).min(left);
         let began = Instant::now();
@@ -75,7 +81,7 @@ pub(crate) fn warm_up(
         let wall_ns = began.elapsed().as_nanos() as u64;
         let after = subject.cpu_time()?;
         let cpu_ns = after.saturating_sub(std::mem::replace(&mut before, after)).as_nanos() as u64;
-        let own = own_time();
+        let own = subject.own_time();
         let own_ns = own.saturating_sub(std::mem::replace(&mut own_before, own)).as_nanos() as u64;
         curve.turns.push(Figure { units, cpu_ns, wall_ns, own_ns });
         let is_over = match until {
@@ -87,7 +93,10 @@ pub(crate) fn warm_up(
             break;
         }
     }
-    Ok(curve.found(start.elapsed()))
+    let elapsed = start.elapsed();
+    let is_short = until == Until::Flat && !curve.has_enough(elapsed);
+    let found = curve.found(elapsed);
+    Ok(WarmUp { is_short, is_flat: found.is_flat && !is_short, ..found })
 }
 
 /// Units that a load has which repeats the one that found this.
@@ -190,10 +199,23 @@ impl Curve {
         Some(if do_agree { smallest } else { 0.0 })
     }
 
+    /// Whether a unit became so much cheaper that a compiler has to be at work.
+    fn fell(&self) -> bool {
+        let first = self.turns.iter().find_map(Figure::cost_ns);
+        let lowest = Measure::of(&self.turns, cost_ns).and_then(|costs| costs.lowest(0.0, 1.0));
+        first.zip(lowest).is_some_and(|(first, lowest)| first >= lowest * FELL)
+    }
+
+    /// Whether there was load enough to say that nothing becomes cheaper any more; `elapsed` since it began.
+    fn has_enough(&self, elapsed: Duration) -> bool {
+        let (units, time) =
+            if self.fell() { (UNITS_MIN_FELL, TIME_ENOUGH_FELL) } else { (UNITS_MIN, TIME_ENOUGH) };
+        self.units() >= units || elapsed >= time
+    }
+
     /// Whether a unit costs no less than before; `elapsed` since the load began.
     fn is_flat(&self, elapsed: Duration) -> bool {
-        let has_enough = self.units() >= UNITS_MIN || elapsed >= TIME_ENOUGH;
-        has_enough
+        self.has_enough(elapsed)
             && self.turns.len() >= TURNS_MIN
             && self.change_at(FLAT_FROM).is_some_and(|change| change >= 0.0)
     }
@@ -221,6 +243,7 @@ impl Curve {
             is_flat: change == 0.0,
             flat_after: units(until_flat),
             flat_after_s: until_flat.iter().map(|turn| turn.wall_ns).sum::<u64>() as f64 / 1e9,
+            is_short: false,
         }
     }
 }
@@ -281,6 +304,22 @@ mod tests {
         assert!((250..=1200).contains(&ends_after(jvm)), "{}", ends_after(jvm));
         let noisy = |units: u64| jvm(units) * (1.0 + 0.05 * noise(units));
         assert!((250..=1200).contains(&ends_after(noisy)), "{}", ends_after(noisy));
+    }
+
+    #[test]
+    fn a_compiler_that_has_the_cpu_in_common_with_what_it_compiles_does_not_end_a_load() {
+        // A JVM's server on one CPU, as it was measured: its compiler's own time is in the cost of requests.
+        let jvm = |units: u64| match units {
+            0..6000 => 400.0 - 350.0 * units as f64 / 6000.0,
+            6000..45_000 => 50.0 * (1.0 + 0.08 * noise(units)),
+            45_000..130_000 => 50.0 - 29.5 * (units - 45_000) as f64 / 85_000.0,
+            _ => 20.5,
+        };
+        assert!((250..=1200).contains(&ends_after(jvm)), "{}", ends_after(jvm));
+        let cut = curve(40, jvm);
+        assert!(!cut.has_enough(Duration::from_secs(3)) && cut.has_enough(TIME_ENOUGH_FELL));
+        // One that costs the same throughout needs no more than before.
+        assert!(curve(20, |_| 20.0).has_enough(Duration::from_millis(400)));
     }
 
     #[test]

@@ -27,7 +27,6 @@ const PART_BYTES: usize = 64 * 1024;
 /// A whole answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
-    /// Its status.
     pub(crate) status: u16,
     /// Whether another one can follow on its connection.
     pub(crate) keep_alive: bool,

@@ -72,7 +72,6 @@ pub struct Compared {
     pub ratio: f64,
     /// The interval of the ratio.
     pub interval: Option<[f64; 2]>,
-    /// The judgement.
     pub change: Change,
 }
 
@@ -86,7 +85,6 @@ pub struct Comparison {
     pub rounds: Option<usize>,
     /// From which change on one counts, 0.05 for 5 %.
     pub least_change: f64,
-    /// The figures.
     pub rows: Vec<Compared>,
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::shared::monotonic_ns;
+use pollux_sys::clock::monotonic_ns;
+use serde::{Deserialize, Serialize};
+
 use crate::{Errors, Totals};
 
 /// From when all are ready to when requests begin: all threads have seen it by then.
@@ -16,8 +18,17 @@ const START_AFTER: Duration = Duration::from_millis(2);
 /// A server that has not answered so long after the warm-up gets no more than the run's time.
 const VAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Which part of a run it is.
+/// What sets the time at which requests begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// The last thread that is ready.
+    WhenReady,
+    /// Who prepared the run.
+    WhenTold,
+}
+
+/// Which part of a run it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Phase {
     /// Connections are opened, those of the crowd first.
     SettingUp,
@@ -36,6 +47,7 @@ pub(crate) struct Control {
     warm_up: Duration,
     /// How long the run is to last, warm-up aside.
     after: Option<Duration>,
+    start: Start,
     ready: AtomicU32,
     /// Zero until all are ready.
     origin_ns: AtomicU64,
@@ -69,11 +81,17 @@ impl Counts {
 
 impl Control {
     /// For so many threads.
-    pub(crate) fn new(threads: u32, warm_up: Duration, after: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        threads: u32,
+        warm_up: Duration,
+        after: Option<Duration>,
+        start: Start,
+    ) -> Self {
         Self {
             threads,
             warm_up,
             after,
+            start,
             ready: AtomicU32::new(0),
             origin_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
@@ -106,12 +124,23 @@ impl Control {
         all
     }
 
-    /// A thread has its connections; the last one sets the time at which requests begin.
+    /// A thread has its connections; the last one sets the time at which requests begin, unless another does.
     pub(crate) fn ready(&self) {
-        if self.ready.fetch_add(1, SeqCst) + 1 == self.threads {
-            let origin_ns = monotonic_ns() + START_AFTER.as_nanos() as u64;
-            self.origin_ns.store(origin_ns, SeqCst);
+        let is_last = self.ready.fetch_add(1, SeqCst) + 1 == self.threads;
+        if is_last && self.start == Start::WhenReady {
+            self.begin_at(monotonic_ns() + START_AFTER.as_nanos() as u64);
         }
+    }
+
+    /// Whether all threads have their connections.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(SeqCst) == self.threads
+    }
+
+    /// Sets the time at which requests begin, once.
+    pub(crate) fn begin_at(&self, origin_ns: u64) {
+        // The first time counts; threads may have seen it.
+        let _ = self.origin_ns.compare_exchange(0, origin_ns, SeqCst, SeqCst);
     }
 
     /// When requests begin, once that is known.

@@ -86,12 +86,12 @@ impl CrowdTally {
 impl CrowdOutcome {
     /// Adds what another thread found; what was asked for is the same for both.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.connected += other.connected;
-        self.refused += other.refused;
+        self.connected = self.connected.saturating_add(other.connected);
+        self.refused = self.refused.saturating_add(other.refused);
         self.answered += other.answered;
-        self.closed_by_server += other.closed_by_server;
-        self.reset_by_server += other.reset_by_server;
-        self.open_at_end += other.open_at_end;
+        self.closed_by_server = self.closed_by_server.saturating_add(other.closed_by_server);
+        self.reset_by_server = self.reset_by_server.saturating_add(other.reset_by_server);
+        self.open_at_end = self.open_at_end.saturating_add(other.open_at_end);
         self.closed_after_s = match (self.closed_after_s, other.closed_after_s) {
             (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
             (one, None) | (None, one) => one,

@@ -1,7 +1,9 @@
 //! Times in a high dynamic range histogram: recorded by the threads of a run, read by reports.
 //!
 //! Values are nanoseconds with three significant digits, up to [`LONGEST_NS`]; what is longer
-//! counts as that.
+//! counts as that. Those of single seconds have two, and no more counters than their longest value needs.
+
+use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +20,19 @@ pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0
 
 /// The quantiles that tables show by default.
 pub const SHOWN: [f64; 5] = [0.5, 0.75, 0.9, 0.99, 0.999];
+
+/// Bytes of a histogram in a result at most, in base64.
+const PACKED_BYTES_MAX: usize = 4 << 20;
+/// Of a packed histogram: its mark, and how long the rest is.
+const PACKED_HEAD_BYTES: usize = 8;
+/// What one is before it is deflated, at most: each count takes nine bytes.
+const PLAIN_BYTES_MAX: u64 = 1 << 20;
+/// Of that: mark, length of the counts, offset, digits, lowest and highest value, ratio.
+const HEAD_BYTES: usize = 40;
+/// The highest value that a histogram may reach to: one that grew to [`LONGEST_NS`] may have some more.
+const HIGHEST_MAX: u64 = 4 * LONGEST_NS;
+/// Significant digits of those that long runs have many of.
+const COARSE_DIGITS: u8 = 2;
 
 /// How a time was distributed.
 ///
@@ -64,7 +79,7 @@ impl Distribution {
     pub fn add(&mut self, other: &Self) {
         self.note_longest(other.noted_ns);
         if other.count() > 0 {
-            self.counted.add(&other.counted).expect("all have the same bounds");
+            self.counted.add(&other.counted).expect("no value is beyond the longest");
         }
     }
 
@@ -76,9 +91,15 @@ impl Distribution {
 
     /// The same to two significant digits, in a tenth of the memory or less.
     pub(crate) fn to_coarse(&self) -> Self {
-        let mut coarse = Histogram::new(2).expect("two digits are allowed");
-        coarse.add(&self.counted).expect("it grows as needed");
-        Self { counted: coarse, noted_ns: self.noted_ns, further: Vec::new() }
+        let mut coarse = Self::coarse();
+        coarse.counted.add(&self.counted).expect("it grows as needed");
+        coarse.noted_ns = self.noted_ns;
+        coarse
+    }
+
+    fn coarse() -> Self {
+        let counted = Histogram::new(COARSE_DIGITS).expect("so many digits are allowed");
+        Self { counted, noted_ns: 0, further: Vec::new() }
     }
 
     /// Forgets everything.
@@ -234,24 +255,55 @@ impl Distribution {
     }
 
     /// Reads what [`packed`](Self::packed) made, and what others made in the same way. The bounds become
-    /// those of this program, so that all can be added.
+    /// those of this program, so that all can be added. What was packed coarse stays so: a result has one of these for each
+    /// of its seconds.
     fn unpacked(packed: &str) -> Result<Self, String> {
-        const PACKED_BYTES_MAX: usize = 4 << 20;
         if packed.len() > PACKED_BYTES_MAX {
             return Err(format!("a histogram of more than {PACKED_BYTES_MAX} bytes"));
         }
-        let bytes = STANDARD.decode(packed).map_err(|error| format!("histogram: {error}"))?;
-        let read: Histogram<u64> = HistogramReader::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| format!("histogram: {error}"))?;
-        let mut distribution = Self::new();
+        let wrong = |why: &dyn std::fmt::Display| format!("histogram: {why}");
+        let bytes = STANDARD.decode(packed).map_err(|error| wrong(&error))?;
+        let plain = inflated(&bytes).map_err(|why| wrong(&why))?;
+        let read: Histogram<u64> =
+            HistogramReader::new().deserialize(&mut &*plain).map_err(|error| wrong(&error))?;
+        let mut distribution =
+            if read.sigfig() > COARSE_DIGITS { Self::new() } else { Self::coarse() };
         for value in read.iter_recorded() {
-            let at = value.value_iterated_to();
+            let at_ns = value.value_iterated_to().min(LONGEST_NS);
             let times = value.count_at_value();
-            distribution.counted.saturating_record_n(at, times);
+            let recorded = distribution.counted.record_n(at_ns, times);
+            recorded.expect("the bounds contain the longest, or grow to it");
         }
         Ok(distribution)
     }
+}
+
+/// What a packed histogram is before it is deflated, once it is known to ask for no more memory than one of this program: it
+/// may have come from a network.
+fn inflated(packed: &[u8]) -> Result<Vec<u8>, String> {
+    let deflated = packed.get(PACKED_HEAD_BYTES..).ok_or("it ends within its head")?;
+    let mut plain = Vec::new();
+    let inflating = flate2::read::ZlibDecoder::new(deflated).take(PLAIN_BYTES_MAX + 1);
+    { inflating }.read_to_end(&mut plain).map_err(|error| error.to_string())?;
+    if plain.len() as u64 > PLAIN_BYTES_MAX {
+        return Err(format!("more than {PLAIN_BYTES_MAX} bytes"));
+    }
+    let head = plain.get(..HEAD_BYTES).ok_or("it ends within its head")?;
+    let word =
+        |at: usize| head[at..at + 4].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let counts_bytes = word(4);
+    if counts_bytes != (plain.len() - HEAD_BYTES) as u64 {
+        return Err(format!("{counts_bytes} bytes of counts, and there are others"));
+    }
+    let digits = word(12);
+    if digits > LATENCY_DIGITS.into() {
+        return Err(format!("{digits} digits; expected {LATENCY_DIGITS} at most"));
+    }
+    let longest = word(24) << 32 | word(28);
+    if longest > HIGHEST_MAX {
+        return Err(format!("times up to {longest} ns; expected {HIGHEST_MAX} ns at most"));
+    }
+    Ok(plain)
 }
 
 #[cfg(test)]
@@ -329,6 +381,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_packed_coarse_is_read_into_as_few_counters() {
+        let mut times = Distribution::new();
+        times.record(20_000_000);
+        let coarse = times.to_coarse();
+        let read = Distribution::unpacked(&coarse.packed()).expect("what was packed");
+        let counters = |of: &Distribution| of.histogram().distinct_values();
+        assert_eq!(counters(&read), counters(&coarse));
+        assert!(counters(&read) * 10 < counters(&times), "{}", counters(&read));
+        // It takes what is longer, and can be added to any.
+        let mut sum = read.clone();
+        times.record(u64::MAX);
+        sum.add(&times);
+        times.add(&sum);
+        assert_eq!((sum.count(), times.count()), (3, 5));
+        assert!(times.max_ns() >= Some(LONGEST_NS), "{:?}", times.max_ns());
+    }
+
+    #[test]
     fn a_histogram_that_is_missing_or_spoiled_is_refused() {
         for (text, says) in [
             (r#"{"max_ns": 5}"#, "missing field `histogram`"),
@@ -338,6 +408,54 @@ mod tests {
             let error = serde_json::from_str::<Distribution>(text).expect_err(text).to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    /// Packs what a histogram is before it is deflated.
+    fn deflated(plain: &[u8]) -> String {
+        use std::io::Write as _;
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(plain).expect("memory");
+        let packed = zlib.finish().expect("memory");
+        let len = u32::try_from(packed.len()).expect("short").to_be_bytes();
+        STANDARD.encode([&0x1c84_9314_u32.to_be_bytes()[..], &len, &packed].concat())
+    }
+
+    #[test]
+    fn a_histogram_that_asks_for_more_memory_than_its_own_is_refused() {
+        let mut times = Distribution::new();
+        times.record(5_000);
+        let plain = inflated(&STANDARD.decode(times.packed()).expect("base64")).expect("sound");
+        assert_eq!(Distribution::unpacked(&deflated(&plain)).expect("sound").count(), 1);
+        for (at, bytes, says) in [
+            // Four gigabytes of counts, of which none is there.
+            (4, &u32::MAX.to_be_bytes()[..], "4294967295 bytes of counts"),
+            (12, &5_u32.to_be_bytes(), "5 digits; expected 3 at most"),
+            (24, &u64::MAX.to_be_bytes(), "times up to 18446744073709551615 ns"),
+        ] {
+            let mut forged = plain.clone();
+            forged[at..at + bytes.len()].copy_from_slice(bytes);
+            let error = Distribution::unpacked(&deflated(&forged)).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+        let long = vec![0; PLAIN_BYTES_MAX as usize + 1];
+        let error = Distribution::unpacked(&deflated(&long)).expect_err("a bomb");
+        assert!(error.contains("more than 1048576 bytes"), "{error}");
+    }
+
+    #[test]
+    fn those_to_fewer_digits_stay_small_and_are_added_to_any() {
+        let mut times = Distribution::new();
+        times.record(u64::MAX);
+        times.record(7_000_000);
+        let coarse = Distribution::unpacked(&times.to_coarse().packed()).expect("sound");
+        assert!(coarse.counted.distinct_values() * 5 < times.counted.distinct_values());
+        let mut all = Distribution::new();
+        all.add(&coarse);
+        all.add(&coarse);
+        let mut small =
+            Distribution::unpacked(&Distribution::new().to_coarse().packed()).expect("sound");
+        small.add(&times);
+        assert_eq!((all.count(), small.count()), (4, 2));
     }
 
     #[test]

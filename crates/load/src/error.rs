@@ -19,7 +19,6 @@ pub enum LoadError {
     /// The URL's host could not be looked up.
     #[error("\"{host}\" can't be looked up; check the name and the resolver")]
     Lookup {
-        /// The host.
         host: String,
         /// What the resolver said.
         source: io::Error,
@@ -52,7 +51,6 @@ pub enum LoadError {
     Stopped {
         /// Which one, from 0.
         thread: u32,
-        /// Why.
         source: LoopError,
     },
     /// A system call failed.

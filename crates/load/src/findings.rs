@@ -7,7 +7,9 @@
 
 use pollux_report::number::{count, counted, plural, time};
 
-use crate::{Errors, Finding, FindingKind, Judged, Outcome, Setting, Stall, backlog_grew};
+use crate::{
+    AgentOutcome, Errors, Finding, FindingKind, Judged, Outcome, Setting, Stall, backlog_grew,
+};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
 const RATE_MISSED_SHARE: f64 = 0.01;
@@ -55,8 +57,44 @@ pub fn findings(outcome: &Outcome) -> Vec<Finding> {
         few_answers,
     ];
     let mut found: Vec<Finding> = judges.iter().filter_map(|judge| judge(outcome)).collect();
+    if !outcome.agents.is_empty() {
+        // Of several generators each says it of itself.
+        found.retain(|finding| !is_of_generator(finding));
+        found.extend(of_agents(outcome));
+        found.extend(outcome.agents.iter().filter_map(agent_lost));
+    }
     found.sort_by_key(|finding| finding.kind);
     found
+}
+
+/// Whether it is about the generator and not about the server.
+pub(crate) fn is_of_generator(finding: &Finding) -> bool {
+    matches!(
+        finding.kind,
+        FindingKind::GeneratorBound | FindingKind::GeneratorStalled | FindingKind::ScheduleLag
+    )
+}
+
+/// What agents found about themselves, with their names.
+fn of_agents(outcome: &Outcome) -> impl Iterator<Item = Finding> {
+    outcome.agents.iter().flat_map(|agent| {
+        agent.findings.iter().map(|finding| Finding {
+            text: format!("agent {}: {}", agent.name, finding.text),
+            ..finding.clone()
+        })
+    })
+}
+
+fn agent_lost(agent: &AgentOutcome) -> Option<Finding> {
+    let why = agent.lost.as_ref()?;
+    let after = time(agent.lost_after_s.unwrap_or_default() * 1e9);
+    let answers = plural(agent.answered, "answer");
+    let text = format!(
+        "agent {} was lost after {after}: {why}; {answers} that it had counted are in no figure",
+        agent.name
+    );
+    let advice = "the load was less from then on: look at that host, and run again";
+    finding(FindingKind::AgentLost, text, advice)
 }
 
 pub(crate) fn finding(kind: FindingKind, text: String, advice: &str) -> Option<Finding> {

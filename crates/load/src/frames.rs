@@ -46,6 +46,18 @@ impl Frames {
     }
 }
 
+/// The frame that `bytes` begin with, in words; none where they have no whole head.
+pub(crate) fn in_words(bytes: &[u8]) -> Option<String> {
+    let [a, b, c, kind, flags, stream @ ..] = *bytes.first_chunk::<HEAD_BYTES>()?;
+    let name = match KINDS.get(usize::from(kind)) {
+        Some(name) if *name != "other" => (*name).to_owned(),
+        _ => format!("of the unknown type {kind:#x}"),
+    };
+    let len = u32::from_be_bytes([0, a, b, c]);
+    let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+    Some(format!("frame {name}, {len} bytes, flags {flags:#x}, stream {stream}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +78,17 @@ mod tests {
         let mut twice = frames;
         twice.add(&frames);
         assert_eq!(twice.named()["data"], 4);
+    }
+
+    #[test]
+    fn a_frame_is_named_by_its_head() {
+        let said = in_words(&[frame(8, 4), frame(0, 1)].concat());
+        assert_eq!(said.as_deref(), Some("frame window_update, 4 bytes, flags 0x0, stream 1"));
+        for kind in [10, 0xab] {
+            let said = in_words(&[0, 1, 0, kind, 5, 0x80, 0, 0, 3]).expect("a head");
+            let unknown = format!("frame of the unknown type {kind:#x}");
+            assert_eq!(said, format!("{unknown}, 256 bytes, flags 0x5, stream 3"));
+        }
+        assert_eq!(in_words(&[0; 8]), None);
     }
 }

@@ -13,14 +13,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pollux_engine::CpuList;
 use pollux_host::Tree;
 use pollux_report::number::plural;
-use pollux_sys::clock;
+use pollux_sys::clock::{self, monotonic_ns};
 
 use crate::control::Control;
 use crate::course::{Course, silence, stalls, standstills};
 use crate::kept_answer::Firsts;
-use crate::objective::judge;
 use crate::schedule::rate_in_words;
-use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Spoke, Tally, Times};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, InTime, Outcome, Pace, Plan, RequestOrder,
@@ -270,6 +268,7 @@ impl Gatherer {
             crowd: crowd(threads),
             generator: generator(&plan, threads, in_time.answered, lag, stalls(&courses)),
             server: None,
+            agents: Vec::new(),
             findings: Vec::new(),
         };
         let under_way = outcome.streams_under_way();
@@ -282,8 +281,7 @@ impl Gatherer {
         }
         // Objectives look at the findings of the run, and are some of them when they were missed.
         outcome.findings = findings(&outcome);
-        outcome.objectives = judge(&plan.objectives, &outcome);
-        outcome.findings = findings(&outcome);
+        outcome.judge(&plan.objectives);
         outcome
     }
 
@@ -405,14 +403,15 @@ fn asked_per_s(plan: &Plan, measured: Duration) -> Option<f64> {
     let lasted = plan.end.after.map_or(measured, |after| after.min(measured));
     let schedule = Schedule::new(stages);
     let due = schedule.due(plan.warm_up + lasted) - schedule.due(plan.warm_up);
-    (!lasted.is_zero()).then(|| due / lasted.as_secs_f64())
+    (!lasted.is_zero()).then(|| due / lasted.as_secs_f64() / f64::from(plan.part.of))
 }
 
 /// The seconds with what the schedule asked for in each.
 fn asked_in(plan: &Plan, mut seconds: Vec<Second>) -> Vec<Second> {
     let Pace::Open { stages, .. } = &plan.pace else { return seconds };
     let schedule = Schedule::new(stages);
-    let due = |at_s: f64| schedule.due(Duration::from_secs_f64(at_s.max(0.0)));
+    let of = f64::from(plan.part.of);
+    let due = |at_s: f64| schedule.due(Duration::from_secs_f64(at_s.max(0.0))) / of;
     let end_s = plan.end.after.map_or(f64::INFINITY, |after| (plan.warm_up + after).as_secs_f64());
     let mut start_s = 0.0;
     for second in &mut seconds {

@@ -29,14 +29,18 @@
 //! | `session`, `active`, `crowd` | what one connection does, through TLS or not; `active/streams` by HTTP/2 |
 //! | `shared` | what the sessions of a thread share, with the queue of idle connections; sources |
 //! | `requests`, `answer` | bytes out, prepared once and shared by all threads; answers in, by the parser of `pollux-http` |
-//! | `kept_answer` | statuses, and the start of the first answer that was not right |
+//! | `answer_start`, `kept_answer` | the start of an answer; statuses, and the start of the first answer that was not right |
+//! | `cookies` | the cookies of one connection |
+//! | `outcome` | what was found, as plain data |
 //! | `tally`, `frames`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
 //! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
 //! | `findings` | what a reader has to know before believing the figures |
 //! | `objective` | what figures have to keep to (`--slo`) |
+//! | `campaign` | a load from several hosts: orders, messages, clocks, the sum |
 //! | `capacity` | the search for the highest rate that keeps to it, and whether a backlog grows |
 //! | `compare`, `merge` | results side by side, results added up |
 //! | `render` | pure functions of an `Outcome` |
+//! | `scraped` | a page of metrics that is offered while a load runs |
 //!
 //! Decisions that shaped it:
 //!
@@ -63,6 +67,7 @@
 mod active;
 mod answer;
 mod answer_start;
+pub mod campaign;
 mod capacity;
 pub mod compare;
 mod control;
@@ -87,6 +92,7 @@ mod run;
 #[cfg(test)]
 mod sample;
 mod schedule;
+mod scraped;
 mod session;
 mod shared;
 mod tally;
@@ -103,11 +109,12 @@ pub use error::LoadError;
 pub use findings::findings;
 pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
-    CrowdOutcome, Errors, Finding, FindingKind, Generator, Http2, InTime, Judged, Outcome, Second,
-    SentToAnswer, ServerUse, Setting, TargetOutcome, Totals,
+    AgentOutcome, CrowdOutcome, Errors, Finding, FindingKind, Generator, Http2, InTime, Judged,
+    Outcome, Second, SentToAnswer, ServerUse, Setting, TargetOutcome, Totals,
 };
 pub use plan::{
-    Arrival, Crowd, End, Expect, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX, Target, WINDOW_BYTES,
+    Arrival, Crowd, End, Expect, LoadPart, PARTS_MAX, PIPELINE_MAX, Pace, Plan, Stage, THREADS_MAX,
+    Target, WINDOW_BYTES,
 };
 pub use pollux_tls::{Keys, Trust};
 pub use protocol::{CONNECTION_WINDOW, Protocol, STREAM_WINDOW, STREAMS_MAX};
@@ -115,4 +122,5 @@ pub use render::StoredError;
 pub use requests::{RequestList, RequestOrder};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, RateError, Schedule, parse_rate};
+pub use scraped::{ScrapeListener, ScrapedPage};
 pub use turns::{ComparedServer, Turned, Turns, beside};

@@ -1,6 +1,6 @@
 //! Results of several generators that put load on one server at the same time, added up.
 
-use crate::{Outcome, Second, ServerUse, Silence, findings};
+use crate::{Outcome, Second, ServerUse, Setting, Silence, findings};
 
 /// Part of the shortest run in which all of them have to have run.
 const TOGETHER_MIN: f64 = 0.8;
@@ -64,20 +64,8 @@ pub fn merged(outcomes: &[Outcome]) -> Result<Outcome, MergeError> {
     different_runs(outcomes)?;
     same_time(outcomes)?;
     let mut all = first.clone();
-    all.objectives.clear();
     others.iter().for_each(|other| all.add(other));
-    let answered = all.within().answered;
-    let worked_us = all.generator.cpu.saturating_sub(all.generator.spun).as_secs_f64() * 1e6;
-    all.generator.cpu_us_per_answer = (answered > 0).then(|| worked_us / answered as f64);
-    all.server = all.server.map(|server| ServerUse {
-        cpu_us_per_answer: (answered > 0).then(|| server.cpu_s * 1e6 / answered as f64),
-        ..server
-    });
-    let under_way = all.streams_under_way();
-    if let Some(http2) = &mut all.http2 {
-        http2.streams_under_way = under_way;
-    }
-    all.findings = findings(&all);
+    all.close_sum();
     Ok(all)
 }
 
@@ -135,7 +123,27 @@ fn same_time(outcomes: &[Outcome]) -> Result<(), MergeError> {
 }
 
 impl Outcome {
-    fn add(&mut self, other: &Self) {
+    /// Makes of counts that were [added](Self::add) what follows from them. Objectives are left out: they were those of a
+    /// part.
+    pub(crate) fn close_sum(&mut self) {
+        let answered = self.within().answered;
+        let generator = &mut self.generator;
+        let worked_us = generator.cpu.saturating_sub(generator.spun).as_secs_f64() * 1e6;
+        generator.cpu_us_per_answer = (answered > 0).then(|| worked_us / answered as f64);
+        self.server = self.server.map(|server| ServerUse {
+            cpu_us_per_answer: (answered > 0).then(|| server.cpu_s * 1e6 / answered as f64),
+            ..server
+        });
+        let under_way = self.streams_under_way();
+        if let Some(http2) = &mut self.http2 {
+            http2.streams_under_way = under_way;
+        }
+        self.objectives.clear();
+        self.findings = findings(self);
+    }
+
+    /// Adds the counts of another part of the same load.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.began_unix_s = self.began_unix_s.min(other.began_unix_s);
         self.measured = self.measured.max(other.measured);
         self.waited = self.waited.max(other.waited);
@@ -156,17 +164,7 @@ impl Outcome {
             }),
             (mine, more) => mine.or(more),
         };
-        let setting = &mut self.setting;
-        let more = &other.setting;
-        if setting.driver != more.driver {
-            setting.driver = format!("{}, {}", setting.driver, more.driver);
-        }
-        if setting.pace != more.pace {
-            setting.pace = format!("{} + {}", setting.pace, more.pace);
-        }
-        setting.threads += more.threads;
-        setting.connections += more.connections;
-        setting.asked_per_s = setting.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
+        self.add_setting(&other.setting);
         self.totals.add(&other.totals);
         match (&mut self.http2, &other.http2) {
             (Some(mine), Some(more)) => mine.add(more),
@@ -188,6 +186,43 @@ impl Outcome {
         ] {
             mine.add(others);
         }
+        self.add_first_findings(other);
+        self.standstills.extend(&other.standstills);
+        for (target, more) in self.targets.iter_mut().zip(&other.targets) {
+            target.answered += more.answered;
+            target.errors.add(&more.errors);
+            target.latency.add(&more.latency);
+        }
+        self.add_seconds(&other.seconds);
+        for kind in &other.crowd {
+            match self.crowd.iter_mut().find(|mine| mine.kind == kind.kind) {
+                Some(mine) => {
+                    mine.asked = mine.asked.saturating_add(kind.asked);
+                    mine.add(kind);
+                }
+                None => self.crowd.push(*kind),
+            }
+        }
+        self.add_generator(other);
+        // One generator names the server; of two that name it, both saw the same.
+        self.server = self.server.or(other.server);
+    }
+
+    fn add_setting(&mut self, other: &Setting) {
+        let setting = &mut self.setting;
+        if !setting.driver.split(", ").any(|driver| driver == other.driver) {
+            setting.driver = format!("{}, {}", setting.driver, other.driver);
+        }
+        if setting.pace != other.pace {
+            setting.pace = format!("{} + {}", setting.pace, other.pace);
+        }
+        setting.threads = setting.threads.saturating_add(other.threads);
+        setting.connections = setting.connections.saturating_add(other.connections);
+        setting.asked_per_s = setting.asked_per_s.zip(other.asked_per_s).map(|(a, b)| a + b);
+    }
+
+    /// The first that was found of each kind is kept; a failure of the measured time counts more than one before it.
+    fn add_first_findings(&mut self, other: &Self) {
         let is_of_measured = other.first_failure.is_some() && !other.was_first_failure_early;
         if self.first_failure.is_none() || (self.was_first_failure_early && is_of_measured) {
             self.first_failure.clone_from(&other.first_failure);
@@ -199,33 +234,19 @@ impl Outcome {
         if self.first_redirect.is_none() {
             self.first_redirect.clone_from(&other.first_redirect);
         }
-        self.standstills.extend(&other.standstills);
-        for (target, more) in self.targets.iter_mut().zip(&other.targets) {
-            target.answered += more.answered;
-            target.errors.add(&more.errors);
-            target.latency.add(&more.latency);
-        }
-        self.add_seconds(&other.seconds);
-        for kind in &other.crowd {
-            match self.crowd.iter_mut().find(|mine| mine.kind == kind.kind) {
-                Some(mine) => {
-                    mine.asked += kind.asked;
-                    mine.add(kind);
-                }
-                None => self.crowd.push(*kind),
-            }
-        }
+    }
+
+    /// What the generators used; their lags are added with the other distributions.
+    fn add_generator(&mut self, other: &Self) {
         let generator = &mut self.generator;
         let more = &other.generator;
         generator.cpu += more.cpu;
         generator.spun += more.spun;
         generator.busy_share.extend(&more.busy_share);
-        generator.cpus = generator.cpus.zip(more.cpus).map(|(a, b)| a + b);
+        generator.cpus = generator.cpus.zip(more.cpus).map(|(a, b)| a.saturating_add(b));
         generator.stalls.extend(&more.stalls);
         generator.involuntary_switches =
             generator.involuntary_switches.zip(more.involuntary_switches).map(|(a, b)| a + b);
-        // One generator names the server; of two that name it, both saw the same.
-        self.server = self.server.or(other.server);
     }
 
     /// The first seconds of each belong together.
@@ -235,16 +256,24 @@ impl Outcome {
                 self.seconds.push(more.clone());
                 continue;
             };
-            second.sent += more.sent;
-            second.answered += more.answered;
-            second.errors += more.errors;
-            second.bytes_in += more.bytes_in;
-            second.open += more.open;
-            second.latency.add(&more.latency);
-            second.generator_cpu_s += more.generator_cpu_s;
-            second.asked_per_s = second.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
-            second.server_cpu_s = second.server_cpu_s.or(more.server_cpu_s);
+            second.join(more);
         }
+    }
+}
+
+impl Second {
+    /// Adds the same second of another generator.
+    pub(crate) fn join(&mut self, more: &Self) {
+        self.end_s = self.end_s.max(more.end_s);
+        self.sent += more.sent;
+        self.answered += more.answered;
+        self.errors += more.errors;
+        self.bytes_in += more.bytes_in;
+        self.open = self.open.saturating_add(more.open);
+        self.latency.add(&more.latency);
+        self.generator_cpu_s += more.generator_cpu_s;
+        self.asked_per_s = self.asked_per_s.zip(more.asked_per_s).map(|(a, b)| a + b);
+        self.server_cpu_s = self.server_cpu_s.or(more.server_cpu_s);
     }
 }
 

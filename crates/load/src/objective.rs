@@ -11,7 +11,7 @@ use pollux_report::number::{self, count, plural, time};
 use pollux_settings::quantity::{self, NotADuration};
 use pollux_stats::LONGEST_NS;
 
-use crate::{Distribution, FindingKind, Judged, Outcome};
+use crate::{Distribution, FindingKind, Judged, Outcome, findings};
 
 /// Part of the requests that may fail while a time or a rate holds, where no objective says
 /// another one.
@@ -301,6 +301,14 @@ impl Times {
     }
 }
 
+impl Outcome {
+    /// Judges it by `objectives`, which may add a finding.
+    pub fn judge(&mut self, objectives: &[Objective]) {
+        self.objectives = judge(objectives, self);
+        self.findings = findings(self);
+    }
+}
+
 impl FromStr for Objective {
     type Err = String;
 
@@ -475,7 +483,7 @@ mod tests {
     fn a_rate_is_judged_by_what_was_answered_also_beside_a_rate_that_was_missed() {
         let mut outcome = sample(10, 20_000, 1_000_000);
         outcome.setting.asked_per_s = Some(9_000.0);
-        outcome.findings = crate::findings(&outcome);
+        outcome.findings = findings(&outcome);
         let judged = judge(&["rate=2000", "rate=2001", "p50=2ms"].map(objective), &outcome);
         assert_eq!(judged.iter().map(|one| one.is_held).collect::<Vec<_>>(), [true, false, false]);
     }
@@ -484,7 +492,7 @@ mod tests {
     fn a_percentile_that_was_missed_says_what_it_was_beside_the_rate() {
         let mut outcome = sample(10, 20_000, 1_610_000_000);
         outcome.setting.asked_per_s = Some(6_000.0);
-        outcome.findings = crate::findings(&outcome);
+        outcome.findings = findings(&outcome);
         let judged = judge(&["p99=100ms", "p99=2s"].map(objective), &outcome);
         let why: Vec<_> = judged.iter().filter_map(|one| one.broken_by.as_deref()).collect();
         let [missed, allowed] = why[..] else { panic!("{judged:?}") };
@@ -495,7 +503,7 @@ mod tests {
     #[test]
     fn a_run_without_an_answer_holds_nothing() {
         let mut outcome = sample(10, 0, 0);
-        outcome.findings = crate::findings(&outcome);
+        outcome.findings = findings(&outcome);
         let judged = judge(&["rate=1", "5xx=0", "p50=2ms", "errors=100%"].map(objective), &outcome);
         assert!(judged.iter().all(|one| !one.is_held), "{judged:?}");
         assert!(broken_by(&[objective("5xx=0")], &outcome).is_some());

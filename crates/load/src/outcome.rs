@@ -94,6 +94,9 @@ pub struct Outcome {
     pub generator: Generator,
     /// What the server used, where it was named; `None` otherwise.
     pub server: Option<ServerUse>,
+    /// Each agent's part, where several put the load on the server together; empty otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentOutcome>,
     /// What a reader has to know before believing the figures, worst first.
     pub findings: Vec<Finding>,
 }
@@ -147,6 +150,47 @@ impl Outcome {
             None => InTime { answered, of_warm_up: 0, bytes_in, body_bytes_in },
         }
     }
+}
+
+/// What one agent had of a load that several put on a server together.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AgentOutcome {
+    /// Its name.
+    pub name: String,
+    /// The name of its host.
+    pub host: String,
+    /// Why it was lost, if it was: then its answers are in no figure of the sum.
+    pub lost: Option<String>,
+    /// When, since requests began.
+    pub lost_after_s: Option<f64>,
+    /// Threads of its generator.
+    pub threads: u32,
+    /// Its active connections.
+    pub connections: u32,
+    /// Requests that it sent.
+    pub sent: u64,
+    /// Answers that it had; of one that was lost, as far as it had told.
+    pub answered: u64,
+    /// What went wrong, all kinds.
+    pub errors: u64,
+    /// Answers per second.
+    pub answered_per_s: f64,
+    /// Median of its latency.
+    pub p50_ns: Option<u64>,
+    /// The 99th percentile of it.
+    pub p99_ns: Option<u64>,
+    /// Its longest.
+    pub max_ns: Option<u64>,
+    /// How late its requests left, 99 of 100 no later.
+    pub lag_p99_ns: Option<u64>,
+    /// CPU time of its threads in the measured part.
+    pub cpu_s: f64,
+    /// Part of its time that its busiest thread worked, 0 to 1.
+    pub busy_share: f64,
+    /// How exactly its clock was known when requests began.
+    pub clock_uncertainty_s: f64,
+    /// What it found about itself as a generator.
+    pub findings: Vec<Finding>,
 }
 
 /// Answers that came within the measured time: what the server did in it, whenever it was asked.
@@ -594,7 +638,6 @@ pub struct Judged {
     pub found_text: Option<String>,
     /// Whether it was kept to.
     pub is_held: bool,
-    /// Why not.
     pub broken_by: Option<String>,
 }
 
@@ -615,6 +658,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// Nothing was answered.
     NoAnswers,
+    /// An agent was lost in mid-run: the load was another one from then on.
+    AgentLost,
     /// For a second or more nothing was answered although requests were out.
     Outage,
     /// The asked rate was not reached.

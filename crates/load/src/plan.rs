@@ -27,6 +27,8 @@ pub const WINDOW_BYTES: u32 = 1 << 30;
 pub const PIPELINE_MAX: u32 = 1024;
 /// Threads at most: far more than machines that have a use for them have CPUs.
 pub const THREADS_MAX: u32 = 1024;
+/// Parts of a load at most, each of a generator.
+pub const PARTS_MAX: u32 = 4096;
 /// Descriptors that a run needs beside its connections: loops, timers, files of the program.
 const DESCRIPTORS_OVER: u64 = 32;
 /// And for each thread.
@@ -105,6 +107,23 @@ pub struct Plan {
     pub server_pid: Option<u32>,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
+    /// Which part of a load this is, where several generators put it on a server together.
+    pub part: LoadPart,
+}
+
+/// One generator's part of a load. The schedule of an open loop is that of the whole load: of each request this
+/// generator sends those that its threads would send if all threads of all generators were those of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadPart {
+    /// Its number, from 0.
+    pub number: u32,
+    /// How many parts there are.
+    pub of: u32,
+}
+
+impl LoadPart {
+    /// The whole load.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
 }
 
 impl Plan {
@@ -145,7 +164,13 @@ impl Plan {
             identity: None,
             server_pid: None,
             seed: 0,
+            part: LoadPart::WHOLE,
         }
+    }
+
+    /// The number of a thread among those of all parts, and how many these are.
+    pub(crate) fn thread_of_all(&self, thread: u32) -> (u32, u32) {
+        (self.part.number * self.threads + thread, self.part.of * self.threads)
     }
 
     /// Whether HTTP/2 may be spoken.
@@ -320,6 +345,13 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
     }
     if !(1..=PIPELINE_MAX).contains(&plan.pipeline) {
         return refuse("--pipeline", format!("it is {}, not 1 to {PIPELINE_MAX}", plan.pipeline));
+    }
+    let LoadPart { number, of } = plan.part;
+    if number >= of || of > PARTS_MAX {
+        return refuse(
+            "--agents",
+            format!("part {number} of {of}; there are 1 to {PARTS_MAX} of them"),
+        );
     }
     if plan.end.requests.is_none() && plan.end.after.is_none() {
         return refuse("--duration", "the run has no end; give a duration or --requests");

@@ -380,7 +380,8 @@ impl Requests {
             let _framed = list.framed();
         }
         // Those of one thread are not sent in step with those of another.
-        let next = (u64::from(thread) * list.len() as u64 / u64::from(plan.threads.max(1))) as u32;
+        let (of_all, threads) = plan.thread_of_all(thread);
+        let next = (u64::from(of_all) * list.len() as u64 / u64::from(threads.max(1))) as u32;
         let is_long = order == RequestOrder::Random && list.memory_bytes() > LONG_BYTES;
         let drawn = is_long.then(|| Box::new(Drawn::new()));
         Ok(Self {
@@ -391,7 +392,7 @@ impl Requests {
             next,
             drawn,
             targets: plan.targets.len(),
-            random: fastrand::Rng::with_seed(plan.seed ^ u64::from(thread).rotate_left(48)),
+            random: fastrand::Rng::with_seed(plan.seed ^ u64::from(of_all).rotate_left(48)),
         })
     }
 

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::control::{Control, Counts, Phase};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Control, Counts, Phase, Start};
 use crate::gather::{Gatherer, RunSnapshot, ServerCpu, ThreadOutcome};
 use crate::plan::check;
 use crate::requests::Requests;
@@ -17,7 +19,7 @@ use crate::session::Tls;
 use crate::worker::{Worker, WorkerParts, share};
 use crate::{Arrivals, Errors, LoadError, Outcome, Pace, Plan, Second, Totals};
 
-/// The generator.
+/// Starts a plan, whose threads run until its time is over: see [`Load::start`].
 #[derive(Clone, Copy, Debug)]
 pub struct Load;
 
@@ -27,13 +29,25 @@ impl Load {
     /// # Errors
     /// [`LoadError`]: the plan makes no sense, its driver or CPUs are not available, or a thread
     /// could not be started. Nothing runs then.
-    pub fn start(mut plan: Plan) -> Result<Running, LoadError> {
+    pub fn start(plan: Plan) -> Result<Running, LoadError> {
+        Self::start_when(plan, Start::WhenReady)
+    }
+
+    /// The same, but its threads open the connections and then wait until [`Running::begin_at`] says when requests begin.
+    ///
+    /// # Errors
+    /// As [`Load::start`].
+    pub fn prepare(plan: Plan) -> Result<Running, LoadError> {
+        Self::start_when(plan, Start::WhenTold)
+    }
+
+    fn start_when(mut plan: Plan, start: Start) -> Result<Running, LoadError> {
         plan.reach();
         check(&plan)?;
         let tls = Tls::of(&plan)?;
         let server = plan.server_pid.map(server).transpose()?;
         let plan = Arc::new(plan);
-        let control = Arc::new(Control::new(plan.threads, plan.warm_up, plan.end.after));
+        let control = Arc::new(Control::new(plan.threads, plan.warm_up, plan.end.after, start));
         let pool = Arc::new(AtomicU64::new(plan.end.requests.unwrap_or(0)));
         let (sender, receiver) = channel();
         let (opened_sender, opened) = channel();
@@ -91,7 +105,7 @@ pub struct Running {
 }
 
 /// How far a run is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Progress {
     /// Which part of it runs.
     pub phase: Phase,
@@ -116,6 +130,18 @@ impl Running {
         let Counts { totals, errors } = self.control.counts();
         let crowd_connected = self.control.crowd_connected();
         Progress { phase, elapsed, last, totals, errors, crowd_connected }
+    }
+
+    /// Whether every connection was tried, so that all that is missing is a moment to begin at.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.control.is_ready()
+    }
+
+    /// Has requests begin at this time of the monotonic clock, in nanoseconds. For a run that was prepared and is ready; the
+    /// first call counts.
+    pub fn begin_at(&self, origin_ns: u64) {
+        self.control.begin_at(origin_ns);
     }
 
     /// Ends the run early, as its user wishes: requests under way have one more second, and what was
@@ -237,7 +263,8 @@ fn supply(plan: &Plan, thread: u32) -> Supply {
     match &plan.pace {
         Pace::Closed => Supply::Closed,
         Pace::Open { arrival, stages } => {
-            let arrivals = Arrivals::new(stages, *arrival, thread, plan.threads, plan.seed);
+            let (thread, threads) = plan.thread_of_all(thread);
+            let arrivals = Arrivals::new(stages, *arrival, thread, threads, plan.seed);
             Supply::Open(Box::new(OpenLoop::new(arrivals)))
         }
     }

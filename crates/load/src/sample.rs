@@ -84,6 +84,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         crowd: Vec::new(),
         generator,
         server: None,
+        agents: Vec::new(),
         findings: Vec::new(),
     }
 }
@@ -151,6 +152,7 @@ pub(crate) fn outcome() -> Outcome {
             involuntary_switches: Some(17),
             ..like.generator
         },
+        agents: Vec::new(),
         findings: vec![Finding {
             kind: FindingKind::DelayedAck,
             text: "Answers take 41.2 ms at the median & that is <a timer>.".to_owned(),
@@ -176,6 +178,7 @@ pub(crate) fn empty() -> Outcome {
             involuntary_switches: None,
             ..sample(64, 0, 0).generator
         },
+        agents: Vec::new(),
         findings: vec![Finding {
             kind: FindingKind::NoAnswers,
             text: "None of 9 requests was answered.".to_owned(),

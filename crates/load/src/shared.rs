@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::{ConnectTo, ConnectionId, ListenAddress, Now};
 use pollux_http::h2;
-use pollux_sys::clock;
+use pollux_sys::clock::monotonic_ns;
 
 use crate::active::{Active, Again, UnderWay};
 use crate::answer::Answer;
@@ -39,13 +39,6 @@ const AGAIN_LOOKED_AT: usize = 64;
 /// Connections from one source address to one server: below the 28,232 ports that Linux gives
 /// out (`ip_local_port_range`), with room for those in TIME_WAIT.
 const PER_SOURCE: u32 = 20_000;
-
-/// The monotonic clock, which the loops' moments are of.
-#[inline]
-pub(crate) fn monotonic_ns() -> u64 {
-    let since_start = clock::monotonic();
-    since_start.as_secs() * SECOND_NS + u64::from(since_start.subsec_nanos())
-}
 
 /// What a plan asks of each connection.
 #[derive(Clone, Copy, Debug)]

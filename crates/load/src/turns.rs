@@ -14,23 +14,24 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use pollux_host::Tree;
 use pollux_report::number::plural;
 use pollux_stats::{mean, set_ratio, standard_deviation};
-use pollux_sys::clock;
+use pollux_sys::clock::{self, monotonic_ns};
 
 use crate::active::Active;
 use crate::compare::{Comparison, Moved, figure};
-use crate::control::Control;
+use crate::control::{Control, Start};
 use crate::gather::tree_of;
 use crate::plan::check;
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::Tls;
-use crate::shared::{Reopen, Stage, monotonic_ns};
+use crate::shared::{Reopen, Stage};
 use crate::worker::{TIMEOUT_SLACK, WAIT_MAX, Worker, WorkerParts};
 use crate::{CrowdOutcome, LoadError, Plan};
 
@@ -68,6 +69,8 @@ pub struct Turns {
     opened: Turned,
     /// When the last turn was over.
     asleep_from_ns: u64,
+    /// Whether what is under way is to be given up, where another thread may ask for that.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// After so long a sleep what servers did meanwhile is looked at before a turn begins: many close connections that were
@@ -90,6 +93,14 @@ impl Turns {
     /// [`LoadError`]: the plan makes no sense, its driver is not available, or the loop failed.
     /// Connections that were refused are tried again in the turns.
     pub fn open(plan: Plan) -> Result<Self, LoadError> {
+        Self::open_until(plan, None)
+    }
+
+    /// The same; once `stop` is set, what is under way is given up, and a turn ends within some tens of milliseconds.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_until(plan: Plan, stop: Option<Arc<AtomicBool>>) -> Result<Self, LoadError> {
         let mut plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };
         plan.reach();
         check(&plan)?;
@@ -99,7 +110,7 @@ impl Turns {
         let (_, spares) = channel();
         let mut worker = Worker::open(WorkerParts {
             thread: 0,
-            control: Arc::new(Control::new(1, Duration::ZERO, None)),
+            control: Arc::new(Control::new(1, Duration::ZERO, None, Start::WhenReady)),
             requests: Requests::new(&plan, 0)?,
             supply: Supply::Closed,
             budget: Budget::unlimited(),
@@ -111,7 +122,7 @@ impl Turns {
         worker.set_up_crowd()?;
         let shared = worker.shared();
         (shared.stage, shared.end_ns, shared.is_in_turns) = (Stage::Running, 0, true);
-        let mut turns = Self { worker, opened: Turned::default(), asleep_from_ns: 0 };
+        let mut turns = Self { worker, opened: Turned::default(), asleep_from_ns: 0, stop };
         turns.opened = turns.open_active()?;
         turns.asleep_from_ns = monotonic_ns();
         Ok(turns)
@@ -125,6 +136,7 @@ impl Turns {
     /// Opens each connection with its first request, as many at a time as the plan allows; returns when each was
     /// answered or has failed once.
     fn open_active(&mut self) -> Result<Turned, LoadError> {
+        let stop = self.stop.clone();
         let worker = &mut self.worker;
         let Plan { connections, pipeline, keeps_cookies, .. } = *worker.plan;
         let active = |slot| Active::new(slot, pipeline, keeps_cookies);
@@ -141,7 +153,8 @@ impl Turns {
                 worker.open_active(active);
             }
             let shared = worker.shared();
-            if unopened.is_empty() && shared.under_way == 0 && shared.connecting == 0 {
+            let is_done = unopened.is_empty() && shared.under_way == 0 && shared.connecting == 0;
+            if is_done || is_stopped(stop.as_deref()) {
                 break;
             }
             worker.turn(WAIT_MAX)?;
@@ -166,6 +179,7 @@ impl Turns {
             self.look()?;
         }
         let (right, failed) = self.counted();
+        let stop = self.stop.clone();
         let worker = &mut self.worker;
         let began_ns = monotonic_ns();
         let end_ns = began_ns + length.as_nanos() as u64;
@@ -176,7 +190,7 @@ impl Turns {
             worker.event_loop.wake(id);
         }
         let mut now_ns = began_ns;
-        while now_ns < give_up_ns {
+        while now_ns < give_up_ns && !is_stopped(stop.as_deref()) {
             let is_open = now_ns < end_ns && !worker.shared().is_spent();
             let is_sent_again = !worker.shared().again.is_empty();
             if is_open || is_sent_again {
@@ -242,6 +256,10 @@ impl Turns {
         let tally = &self.worker.shared().interval.measured;
         (tally.totals.right, tally.errors.total() + tally.totals.redirected)
     }
+}
+
+fn is_stopped(stop: Option<&AtomicBool>) -> bool {
+    stop.is_some_and(|stop| stop.load(Relaxed))
 }
 
 /// One of the two servers.
@@ -408,6 +426,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use pollux_engine::Driver;
+    use pollux_testing::uninterrupted;
 
     use super::*;
     use crate::{Crowd, End, Expect, Target};
@@ -485,7 +504,8 @@ mod tests {
                     connection
                         .set_read_timeout(Some(Duration::from_millis(120)))
                         .expect("a timeout");
-                    while let Ok(1..) = connection.read(&mut [0; 4096]) {
+                    let mut request = [0; 4096];
+                    while let Ok(1..) = uninterrupted(|| connection.read(&mut request)) {
                         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
                         connection.write_all(answer).expect("an answer");
                     }

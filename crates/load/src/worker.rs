@@ -22,19 +22,18 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use pollux_engine::{CloseCause, ConnectError, ConnectionId, EventLoop, Limits, Moment};
-use pollux_sys::clock;
+use pollux_sys::clock::{self, monotonic_ns};
 use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
 use crate::control::{Control, Counts};
 use crate::course::{Course, Waits};
-
 use crate::crowd::{Kind, Member};
 use crate::gather::{Handed, OwnUse, ThreadOutcome};
 use crate::requests::Requests;
 use crate::schedule::{Budget, Supply};
 use crate::session::{Client, ClientSession, Tls};
-use crate::shared::{Opener, Reopen, SECOND_NS, Shared, Stage, monotonic_ns};
+use crate::shared::{Opener, Reopen, SECOND_NS, Shared, Stage};
 use crate::tally::{Cause, Interval};
 use crate::{LoadError, Plan};
 

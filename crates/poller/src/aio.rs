@@ -23,6 +23,8 @@
 //! ```
 
 mod contexts;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::mem;
@@ -661,6 +663,3 @@ fn notes(context: &Lent) -> Vec<String> {
     let ring = if context.has_user_ring() { "read in user space" } else { "read by system call" };
     vec![format!("{} slots; completion ring {ring}", context.capacity())]
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,12 @@
 //! The contract that every backend keeps, and that the conformance suite checks.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::{
-    Backend, Counters, Error, Events, Interest, Registration, SignalMask, Token, Trigger, Waker,
+    Backend, Counters, Error, Events, Interest, Mechanism, Registration, SignalMask, Token,
+    Trigger, Waker,
 };
 
 /// Watches descriptors and says which became ready.
@@ -210,7 +211,7 @@ pub enum FilePolicy {
 /// let refused = poller.caps().check(edge).expect_err("poll(2) keeps no memory of a condition");
 /// assert_eq!(
 ///     refused.to_string(),
-///     "poll can't do: edge trigger (epoll and uring-poll have it)",
+///     "poll can't do: edge trigger (epoll-et and uring-poll have it)",
 /// );
 /// # Ok::<(), pollux_poller::Error>(())
 /// ```
@@ -244,6 +245,13 @@ pub struct Caps {
     /// What was found at open, in words: ring flags, sizes, fallbacks.
     pub notes: Vec<String>,
 }
+
+/// What is refused where there is no edge, with the mechanisms that are named for it.
+static NO_EDGE: LazyLock<String> = LazyLock::new(|| {
+    let named = Mechanism::ALL.into_iter().filter(|known| known.trigger() == Trigger::Edge);
+    let names: Vec<&str> = named.map(Mechanism::name).collect();
+    format!("edge trigger ({} have it)", names.join(" and "))
+});
 
 impl Caps {
     /// Those of a backend that serves everything, passes each change to the kernel at once, refuses regular
@@ -286,7 +294,7 @@ impl Caps {
         if !self.serves(how.trigger) {
             return refuse(match how.trigger {
                 Trigger::Level => "level trigger",
-                Trigger::Edge => "edge trigger (epoll and uring-poll have it)",
+                Trigger::Edge => &NO_EDGE,
                 Trigger::Oneshot => "oneshot trigger",
             });
         }

@@ -1,12 +1,18 @@
 //! The names under which mechanisms are chosen, and the one table of all that there is to say of them.
 //!
 //! The same names stand on every command line, in job files, results and charts. A mechanism is
-//! a backend together with the trigger that it is named for. A new one is a line of the table here, its file, and its
-//! rows in the declared differences (`crates/conformance/src/differences.rs`, `crates/epoll-c/src/deviations.rs`).
+//! a backend together with the trigger that it is named for. A new one is its file, which `lib.rs` declares, a row of the
+//! table here, and its rows in the declared differences (`crates/conformance/src/differences.rs`,
+//! `crates/epoll-c/src/deviations.rs`). All else comes from the row: choices of command lines, their help, and what
+//! a server's sandbox lets it wait by. System calls that no wrapper in `crates/sys` makes yet come with a wrapper, which lists them.
+//! Two pages have a row for each by hand: `docs/mechanisms.md` and `docs/kernels.md`.
+//! `cargo xtask bless` writes the pages, sentences and the line of a C header (`crates/epoll-c/include/pollux/epoll.h`) that list them.
 
 use std::ffi::CStr;
 use std::fmt;
 use std::str::FromStr;
+
+use pollux_sys::SystemCall;
 
 use crate::Trigger;
 
@@ -21,31 +27,36 @@ pub enum Facility {
     Ring,
 }
 
-/// The one table of mechanisms: backends, each with what it needs, how it is opened, and the mechanisms that it
-/// serves; the first of them is the backend's own, gives it its name, and has the trigger that the kernel interface
-/// has by itself. A mechanism has its name on command lines and in results, its trigger, and what it is in a line.
+/// The one table of mechanisms: backends, each with the type that it is and the module that has it, what it needs, the system
+/// calls by which it waits, how it is opened, and the mechanisms that it serves; the first of them is the backend's own,
+/// gives it its name, and has the trigger that the kernel interface has by itself. A mechanism has its name on command
+/// lines and in results, its trigger, and what it is in a line.
 macro_rules! mechanisms {
     ($define:ident) => {
         $define! {
             /// `select(2)` with bitmaps of our own.
-            Select needs Calls, opens |_how| Select::open() => {
+            Select is Select in select, needs Calls, waits by pollux_sys::poll_select::SELECT_CALLS,
+            opens |_how| Select::open() => {
                 /// `select`: level.
                 Select = "select", Level, "select(2): the kernel looks at all watched descriptors at each wait";
             }
             /// `poll(2)`.
-            Poll needs Calls, opens |_how| Poll::open() => {
+            Poll is Poll in poll, needs Calls, waits by pollux_sys::poll_select::POLL_CALLS,
+            opens |_how| Poll::open() => {
                 /// `poll`: level.
                 Poll = "poll", Level, "poll(2): the kernel looks at all watched descriptors at each wait";
             }
             /// Linux AIO poll (`io_submit(2)`, IOCB_CMD_POLL).
-            Aio needs AioContext, opens |how| Aio::open(how.release, how.contexts) => {
+            Aio is Aio in aio, needs AioContext, waits by pollux_sys::aio::CALLS,
+            opens |how| Aio::open(how.release, how.contexts) => {
                 /// `aio`: Linux AIO poll, level by arming again. Dropping a poller, and each doubling of the most
                 /// descriptors that one watched, takes 30 to 40 ms: `io_destroy(2)` waits for a grace period (RCU).
                 Aio = "aio", Level,
                     "Linux asynchronous I/O that is asked for readiness (io_submit(2) with IOCB_CMD_POLL)";
             }
             /// `epoll(7)`.
-            Epoll needs Calls, opens |_how| Epoll::open() => {
+            Epoll is Epoll in epoll, needs Calls, waits by pollux_sys::epoll::CALLS,
+            opens |_how| Epoll::open() => {
                 /// `epoll`: level.
                 Epoll = "epoll", Level, "epoll(7), level-triggered";
                 /// `epoll-et`: edge.
@@ -55,7 +66,8 @@ macro_rules! mechanisms {
                     "epoll(7) with EPOLLONESHOT: each descriptor is armed anew after its event";
             }
             /// io_uring poll requests.
-            Uring needs Ring, opens |how| UringPoll::open(how.threads, how.expected, how.release) => {
+            Uring is UringPoll in uring_poll, needs Ring, waits by pollux_sys::ring::CALLS,
+            opens |how| UringPoll::open(how.threads, how.expected, how.release) => {
                 /// `uring-poll`: io_uring multishot poll, edge.
                 UringPoll = "uring-poll", Edge,
                     "io_uring(7) that is asked for readiness, in the place of epoll";
@@ -70,7 +82,8 @@ pub(crate) use mechanisms;
 macro_rules! names {
     ($(
         $(#[$of_backend:meta])*
-        $Backend:ident needs $Facility:ident, opens |$_how:ident| $_open:expr => {$(
+        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, waits by $calls:expr,
+        opens |$_how:ident| $_open:expr => {$(
             $(#[$of_mechanism:meta])*
             $Name:ident = $name:literal, $Trigger:ident, $about:literal;
         )+}
@@ -94,6 +107,15 @@ macro_rules! names {
                 match self {
                     $(Self::$Backend => [$($name),+][0],)+
                     Self::Other(name) => name,
+                }
+            }
+
+            /// What the kernel has to give it; of another crate's it is not known, and taken for system calls alone.
+            #[must_use]
+            pub const fn facility(self) -> Facility {
+                match self {
+                    $(Self::$Backend => Facility::$Facility,)+
+                    Self::Other(_) => Facility::Calls,
                 }
             }
         }
@@ -162,12 +184,18 @@ macro_rules! names {
                 }
             }
 
+            /// The system calls by which it waits, and changes what it waits for.
+            #[must_use]
+            pub const fn system_calls(self) -> &'static [SystemCall] {
+                match self {
+                    $($(Self::$Name)|+ => $calls,)+
+                }
+            }
+
             /// What the kernel has to give it.
             #[must_use]
             pub const fn facility(self) -> Facility {
-                match self {
-                    $($(Self::$Name)|+ => Facility::$Facility,)+
-                }
+                self.backend().facility()
             }
         }
     };

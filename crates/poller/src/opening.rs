@@ -11,13 +11,9 @@ use std::time::Duration;
 
 use pollux_sys::process::ForkMark;
 
-use crate::aio::{Aio, AioPool};
+use crate::aio::AioPool;
 use crate::beside::Release;
-use crate::epoll::Epoll;
 use crate::mechanism::mechanisms;
-use crate::poll::Poll;
-use crate::select::Select;
-use crate::uring_poll::UringPoll;
 use crate::{
     Caps, Counters, Error, Events, Expected, Mechanism, Poller, Registration, SignalMask, Threads,
     Token, Waker,
@@ -35,11 +31,14 @@ struct Opening<'a> {
 macro_rules! openers {
     ($(
         $(#[$of_backend:meta])*
-        $Backend:ident needs $Facility:ident, opens |$how:ident| $open:expr => {$(
+        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, waits by $calls:expr,
+        opens |$how:ident| $open:expr => {$(
             $(#[$of_mechanism:meta])*
             $Name:ident = $name:literal, $Trigger:ident, $about:literal;
         )+}
     )+) => {
+        $(use crate::$module::$Type;)+
+
         fn open(mechanism: Mechanism, how: &Opening<'_>) -> Result<Box<dyn Poller + Send>, Error> {
             Ok(match mechanism {
                 $($(Mechanism::$Name)|+ => {

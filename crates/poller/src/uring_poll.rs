@@ -37,6 +37,9 @@ use crate::{
     Threads, Token, Trigger, Waker,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
 /// requests, nine times a full submission queue, and 9,000 completions of the ended polls,
 /// which fit. Together 384 KiB of locked memory; halved where the limit does not allow it. From
@@ -625,6 +628,3 @@ impl Poller for UringPoll {
 
     base_methods!();
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,8 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
-use rustix::io::Errno;
+use pollux_sys::ring::{Completion, EnterFailure, Request, Ring, Setup, Sizes};
 
 use crate::{Backend, Caps, Counters, Error, FilePolicy, SignalMask, Threads};
 
@@ -87,8 +86,8 @@ impl CountedRing {
             self.counters.system_calls.add(1);
             match self.ring.submit() {
                 Ok(_) => {}
-                Err(error) if is_congested(&error) => break,
-                Err(error) => return Err(enter_error(error)),
+                Err(error) if EnterFailure::of(&error) == EnterFailure::Congested => break,
+                Err(cause) => return Err(enter_error(cause)),
             }
         }
         Ok(())
@@ -122,11 +121,11 @@ impl CountedRing {
                 Some((timeout, started)) if started.elapsed() >= timeout => Entered::Regularly,
                 _ => Entered::BySignal,
             },
-            Err(error) if is_errno(&error, Errno::INTR) => Entered::BySignal,
-            Err(error) if is_errno(&error, Errno::TIME) || is_congested(&error) => {
-                Entered::Regularly
-            }
-            Err(error) => return Err(enter_error(error)),
+            Err(error) => match EnterFailure::of(&error) {
+                EnterFailure::Interrupted => Entered::BySignal,
+                EnterFailure::TimedOut | EnterFailure::Congested => Entered::Regularly,
+                EnterFailure::Broken => return Err(enter_error(error)),
+            },
         };
         Ok(ended)
     }
@@ -165,18 +164,7 @@ impl CountedRing {
     }
 }
 
-fn is_errno(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
-/// The kernel has no memory for more requests just now (EAGAIN), or too many completions lie
-/// untaken (EBUSY): harvesting helps, and nothing was lost.
-fn is_congested(error: &io::Error) -> bool {
-    is_errno(error, Errno::AGAIN) || is_errno(error, Errno::BUSY)
-}
-
-/// EEXIST is a call from another thread or after a fork, which `Poller` rules out; EBADR says
-/// that completions were lost, which no kernel with IORING_FEAT_NODROP does.
+/// The ring is broken, which `Poller` rules out: other threads and children of a fork do not get here.
 fn enter_error(cause: io::Error) -> Error {
     Error::System { call: "io_uring_enter", cause }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec};
-use pollux_epoll_c::{Identity, Instance, Instances, Mechanism, border};
+use pollux_epoll_c::{Facility, Identity, Instance, Instances, Mechanism, border};
 
 use crate::thread::{Thread, errno, set_errno};
 
@@ -313,7 +313,7 @@ fn notify(call: &str, work: impl FnOnce()) {
 
 /// Whether the program asks, and what it waits for is polled by rings of io_uring.
 pub(crate) fn is_on_rings() -> bool {
-    chosen() == Some(Mechanism::UringPoll) && is_asked()
+    chosen().is_some_and(|mechanism| mechanism.facility() == Facility::Ring) && is_asked()
 }
 
 /// Whether calls of epoll go to another mechanism than the kernel's own.

@@ -29,6 +29,13 @@ use pollux_sys::loop_stats::{Counter, Site};
 pub use session::{ExitStatus, NotObservable, Session, Start, library, within_reach};
 pub use summary::{Course, Process, Source, Summary};
 
+/// Fewer times are not a pattern.
+const TIMES_MIN: u64 = 100;
+/// Less of the whole is not worth a change.
+const SHARE_MIN: f64 = 0.1;
+/// Long turns of one kind; fewer may be the start of a program.
+const TURNS_MIN: u64 = 3;
+
 /// The figures of a run, with the advice that they give and the longest turns.
 pub struct Findings {
     pub summary: Summary,
@@ -65,13 +72,6 @@ impl Findings {
         page::json(self, course)
     }
 }
-
-/// Fewer times are not a pattern.
-const TIMES_MIN: u64 = 100;
-/// Less of the whole is not worth a change.
-const SHARE_MIN: f64 = 0.1;
-/// Long turns of one kind; fewer may be the start of a program.
-const TURNS_MIN: u64 = 3;
 
 /// A pattern that costs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,6 +21,11 @@ const TICKS: usize = 6;
 /// What is shorter has no rate.
 const SHORTEST_S: f64 = 0.05;
 
+/// What the `schema` field says: programs check name and version.
+const SCHEMA: &str = "pollux-run";
+/// What the `version` field says; it grows when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+
 /// A line: its name, its class, the value of an interval.
 type Series = (&'static str, &'static str, fn(&Interval) -> Option<f64>);
 
@@ -217,11 +222,6 @@ fn turns(turns: &[LongTurn]) -> String {
     }
     section("turns", "Longest turns", &card(&table.html()))
 }
-
-/// What the `schema` field says: programs check name and version.
-const SCHEMA: &str = "pollux-run";
-/// What the `version` field says; it grows when a field changes its meaning or goes away.
-const VERSION: u32 = 1;
 
 /// The ends of a bucket; the last one is open.
 type BucketOf = fn(usize) -> (u64, Option<u64>);

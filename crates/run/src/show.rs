@@ -15,6 +15,15 @@ use crate::{Findings, Source, Summary, verdict};
 /// Columns of the label of a histogram's row, and of its bar.
 const LABEL: usize = 26;
 const BAR_MAX: usize = 40;
+/// Calls of a long turn that are shown, the longest first.
+const CALLS_SHOWN_MAX: usize = 4;
+
+/// The histograms with their headings, and what these need beside them.
+pub(crate) const HISTOGRAMS: [(&str, &str, Histogram); 3] = [
+    ("events per wait", "", Histogram::EventsPerWait),
+    ("length of turns", " (from a wait's return to the next wait)", Histogram::TurnLength),
+    ("length of waits", "", Histogram::WaitLength),
+];
 
 /// A turn with names.
 #[derive(Clone, Debug, Serialize)]
@@ -27,8 +36,9 @@ pub(crate) struct LongTurn {
     pub(crate) lasted_ns: u64,
     /// Read in turns of 10 ms and more.
     pub(crate) cpu_ns: Option<u64>,
-    /// The same: asleep in calls; and ready, but without a CPU.
+    /// Asleep in calls, read as the CPU time is.
     pub(crate) asleep_ns: Option<u64>,
+    /// Ready, but without a CPU.
     pub(crate) held_up_ns: Option<u64>,
     pub(crate) events: u64,
     pub(crate) calls: Vec<LongCall>,
@@ -129,13 +139,6 @@ pub(crate) fn table(findings: &Findings, width_chars: usize, colour: bool) -> St
     page.finish()
 }
 
-/// The histograms with their headings, and what these need beside them.
-pub(crate) const HISTOGRAMS: [(&str, &str, Histogram); 3] = [
-    ("events per wait", "", Histogram::EventsPerWait),
-    ("length of turns", " (from a wait's return to the next wait)", Histogram::TurnLength),
-    ("length of waits", "", Histogram::WaitLength),
-];
-
 /// The run in one line.
 pub(crate) fn answer(summary: &Summary, total: &Figures, lasted: &str) -> String {
     let processes = match summary.processes.len() {
@@ -234,104 +237,19 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 /// What needs more words than a column has.
 pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, String)> {
     let source = summary.source;
-    let get = |counter: Counter| of.get(counter);
-    let count = |counter: Counter| match unknown(source, of, counter) {
-        Some(_) => "n/a".to_owned(),
-        None => number::count(of.get(counter)),
-    };
-    let each = |counter| or_na(ratio(get(counter), get(Counter::Accepted)), number::significant);
-    let woken = get(Counter::AcceptsWoken);
-    let found_none = get(Counter::AcceptsEmpty);
-    let mut facts = vec![
-        (
-            "empty waits",
-            format!(
-                "{} with timeout 0, {} timed out, {} interrupted by a signal",
-                count(Counter::EmptyPolls),
-                count(Counter::TimedOut),
-                count(Counter::Interrupted),
-            ),
-        ),
-        (
-            "updates",
-            format!(
-                "{} ADD, {} MOD, {} DEL ({} failed); {} changed nothing, {} were undone before the \
-                 next wait",
-                count(Counter::Adds),
-                count(Counter::Mods),
-                count(Counter::Dels),
-                count(Counter::ControlsFailed),
-                count(Counter::ModsSame),
-                count(Counter::Cancelled),
-            ),
-        ),
-        (
-            "EAGAIN",
-            format!(
-                "{} of {} reads and writes; {} right behind an event",
-                count(Counter::Again),
-                count(Counter::Transfers),
-                count(Counter::AgainAfterEvent),
-            ),
-        ),
-        (
-            "events",
-            format!(
-                "{} for descriptors that were closed since, {} that could not be attributed",
-                count(Counter::Stale),
-                count(Counter::Unknown),
-            ),
-        ),
-        (
-            "turns",
-            format!(
-                "{}, {} on average; {} took 10 ms or more: {} computing, {} asleep in calls, {} ready but \
-                 without a CPU",
-                count(Counter::Turns),
-                or_na(ratio(get(Counter::TurnNs), get(Counter::Turns)), number::time),
-                count(Counter::TurnsLong),
-                count(Counter::TurnsComputed),
-                count(Counter::TurnsBlocked),
-                count(Counter::TurnsHeldUp),
-            ),
-        ),
-    ];
-    if get(Counter::NestedWaits) > 0 {
-        let text = format!(
-            "{} within turns of another instance: what they slept is a part of those turns",
-            number::plural(get(Counter::NestedWaits), "wait"),
-        );
-        facts.push(("nested", text));
-    }
-    if get(Counter::Accepted) > 0 {
-        let text = format!(
-            "{} ADD, {} MOD, {} DEL",
-            each(Counter::Adds),
-            each(Counter::Mods),
-            each(Counter::Dels)
-        );
-        facts.insert(2, ("per connection", text));
-    }
-    if woken + found_none > 0 {
-        let text = format!(
-            "{} for {} connections, about {} threads for each; {} found none",
-            number::plural(woken + found_none, "wake"),
-            count(Counter::Accepted),
-            or_na(ratio(woken + found_none, woken), number::significant),
-            number::count(found_none),
-        );
-        facts.push(("listeners", text));
-    }
+    let words = Words { source, of };
+    let mut facts = vec![("empty waits", words.empty_waits()), ("updates", words.updates())];
+    facts.extend(words.updates_per_connection().map(|text| ("per connection", text)));
+    facts.extend([
+        ("EAGAIN", words.transfers_again()),
+        ("events", words.events_lost()),
+        ("turns", words.turns()),
+    ]);
+    facts.extend(words.nested_waits().map(|text| ("nested", text)));
+    facts.extend(words.listeners().map(|text| ("listeners", text)));
     facts.extend(not_known(source));
     facts.extend(past(of).map(|text| ("past", text)));
-    if get(Counter::Filtered) > 0 {
-        let text = format!(
-            "{} locked up by seccomp(2): from then on CPU times are n/a, and neither long turns that computed nor \
-             epoll past the C library are known",
-            number::plural(get(Counter::Filtered), "thread"),
-        );
-        facts.push(("seccomp", text));
-    }
+    facts.extend(words.threads_filtered().map(|text| ("seccomp", text)));
     if summary.threads_lost > 0 {
         let lost = number::count(summary.threads_lost);
         let text =
@@ -340,6 +258,123 @@ pub(crate) fn facts(summary: &Summary, of: &Figures) -> Vec<(&'static str, Strin
     }
     facts.extend(uncounted(summary).map(|text| ("not counted", text)));
     facts
+}
+
+/// Figures as sentences; some are left out where there is nothing to say.
+struct Words<'a> {
+    source: Source,
+    of: &'a Figures,
+}
+
+impl Words<'_> {
+    fn get(&self, counter: Counter) -> u64 {
+        self.of.get(counter)
+    }
+
+    fn count(&self, counter: Counter) -> String {
+        match unknown(self.source, self.of, counter) {
+            Some(_) => "n/a".to_owned(),
+            None => number::count(self.get(counter)),
+        }
+    }
+
+    fn empty_waits(&self) -> String {
+        format!(
+            "{} with timeout 0, {} timed out, {} interrupted by a signal",
+            self.count(Counter::EmptyPolls),
+            self.count(Counter::TimedOut),
+            self.count(Counter::Interrupted),
+        )
+    }
+
+    fn updates(&self) -> String {
+        format!(
+            "{} ADD, {} MOD, {} DEL ({} failed); {} changed nothing, {} were undone before the \
+             next wait",
+            self.count(Counter::Adds),
+            self.count(Counter::Mods),
+            self.count(Counter::Dels),
+            self.count(Counter::ControlsFailed),
+            self.count(Counter::ModsSame),
+            self.count(Counter::Cancelled),
+        )
+    }
+
+    fn updates_per_connection(&self) -> Option<String> {
+        let accepted = self.get(Counter::Accepted);
+        let each = |counter| or_na(ratio(self.get(counter), accepted), number::significant);
+        (accepted > 0).then(|| {
+            let adds = each(Counter::Adds);
+            format!("{adds} ADD, {} MOD, {} DEL", each(Counter::Mods), each(Counter::Dels))
+        })
+    }
+
+    fn transfers_again(&self) -> String {
+        format!(
+            "{} of {} reads and writes; {} right behind an event",
+            self.count(Counter::Again),
+            self.count(Counter::Transfers),
+            self.count(Counter::AgainAfterEvent),
+        )
+    }
+
+    fn events_lost(&self) -> String {
+        format!(
+            "{} for descriptors that were closed since, {} that could not be attributed",
+            self.count(Counter::Stale),
+            self.count(Counter::Unknown),
+        )
+    }
+
+    fn turns(&self) -> String {
+        let mean = ratio(self.get(Counter::TurnNs), self.get(Counter::Turns));
+        format!(
+            "{}, {} on average; {} took 10 ms or more: {} computing, {} asleep in calls, {} ready but \
+             without a CPU",
+            self.count(Counter::Turns),
+            or_na(mean, number::time),
+            self.count(Counter::TurnsLong),
+            self.count(Counter::TurnsComputed),
+            self.count(Counter::TurnsBlocked),
+            self.count(Counter::TurnsHeldUp),
+        )
+    }
+
+    fn nested_waits(&self) -> Option<String> {
+        let waits = self.get(Counter::NestedWaits);
+        (waits > 0).then(|| {
+            format!(
+                "{} within turns of another instance: what they slept is a part of those turns",
+                number::plural(waits, "wait"),
+            )
+        })
+    }
+
+    fn listeners(&self) -> Option<String> {
+        let woken = self.get(Counter::AcceptsWoken);
+        let found_none = self.get(Counter::AcceptsEmpty);
+        let wakes = woken + found_none;
+        (wakes > 0).then(|| {
+            format!(
+                "{} for {} connections, about {} threads for each; {} found none",
+                number::plural(wakes, "wake"),
+                self.count(Counter::Accepted),
+                or_na(ratio(wakes, woken), number::significant),
+                number::count(found_none),
+            )
+        })
+    }
+
+    fn threads_filtered(&self) -> Option<String> {
+        let threads = self.get(Counter::Filtered);
+        (threads > 0).then(|| {
+            format!(
+                "{} locked up by seccomp(2): from then on CPU times are n/a, and neither long turns that computed nor \
+                 epoll past the C library are known",
+                number::plural(threads, "thread"),
+            )
+        })
+    }
 }
 
 /// What went past the C library.
@@ -442,8 +477,7 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
         page.words(&turn_text(turn), Tone::Plain);
         let mut calls: Vec<&LongCall> = turn.calls.iter().collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.lasted_ns));
-        const SHOWN: usize = 4;
-        for call in calls.iter().take(SHOWN) {
+        for call in calls.iter().take(CALLS_SHOWN_MAX) {
             page.labelled(("", Tone::Plain), (&call_text(call), Tone::Dim), 4);
         }
     }
@@ -483,18 +517,16 @@ fn call_text(call: &LongCall) -> String {
     };
     let longest = match call.times {
         ..=1 => String::new(),
-        _ => format!("the longest{} {}, ", of(&fd), number::time(call.longest_ns as f64)),
+        _ => {
+            let descriptor = if fd.is_empty() { String::new() } else { format!(" {fd}") };
+            format!("the longest{descriptor} {}, ", number::time(call.longest_ns as f64))
+        }
     };
     format!(
         "{:>8} {what}, {longest}{} after the wait",
         number::time(call.lasted_ns as f64),
         number::time(call.after_ns as f64)
     )
-}
-
-/// Which of several it was.
-fn of(fd: &str) -> String {
-    if fd.is_empty() { String::new() } else { format!(" {fd}") }
 }
 
 /// With a capital at its start and a full stop.

@@ -8,6 +8,9 @@ use serde::Serialize;
 
 use pollux_host::symbols::Symbols;
 
+/// Above this every second point goes, so that a long run has as many as a short one.
+const POINTS_MAX: usize = 400;
+
 /// A process with the sum of its threads.
 #[derive(Clone, Debug)]
 pub struct Process {
@@ -234,9 +237,6 @@ impl Source {
         }
     }
 }
-
-/// Above this every second point goes, so that a long run has as many as a short one.
-const POINTS_MAX: usize = 400;
 
 /// The figures up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

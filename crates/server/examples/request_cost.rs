@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use pollux_engine::{Command, ListenAddress, Now, Rehearsal, Session};
 use pollux_server::config::ProxyConfig;
-use pollux_server::{FrontSession, HttpSession, Logs, LoopState, ServerCounters};
-use pollux_server::{Passing, ProxyCounters, backends_of};
+use pollux_server::{HttpSession, Logs, LoopState, ProxyConnection, ServerCounters};
+use pollux_server::{ProxyCounters, SharedUpstreams, backends_of};
 use pollux_settings::Given;
 
 /// Requests in one batch: their answers fit the room of one call.
@@ -43,12 +43,14 @@ enum Play {
     Reply,
     Files,
     Proxy,
+    /// A proxy by so many sites, with so many routes each.
+    Sites(usize, usize),
     /// So many streams at a time, whose answers wait for their windows, or not.
     Streams(usize, bool),
 }
 
 /// A name, what answers, a request, and whether the next one is another.
-const CASES: [(&str, Play, &str, bool); 13] = [
+const CASES: [(&str, Play, &str, bool); 15] = [
     ("reply-least", Play::Reply, LEAST, true),
     ("reply-ab", Play::Reply, OF_AB, true),
     ("reply-browser", Play::Reply, OF_A_BROWSER, true),
@@ -57,6 +59,8 @@ const CASES: [(&str, Play, &str, bool); 13] = [
     ("file-equal", Play::Files, OF_A_BROWSER, false),
     ("proxy-browser", Play::Proxy, OF_A_BROWSER, true),
     ("proxy-equal", Play::Proxy, OF_A_BROWSER, false),
+    ("sites-1-by-1", Play::Sites(1, 1), OF_A_BROWSER, true),
+    ("sites-1000-by-20", Play::Sites(1000, 20), OF_A_BROWSER, true),
     ("h2-1", Play::Streams(1, false), "", false),
     ("h2-100", Play::Streams(100, false), "", false),
     ("h2-open-16", Play::Streams(16, true), "", false),
@@ -107,7 +111,19 @@ impl Played {
         let (settings, requests) = match play {
             Play::Reply => ("reply = 128".to_owned(), BATCH),
             Play::Files => (format!("dir = {:?}", folder.path()), BATCH_OF_FILES),
-            Play::Proxy => return Ok(Self::Proxy(Box::new(Proxied::new(request, next)?))),
+            Play::Proxy => {
+                let any = |port| {
+                    Ok::<_, Box<dyn Error>>(ListenAddress::Tcp(
+                        format!("127.0.0.1:{port}").parse()?,
+                    ))
+                };
+                let config = ProxyConfig::new(vec![any(0)?], vec![any(9)?]);
+                return Ok(Self::Proxy(Box::new(Proxied::new(&config, request, next)?)));
+            }
+            Play::Sites(sites, routes) => {
+                let config = Given::from_toml(&sites_of(*sites, *routes), "example").read()?;
+                return Ok(Self::Proxy(Box::new(Proxied::new(&config, request, next)?)));
+            }
             Play::Streams(open, waits) => {
                 return Ok(Self::Streams(Box::new(Streams::new(*open, *waits)?)));
             }
@@ -207,29 +223,46 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
+/// A file of so many sites with so many routes each, of which the one in the middle has the host of a browser's request.
+fn sites_of(sites: usize, routes: usize) -> String {
+    let backend = "[[backend]]\nname = \"app\"\n[[backend.server]]\naddress = \"127.0.0.1:9\"\n";
+    let mut text = format!("listen = \"127.0.0.1:0\"\n{backend}");
+    for site in 0..sites {
+        let host = if site == sites / 2 {
+            "www.example.org".to_owned()
+        } else {
+            format!("s{site}.example.org")
+        };
+        text +=
+            &format!("[[site]]\nhost = \"{host}\"\nroute = [{{ path = \"/\", backend = \"app\" }}");
+        for route in 1..routes {
+            text += &format!(", {{ path = \"/part{route}/\", backend = \"app\" }}");
+        }
+        text += "]\n";
+    }
+    text
+}
+
 /// A client and an upstream connection of one loop, and the backend behind it.
 struct Proxied {
-    client: Rehearsal<FrontSession>,
-    upstream: Rehearsal<FrontSession>,
+    client: Rehearsal<ProxyConnection>,
+    upstream: Rehearsal<ProxyConnection>,
     requests: [Vec<u8>; 2],
 }
 
 impl Proxied {
-    fn new(request: &str, next: &str) -> Result<Self, Box<dyn Error>> {
-        let any = |port| {
-            Ok::<_, Box<dyn Error>>(ListenAddress::Tcp(format!("127.0.0.1:{port}").parse()?))
-        };
-        let config = ProxyConfig::new(vec![any(0)?], vec![any(9)?]);
+    fn new(config: &ProxyConfig, request: &str, next: &str) -> Result<Self, Box<dyn Error>> {
         let shared = || {
-            let passing = Passing::new(&config, backends_of(&config));
+            let upstreams = SharedUpstreams::new(config, backends_of(config));
             let counters = Arc::<ServerCounters>::default();
             let proxied = Arc::new(ProxyCounters::new(1));
-            LoopState::for_proxy(0, &config, &[], passing, counters, proxied, &Logs::default())
+            LoopState::for_proxy(0, config, &[], upstreams, counters, proxied, &Logs::default())
         };
         let now = Now::default();
-        let mut client = Rehearsal::<FrontSession>::new(shared()?, now);
+        let mut client = Rehearsal::<ProxyConnection>::new(shared()?, now);
         client.feed(request.as_bytes());
-        let Some(Command::Connect { session, .. }) = FrontSession::next_command(&mut client.shared)
+        let Some(Command::Connect { session, .. }) =
+            ProxyConnection::next_command(&mut client.shared)
         else {
             return Err("a first request opens a connection".into());
         };

@@ -28,6 +28,8 @@ named_counters! {
     ServerCounter {
         /// Connections that sent nothing in time
         TimeoutsSilent = "timeouts_silent",
+        /// Connections closed because their client had as many as it may
+        ClientsRefused = "client_connections_refused",
         /// Request heads that did not come in time
         TimeoutsHeader = "timeouts_header",
         /// Request bodies that did not come in time
@@ -54,6 +56,12 @@ named_counters! {
         FilesSent = "files_sent",
         /// Files answered with 503, as no descriptor or memory was left
         FilesRefused = "files_refused",
+        /// Requests that were denied, as their site or route takes nothing from where they come
+        AccessDenied = "access_denied",
+        /// Requests that were refused for their password: there was none, it was wrong, or could not be checked
+        PasswordsRefused = "passwords_refused",
+        /// Requests that were refused for the certificate of their client: there was none, it was not believed, or not asked for
+        CertificatesRefused = "client_certificates_refused",
         /// Files that were compressed
         Compressions = "compressions",
         /// Answers with a file that was compressed, now or before

@@ -57,6 +57,12 @@ pub enum ServerError {
         /// Which group, which names can't be looked up, and what to do.
         why: String,
     },
+    /// The users of a site can't be read.
+    #[error("{why}")]
+    Users {
+        /// The file, the line, what is wrong with it, and what is expected.
+        why: String,
+    },
     /// Loops could not be started, or ended with an error.
     #[error("the {part} could not be run")]
     Group {

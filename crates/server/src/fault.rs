@@ -6,12 +6,16 @@
 //! half of an answer passes for a whole one. Only a loop's thread writes its counters; the endpoints read.
 
 use std::io;
+use std::sync::OnceLock;
 
 use pollux_engine::{CloseCause, named_counters};
 use pollux_http::Status;
 use pollux_http::h2::ErrorCode;
 use pollux_poller::Count;
 use rustix::io::Errno;
+
+use crate::counters::CLASSES;
+use crate::ids::RouteCountId;
 
 /// The side that is to blame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +53,7 @@ macro_rules! faults {
             /// answered wrongly, 504 where one took too long.
             #[must_use]
             pub const fn status(self) -> Status {
-                if let Self::BadRequest(status) = self {
+                if let Self::BadRequest(status) | Self::Replaced(status) = self {
                     return status;
                 }
                 match self { $(Self::$fault { .. } => Status::$status,)* }
@@ -86,12 +90,16 @@ faults! {
         "it closed a connection before the head of an answer was whole";
     NoHttp2: Upstream, BAD_GATEWAY, "upstream_no_http2", "http_protocol_error",
         "it does not speak HTTP/2, as its settings say";
+    NoWebSocket: Upstream, BAD_GATEWAY, "upstream_no_websocket", "http_upgrade_failed",
+        "it takes no WebSockets on streams (RFC 8441), as its SETTINGS do not say so";
     Refused: Upstream, UNAVAILABLE, "upstream_refused", "destination_unavailable",
         "it refused the stream of a request that it had not looked at";
     Reset: Upstream, BAD_GATEWAY, "upstream_reset", "connection_terminated",
         "it reset the stream of a request";
     BadAnswer: Upstream, BAD_GATEWAY, "upstream_bad_answer", "http_protocol_error",
         "what it sent is not an HTTP/1.1 answer to the request";
+    Replaced(Status): Upstream, BAD_GATEWAY, "upstream_replaced", "proxy_internal_response",
+        "it answered with a status that a page takes the place of";
     FirstByteTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_first_byte_timeout", "http_response_timeout",
         "no answer came in time";
     BodyTimeout: Upstream, GATEWAY_TIMEOUT, "upstream_body_timeout", "connection_read_timeout",
@@ -159,7 +167,7 @@ named_counters! {
         /// taken over.
         Stale = "stale",
         /// Upstream connections that were not kept because enough are, or because the proxy ends.
-        Refused = "refused",
+        NotKept = "refused",
         /// Requests that waited for an upstream connection.
         Queued = "queued",
         /// Requests that waited for an upstream connection to a server that went down, and went to another
@@ -176,6 +184,12 @@ named_counters! {
         Unasked = "unasked",
         /// Requests that were sent a second time, when that was safe.
         Retries = "retries",
+        /// Requests with a cookie of a server that went to it.
+        StickyKept = "sticky_kept",
+        /// Requests with a cookie of a server that went to another one, as that was down, drained or not there any more.
+        StickyMoved = "sticky_moved",
+        /// Answers that set such a cookie.
+        StickySet = "sticky_set",
         /// Interim answers (1xx) that were passed on.
         Interim = "interim",
         /// Connections that became tunnels by an upgrade.
@@ -192,10 +206,25 @@ named_counters! {
         HeadersRefused = "headers_refused",
         /// Streams that came to wait for a window of their backend, or of its connection.
         Http2WindowStalls = "backend_http2_window_stalls",
-        /// Streams whose backend opened no window in time.
+        /// Times that a backend was asked by PING whether it is there, as nothing came by a connection for long.
+        Http2Pings = "backend_http2_pings",
+        /// Streams whose backend opened no window in time, or one by less than the least rate.
         Http2WindowTimeouts = "backend_http2_window_timeouts",
         /// Requests that went to another connection before they were sent, as theirs took no more.
         Http2Moved = "backend_http2_moved",
+        /// Answers of backends that were compressed.
+        AnswersCompressed = "answers_compressed",
+        /// Answers of backends that were to be compressed, and passed as they were: as many were at once as may, or enough for
+        /// this second.
+        CompressionsPutOff = "answers_compressions_put_off",
+        /// Bytes of bodies of answers that were compressed, as backends sent them.
+        CompressBytes = "answers_compress_bytes",
+        /// Bytes that were made of them.
+        CompressedBytes = "answers_compressed_bytes",
+        /// Reloads whose settings this worker took while it ran.
+        ReloadsInPlace = "reloads_in_place",
+        /// Reloads that went by another worker, as requests under way kept this one at as many earlier settings as it may have.
+        ReloadsWithoutPlace = "reloads_without_place",
         /// Checks of backends.
         Checks = "checks",
         /// Bytes of bodies of answers.
@@ -211,7 +240,27 @@ pub struct ProxyCounters {
     faults: [Count; Fault::COUNT],
     held_bytes: Count,
     backends: Box<[BackendCounts]>,
+    routes: [OnceLock<Box<RouteChunk>>; ROUTES_COUNTED_MAX / ROUTES_OF_CHUNK + 1],
     streams: StreamCounts,
+}
+
+/// Routes whose counts are made together: more come with other settings.
+const ROUTES_OF_CHUNK: usize = 64;
+
+type RouteChunk = [RouteCounts; ROUTES_OF_CHUNK];
+
+/// Most routes whose answers are counted apart, each by five classes; those behind them are counted together.
+pub(crate) const ROUTES_COUNTED_MAX: usize = 1000;
+
+/// Answers of a route, by the class of their status.
+#[derive(Debug, Default)]
+pub(crate) struct RouteCounts([Count; CLASSES.len()]);
+
+impl RouteCounts {
+    /// Those of the class at this index of `CLASSES`.
+    pub(crate) fn answers(&self, class: usize) -> u64 {
+        self.0[class].value()
+    }
 }
 
 impl ProxyCounters {
@@ -223,7 +272,39 @@ impl ProxyCounters {
             faults: std::array::from_fn(|_| Count::default()),
             held_bytes: Count::default(),
             backends: (0..backends).map(|_| BackendCounts::default()).collect(),
+            routes: std::array::from_fn(|_| OnceLock::new()),
             streams: StreamCounts::default(),
+        }
+    }
+
+    /// With those of so many routes of sites.
+    #[must_use]
+    pub(crate) fn with_routes(self, routes: usize) -> Self {
+        self.make_routes(routes);
+        self
+    }
+
+    /// Makes the counts of so many routes, where they are not there yet; from any thread.
+    pub(crate) fn make_routes(&self, routes: usize) {
+        // One more for all others.
+        let chunks = routes.min(ROUTES_COUNTED_MAX + 1).div_ceil(ROUTES_OF_CHUNK);
+        for chunk in &self.routes[..chunks] {
+            chunk.get_or_init(|| Box::new(std::array::from_fn(|_| RouteCounts::default())));
+        }
+    }
+
+    /// What the routes at these places have answered, as far as they have counts, in order; behind the last one that is counted
+    /// apart, all others.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteCounts> {
+        self.routes.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter())
+    }
+
+    /// Counts an answer of a route.
+    pub(crate) fn count_route(&self, route: RouteCountId, status: Status) {
+        let place = route.place();
+        if let Some(chunk) = self.routes[place / ROUTES_OF_CHUNK].get() {
+            let class = usize::from(status.code() / 100).clamp(1, CLASSES.len()) - 1;
+            chunk[place % ROUTES_OF_CHUNK].0[class].add(1);
         }
     }
 

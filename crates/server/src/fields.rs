@@ -175,7 +175,7 @@ pub(crate) struct Named(HashSet<Vec<u8>>);
 
 impl Named {
     #[cold]
-    pub(crate) fn of(fields: Fields<'_>) -> Self {
+    pub(crate) fn in_fields(fields: Fields<'_>) -> Self {
         let named = fields.all("connection").flat_map(options).filter(|option| !is_usual(option));
         Self(named.map(<[u8]>::to_ascii_lowercase).collect())
     }
@@ -317,9 +317,17 @@ fn name(text: &str) -> Result<String, String> {
 #[inline]
 pub(crate) fn drops<'r>(rules: impl IntoIterator<Item = &'r FieldRule>, name: &str) -> bool {
     let drops = |rule: &FieldRule| {
-        !matches!(rule, FieldRule::Add(..)) && rule.name().eq_ignore_ascii_case(name)
+        !matches!(rule, FieldRule::Add(..)) && is_read_as(name.as_bytes(), rule.name().as_bytes())
     };
     rules.into_iter().any(drops)
+}
+
+/// Whether a name that came may be read as this one: some backends take `_` for `-`.
+fn is_read_as(came: &[u8], name: &[u8]) -> bool {
+    let same = |(came, name): (&u8, &u8)| {
+        came.eq_ignore_ascii_case(name) || (*came == b'_' && *name == b'-')
+    };
+    came.len() == name.len() && came.iter().zip(name).all(same)
 }
 
 /// What Host is set to; the last rule holds.

@@ -1,11 +1,11 @@
 //! The one place where a request is booked: counted and logged, once, when its answer has left or was cut, whatever made
-//! the answer. A stream of TCP mode is booked as a request is.
+//! the answer. A connection in TCP mode is booked as a request is.
 //!
 //! | what answers | calls [`Books::book`] |
 //! |---|---|
 //! | a handler, or the server itself | `front/h1.rs`, `book` |
 //! | a backend, or the proxy in its place | `exchange/request.rs`, `finish` |
-//! | a stream of TCP mode | `exchange/stream.rs`, `record` |
+//! | a connection in TCP mode | `exchange/tcp.rs`, `record` |
 //!
 //! So each line of a log has its counts, which a table test compares (`tests/transcripts/books.rs`):
 //!
@@ -21,7 +21,7 @@ use pollux_http::Status;
 use crate::counters::ServerCounters;
 use crate::fault::{Fault, ProxyCounter, ProxyCounters};
 use crate::log::{AccessLog, Entry};
-use crate::refusal::Refusal;
+use crate::refusal::{NOT_ALLOWED, Refusal};
 
 /// The status in the log of a request whose client went away before an answer began, as nginx has it: no status
 /// was sent.
@@ -64,6 +64,8 @@ pub(crate) enum Cut {
     ClientGone,
     ClientTimeout,
     BadRequest,
+    /// It may not ask.
+    NotAllowed,
     /// The server ended.
     Ended,
     /// The rest of a file can't be read.
@@ -174,6 +176,7 @@ impl Cut {
             Self::ClientGone => Fault::ClientGone.name(),
             Self::ClientTimeout => Fault::ClientTimeout.name(),
             Self::BadRequest => Fault::BadRequest(Status::BAD_REQUEST).name(),
+            Self::NotAllowed => NOT_ALLOWED,
             Self::Ended => "server_ended",
             Self::FileFailed => "server_file_failed",
         }

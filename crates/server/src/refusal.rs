@@ -29,7 +29,28 @@ pub(crate) enum Refusal {
     NoDescriptor,
     /// No site has the host that it is for.
     UnknownHost,
+    /// Its client has asked more often than a limit allows.
+    TooOften,
+    /// Its host has another certificate than the one that the client was shown.
+    OtherCertificate,
+    /// Its host asks for another client certificate than its connection did.
+    NotAsked,
+    /// Its host asks for a client certificate, and there is none.
+    NoCertificate,
+    /// The certificate of its client is not believed.
+    BadCertificate,
+    /// Its site or its route takes nothing from where it comes.
+    NotAllowed,
+    /// It lacks the password of a user, or has a wrong one.
+    NoPassword,
+    /// Its client has tried too many wrong passwords.
+    TooManyTries,
+    /// Too many wait for the check of their passwords, or it took too long.
+    PasswordsBusy,
 }
+
+/// The word of the log for a client that may not ask, whether it gets a page or not.
+pub(crate) const NOT_ALLOWED: &str = "client_not_allowed";
 
 /// What follows from a cause.
 struct Row {
@@ -55,7 +76,7 @@ const fn row(
 impl Refusal {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Unsound,
         Self::LateHead,
         Self::LateBody,
@@ -65,6 +86,15 @@ impl Refusal {
         Self::LongLocation,
         Self::NoDescriptor,
         Self::UnknownHost,
+        Self::OtherCertificate,
+        Self::NotAsked,
+        Self::NoCertificate,
+        Self::BadCertificate,
+        Self::TooOften,
+        Self::NotAllowed,
+        Self::NoPassword,
+        Self::TooManyTries,
+        Self::PasswordsBusy,
     ];
 
     /// The table.
@@ -73,8 +103,20 @@ impl Refusal {
         const LATE: &str = Fault::ClientTimeout.name();
         const SLOW: &str = "the body stood still, or came too slowly (RFC 9110 15.5.9)";
         const HOST: &str = "no site here has this host (RFC 9110 15.5.20)";
+        const CERTIFICATE: &str =
+            "this host has another certificate than the one of this connection (RFC 9110 15.5.20)";
+        const ASKED: &str = "this connection did not ask for the client certificate that this host wants (RFC 9110 15.5.20)";
+        const NONE: &str = "this host wants a client certificate, and none was sent";
+        const WRONG: &str = "the client certificate is not one that this host takes";
+        const OFTEN: &str = "too many requests; Retry-After has the seconds to wait (RFC 6585 4)";
+        const TRIES: &str =
+            "too many wrong passwords; Retry-After has the seconds to wait (RFC 6585 4)";
+        const BUSY: &str = "too many passwords are being checked";
+        const PASSWORD: Option<ServerCounter> = Some(ServerCounter::PasswordsRefused);
         const LATE_HEAD: Option<ServerCounter> = Some(ServerCounter::TimeoutsHeader);
         const LATE_BODY: Option<ServerCounter> = Some(ServerCounter::TimeoutsBody);
+        const DENIED: Option<ServerCounter> = Some(ServerCounter::AccessDenied);
+        const NO_CERT: Option<ServerCounter> = Some(ServerCounter::CertificatesRefused);
         const NO_FILE: Option<ServerCounter> = Some(ServerCounter::FilesRefused);
         match self {
             Self::Unsound => row(None, "", None, BAD),
@@ -86,6 +128,24 @@ impl Refusal {
             Self::LongLocation => row(Some(Status::URI_TOO_LONG), "", None, BAD),
             Self::NoDescriptor => row(Some(Status::UNAVAILABLE), "", NO_FILE, "server_file_failed"),
             Self::UnknownHost => row(Some(Status::MISDIRECTED), HOST, None, BAD),
+            Self::TooOften => row(Some(Status::TOO_MANY_REQUESTS), OFTEN, None, BAD),
+            Self::OtherCertificate => row(Some(Status::MISDIRECTED), CERTIFICATE, None, BAD),
+            Self::NotAsked => row(Some(Status::MISDIRECTED), ASKED, NO_CERT, BAD),
+            Self::NoCertificate => {
+                row(Some(Status::FORBIDDEN), NONE, NO_CERT, "client_no_certificate")
+            }
+            Self::BadCertificate => {
+                row(Some(Status::FORBIDDEN), WRONG, NO_CERT, "client_bad_certificate")
+            }
+            Self::NoPassword => row(Some(Status::UNAUTHORIZED), "", PASSWORD, "client_no_password"),
+            Self::TooManyTries => {
+                row(Some(Status::TOO_MANY_REQUESTS), TRIES, PASSWORD, "client_no_password")
+            }
+            Self::PasswordsBusy => {
+                row(Some(Status::UNAVAILABLE), BUSY, PASSWORD, "server_passwords_busy")
+            }
+            // Which rule it was is nobody's business outside.
+            Self::NotAllowed => row(Some(Status::FORBIDDEN), "", DENIED, NOT_ALLOWED),
         }
     }
 
@@ -138,7 +198,8 @@ mod tests {
         for cause in Refusal::ALL {
             let row = cause.row();
             assert!(row.status.is_none_or(|status| status.code() >= 400), "{cause:?}");
-            let whose = if cause == Refusal::NoDescriptor { "server_" } else { "client_" };
+            let is_own = matches!(cause, Refusal::NoDescriptor | Refusal::PasswordsBusy);
+            let whose = if is_own { "server_" } else { "client_" };
             assert!(cause.word().starts_with(whose), "{cause:?}");
         }
     }

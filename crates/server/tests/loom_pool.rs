@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// How often loom may take the processor from a thread that could continue.
 const PREEMPTIONS_MAX: usize = 3;
 
+/// The owners of what is on its way.
+const NO_THREAD: u32 = u32::MAX >> 1;
+
 fn explore(run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
@@ -59,9 +62,6 @@ impl Connection {
         self.0.load(SeqCst) == by << 1 | 1
     }
 }
-
-/// The owners of what is on its way.
-const NO_THREAD: u32 = u32::MAX >> 1;
 
 /// What a thread was sent.
 enum Grant {

@@ -90,7 +90,12 @@ fn trial(driver: &'static str, is_confined: bool) -> Trial {
             skip(why.trim_start_matches("skipped: "));
         }
         let ended = case.ended();
-        assert!(ended.status.success(), "{}\n{}", ended.status, ended.stderr);
+        let cause = if is_confined {
+            "Did a call end with EPERM? What a mechanism waits by stands in its row, `waits by` (poller/src/mechanism.rs)."
+        } else {
+            ""
+        };
+        assert!(ended.status.success(), "{}\n{}{cause}", ended.status, ended.stderr);
     })
 }
 

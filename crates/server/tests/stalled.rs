@@ -1,7 +1,7 @@
 //! Peers that ask for much and read nothing: what each costs, and what the process keeps when they have left.
 //!
-//! A process of its own, whose memory is the server's: clients and backends keep nothing here but their sockets. The tests
-//! take turns.
+//! Each case runs on each driver in a process of its own, which is this binary started again: its memory is the server's, as
+//! clients and backends keep nothing there but their sockets. They wait for the most part, so several run at once.
 
 #[path = "proxy/identity.rs"]
 #[expect(dead_code, reason = "the tests of the proxy use the others")]
@@ -10,8 +10,8 @@ mod identity;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use pollux_server::config::ProxyConfig;
 use pollux_server::{ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
-use pollux_testing::{DEADLINE, skip, wait_until};
+use pollux_testing::{DEADLINE, Trial, run_tests, skip, skippable_test, uninterrupted, wait_until};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
 };
@@ -42,9 +42,89 @@ const UPLOAD_KIB_MAX: usize = 320;
 const BODY_BYTES: usize = 16 << 20;
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// So many cases run at once for each processor.
+const PER_CPU: usize = 3;
+/// First argument of this binary when it is started again for one case; the name of the test stands behind it.
+const CHILD: &str = "--child";
+
+/// What loops differ by: completions, edges, levels, a ring that polls.
+const DRIVERS: &[Driver] = &[
+    Driver::Completion,
+    Driver::Readiness(Mechanism::EpollEt),
+    Driver::Readiness(Mechanism::Poll),
+    Driver::Readiness(Mechanism::UringPoll),
+];
+/// Those that differ in how they hold bytes.
+const BOTH_LOOPS: &[Driver] = &[Driver::Completion, Driver::Readiness(Mechanism::EpollEt)];
+
+/// A case, and the drivers that it is a test of.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    drivers: &'static [Driver],
+    run: fn(Driver),
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "clients_that_read_nothing_cost_little_and_leave_nothing_behind",
+        drivers: DRIVERS,
+        run: clients_that_read_nothing,
+    },
+    Case {
+        name: "streams_of_all_clients_hold_together_no_more_than_they_may",
+        drivers: BOTH_LOOPS,
+        run: streams_of_all_clients,
+    },
+    Case {
+        name: "clients_in_tls_that_read_nothing_leave_nothing_behind",
+        drivers: BOTH_LOOPS,
+        run: clients_in_tls,
+    },
+    Case {
+        name: "clients_of_files_in_tls_that_read_nothing_leave_nothing_behind",
+        drivers: BOTH_LOOPS,
+        run: clients_of_files_in_tls,
+    },
+    Case {
+        name: "uploads_that_the_backend_does_not_read_leave_nothing_behind",
+        drivers: BOTH_LOOPS,
+        run: uploads_that_wait,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut all = CASES.iter().flat_map(|case| case.drivers.iter().map(|driver| (*case, *driver)));
+    let name_of = |case: &Case, driver: Driver| format!("{driver}::{}", case.name);
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(CHILD) {
+        let name = arguments.next().expect("the name of a test");
+        let asked = all.find(|(case, driver)| name_of(case, *driver) == name);
+        let (case, driver) = asked.expect("started by this binary");
+        (case.run)(driver);
+        return ExitCode::SUCCESS;
+    }
+    let tests: Vec<Trial> = all
+        .map(|(case, driver)| {
+            let name = name_of(&case, driver);
+            skippable_test(name.clone(), move || in_a_process(&name))
+        })
+        .collect();
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    run_tests(PER_CPU * cpus, None, tests)
+}
+
+/// Runs a test in a process of its own; `Err` is the reason why it was skipped there.
+fn in_a_process(test: &str) -> Result<(), String> {
+    let mut again = Command::new(std::env::current_exe().expect("the own path"));
+    // Every wait has a deadline there.
+    let ended = again.args([CHILD, test]).output().expect("started");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{}: {said}", ended.status);
+    match said.lines().find_map(|line| line.strip_prefix("skipped: ")) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(()),
+    }
 }
 
 /// What a backend does with its connections.
@@ -167,7 +247,7 @@ impl Stage {
 
     fn proxy(driver: Driver, backend: SocketAddr, identity: Option<&Identity>) -> Option<Self> {
         Self::proxy_with(driver, backend, |config| {
-            config.frontends[0].tls = identity.map(Identity::keys);
+            config.frontends[0].tls = identity.map(Identity::keys).into();
         })
     }
 
@@ -295,53 +375,34 @@ fn uploading(address: SocketAddr) -> TcpStream {
     let mut client = TcpStream::connect(address).expect("connected");
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     client.write_all(head.as_bytes()).expect("sent");
-    client.set_nonblocking(true).expect("set");
+    client.set_write_timeout(Some(Duration::from_millis(20))).expect("set");
     let piece = [b'x'; 16 << 10];
     let begun = Instant::now();
-    let mut taken = Instant::now();
     // Until the server has stopped to read.
-    while taken.elapsed() < Duration::from_millis(20) && begun.elapsed() < DEADLINE {
-        if client.write(&piece).is_ok() {
-            taken = Instant::now();
-        }
-    }
+    while uninterrupted(|| client.write(&piece)).is_ok() && begun.elapsed() < DEADLINE {}
     client
 }
 
-fn on(drivers: &[Driver], habit: Habit, check: impl Fn(Driver, &Backend<'_>)) {
-    let _turn = alone();
-    for driver in drivers {
-        let orders = Orders::default();
-        thread::scope(|scope| check(*driver, &Backend::start(scope, &orders, habit)));
-    }
+/// Runs `check` with a backend of this habit.
+fn beside(habit: Habit, check: impl FnOnce(&Backend<'_>)) {
+    let orders = Orders::default();
+    thread::scope(|scope| check(&Backend::start(scope, &orders, habit)));
 }
 
-/// What loops differ by: completions, edges, levels, a ring that polls.
-const DRIVERS: [Driver; 4] = [
-    Driver::Completion,
-    Driver::Readiness(Mechanism::EpollEt),
-    Driver::Readiness(Mechanism::Poll),
-    Driver::Readiness(Mechanism::UringPoll),
-];
-/// Those that differ in how they hold bytes.
-const BOTH_LOOPS: [Driver; 2] = [Driver::Completion, Driver::Readiness(Mechanism::EpollEt)];
-
-#[test]
-fn clients_that_read_nothing_cost_little_and_leave_nothing_behind() {
-    on(&DRIVERS, Habit::Answers, |driver, backend| {
+fn clients_that_read_nothing(driver: Driver) {
+    beside(Habit::Answers, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
         let begin = || stalled(stage.address);
         stage.check((CLIENTS, CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
     });
 }
 
-#[test]
-fn streams_of_all_clients_hold_together_no_more_than_they_may() {
+fn streams_of_all_clients(driver: Driver) {
     const MOST: usize = 4 << 20;
     const CLIENTS: usize = 5;
     // Each could hold 96 KiB and more.
     const STREAMS: u32 = 60;
-    on(&BOTH_LOOPS, Habit::Answers, |driver, backend| {
+    beside(Habit::Answers, |backend| {
         let limited = |config: &mut ProxyConfig| {
             config.limits.http2_waiting_max = MOST;
             // Those that were opened and not asked on are gone soon.
@@ -354,7 +415,8 @@ fn streams_of_all_clients_hold_together_no_more_than_they_may() {
         let stalled: Vec<_> =
             (0..CLIENTS).map(|_| stalled_streams(stage.address, STREAMS)).collect();
         stage.settle();
-        let (held, most) = (stage.proxied(ProxyCounters::held_bytes), MOST as u64);
+        let held = stage.proxied(ProxyCounters::held_bytes);
+        let most = MOST as u64;
         assert!(held > most / 2 && held <= most, "{driver}: {held} bytes are counted");
         let grown_kib = resident_kib().saturating_sub(before);
         // A buffer may be twice as large as what is in it.
@@ -379,10 +441,9 @@ fn streams_of_all_clients_hold_together_no_more_than_they_may() {
     });
 }
 
-#[test]
-fn clients_in_tls_that_read_nothing_leave_nothing_behind() {
+fn clients_in_tls(driver: Driver) {
     let identity = Identity::make();
-    on(&BOTH_LOOPS, Habit::Answers, |driver, backend| {
+    beside(Habit::Answers, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, Some(&identity)) else { return };
         let begin = || {
             let mut client = identity.connect(stage.address);
@@ -395,38 +456,33 @@ fn clients_in_tls_that_read_nothing_leave_nothing_behind() {
     });
 }
 
-#[test]
-fn clients_of_files_in_tls_that_read_nothing_leave_nothing_behind() {
-    let _turn = alone();
+fn clients_of_files_in_tls(driver: Driver) {
     let identity = Identity::make();
     let site = tempfile::tempdir().expect("a folder");
     let file = fs::File::create(site.path().join("large")).expect("a file");
     file.set_len(BODY_BYTES as u64).expect("a file with a hole");
-    for driver in BOTH_LOOPS {
-        let keys = identity.keys();
-        let text = format!(
-            "dir = {:?}\ncert = {:?}\nkey = {:?}\nlisten = \"127.0.0.1:0\"\nquiet = true\n\
-             poller = \"{driver}\"",
-            site.path(),
-            keys.cert,
-            keys.key
-        );
-        let config = Given::from_toml(&text, "test").read().expect("right");
-        let Some(stage) = Stage::new(driver, Server::start(&config)) else { continue };
-        let begin = || {
-            let mut client = identity.connect(stage.address);
-            set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
-            client.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
-            client.sock
-        };
-        stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
-    }
+    let keys = identity.keys();
+    let text = format!(
+        "dir = {:?}\ncert = {:?}\nkey = {:?}\nlisten = \"127.0.0.1:0\"\nquiet = true\n\
+         poller = \"{driver}\"",
+        site.path(),
+        keys.cert,
+        keys.key
+    );
+    let config = Given::from_toml(&text, "test").read().expect("right");
+    let Some(stage) = Stage::new(driver, Server::start(&config)) else { return };
+    let begin = || {
+        let mut client = identity.connect(stage.address);
+        set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
+        client.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        client.sock
+    };
+    stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
 }
 
 /// A client that waits for room is known to be gone once the server reads from it again: its backend goes too.
-#[test]
-fn uploads_that_the_backend_does_not_read_leave_nothing_behind() {
-    on(&BOTH_LOOPS, Habit::Stalls, |driver, backend| {
+fn uploads_that_wait(driver: Driver) {
+    beside(Habit::Stalls, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
         let begin = || uploading(stage.address);
         let leave = |clients| {

@@ -115,7 +115,7 @@ pub enum Takes {
 #[must_use]
 pub fn describe<T: Table>() -> Description {
     let description = Description { sections: vec![Section::default()] };
-    let reading = Reading::new("", "", description, true);
+    let reading = Reading::new("", "", &[], description, true);
     Keys::top::<T>(&reading, &BTreeMap::new(), &DeTable::new(), None);
     reading.description.into_inner()
 }

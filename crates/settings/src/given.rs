@@ -4,7 +4,7 @@
 //! were written. What a value means is read by the table, the same from both, so that all mistakes are
 //! reported at once and in one way. No meaning of a key is known here.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,9 +18,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Description, GivenBy, Row, Section, Takes, describe};
+use crate::document::parse;
+use crate::include::{Part, add_included};
 use crate::keys::{Keys, Table, is_on};
 use crate::kind::{Kind, Word, parsed};
 use crate::mistake::{Location, SettingError, SettingErrors};
+use crate::variables::put_in;
 
 /// Largest file; far more than all settings need.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -31,20 +34,24 @@ const CONFIG: &str = "config";
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     flags: BTreeMap<String, Vec<String>>,
+    /// Its name, and its text with those of the files that it includes behind.
     file: Option<(String, String)>,
+    /// Where those begin.
+    parts: Vec<Part>,
 }
 
 impl Given {
     /// What the text of a file says that is called `file` in messages.
     #[must_use]
     pub fn from_toml(text: &str, file: &str) -> Self {
-        Self { flags: BTreeMap::new(), file: Some((file.to_owned(), text.to_owned())) }
+        let file = Some((file.to_owned(), text.to_owned()));
+        Self { flags: BTreeMap::new(), file, parts: Vec::new() }
     }
 
-    /// What a file says. Its path stands behind `flag` in the message when it cannot be read.
+    /// What a file says, with the files that it includes. Its path stands behind `flag` in the message when it cannot be read.
     ///
     /// # Errors
-    /// When it cannot be read, is not text, or has more than a mebibyte.
+    /// When it cannot be read, is not text, or has more than a mebibyte; what is wrong with files that it includes.
     pub fn from_file(path: &Path, flag: &str) -> Result<Self, SettingErrors> {
         let name = path.display().to_string();
         let failed = |why: String| {
@@ -58,10 +65,11 @@ impl Given {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(failed(format!(" is larger than {FILE_BYTES_MAX} bytes")));
         }
-        Ok(Self::from_toml(&text, &name))
+        let parts = add_included(path, &mut text)?;
+        Ok(Self { parts, ..Self::from_toml(&text, &name) })
     }
 
-    /// Name and text of the file, where there is one.
+    /// Name and text of the file, where there is one; behind it stand those that it includes.
     #[must_use]
     pub fn file(&self) -> Option<(&str, &str)> {
         self.file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()))
@@ -82,18 +90,25 @@ impl Given {
     /// These flags over the file of `other`.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
-        Self { flags: self.flags, file: other.file }
+        Self { flags: self.flags, file: other.file, parts: other.parts }
     }
 
     /// What was said as `T`, with defaults for the rest.
     ///
     /// # Errors
     /// Every mistake, each with its place and with what is expected. Of a file that is not TOML
-    /// only the faults of its form are reported.
+    /// only the faults of its form are reported, and of one with variables that have no value those.
     pub fn read<T: Table>(&self) -> Result<T, SettingErrors> {
         let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
-        let reading = Reading::new(file, text, describe::<T>(), false);
-        let parsed = parse(text);
+        let reading = Reading::new(file, text, &self.parts, describe::<T>(), false);
+        let mut parsed = parse(text);
+        if let (true, Ok(top)) = (T::HAS_VARIABLES, &mut parsed) {
+            put_in(top.get_mut(), &mut |at, fault| reading.note(at, fault));
+            let mistakes = reading.mistakes.take();
+            if let Some(mistakes) = SettingErrors::of(mistakes, file) {
+                return Err(mistakes);
+            }
+        }
         let empty = DeTable::new();
         let top = match &parsed {
             Ok(top) => top.get_ref(),
@@ -109,7 +124,7 @@ impl Given {
             // What a broken file did not say is not a mistake of its own.
             mistakes.retain(|mistake| mistake.location != Location::Whole);
         }
-        SettingErrors::of(mistakes).map_or(Ok(value), Err)
+        SettingErrors::of(mistakes, file).map_or(Ok(value), Err)
     }
 }
 
@@ -133,7 +148,7 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     /// # Errors
     /// When the file cannot be read, or every mistake of both.
     pub fn read(&self) -> Result<T, SettingErrors> {
-        self.given.clone().over(self.file()?).read()
+        self.read_over(&self.file()?)
     }
 
     /// The file that `--config` names.
@@ -151,6 +166,14 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
         Ok(file.transpose()?.unwrap_or_default())
     }
 
+    /// What was said by flags over this file.
+    ///
+    /// # Errors
+    /// Every mistake of both.
+    pub fn read_over(&self, file: &Given) -> Result<T, SettingErrors> {
+        self.given.clone().over(file.clone()).read()
+    }
+
     /// What was said by flags, and by this text of a file with this name in place of the file itself:
     /// for a program that was started with the flags of another one, and has the file from it.
     ///
@@ -158,7 +181,7 @@ impl<T: Table, const HAS_FILE: bool> Flags<T, HAS_FILE> {
     /// Every mistake of both.
     pub fn read_with(&self, file: Option<(&str, &str)>) -> Result<T, SettingErrors> {
         let file = file.map_or_else(Given::default, |(name, text)| Given::from_toml(text, name));
-        self.given.clone().over(file).read()
+        self.read_over(&file)
     }
 }
 
@@ -274,6 +297,10 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Kind<T> {
 pub(crate) struct Reading<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
+    /// Of files that are included.
+    parts: &'a [Part],
+    /// Where its lines end, once that is asked for.
+    line_ends: OnceCell<Vec<usize>>,
     pub(crate) description: RefCell<Description>,
     /// Whether it is written down what is asked for; nothing is said then.
     pub(crate) is_describing: bool,
@@ -286,13 +313,15 @@ impl<'a> Reading<'a> {
     pub(crate) fn new(
         file: &'a str,
         text: &'a str,
+        parts: &'a [Part],
         description: Description,
         is_describing: bool,
     ) -> Self {
         let mistakes = RefCell::default();
         let has_stand_in = Cell::default();
         let description = RefCell::new(description);
-        Self { file, text, description, is_describing, mistakes, has_stand_in }
+        let line_ends = OnceCell::new();
+        Self { file, text, parts, line_ends, description, is_describing, mistakes, has_stand_in }
     }
 
     /// Adds a section to the description, and gives its number.
@@ -322,9 +351,21 @@ impl<'a> Reading<'a> {
         self.note(at, message);
     }
 
-    /// Byte `at` of the file.
+    /// Byte `at` of the text, in the file that it is of.
     pub(crate) fn location(&self, at: usize) -> Location {
-        Location::in_file(self.file, self.text, at)
+        let (file, from) = match self.parts.iter().rfind(|part| part.from <= at) {
+            None => (self.file, 0),
+            Some(Part { from, file }) => (file.as_str(), *from),
+        };
+        // A file may have many thousand places that are asked for: its lines are counted once.
+        let line_ends = self
+            .line_ends
+            .get_or_init(|| self.text.match_indices('\n').map(|(at, _)| at).collect());
+        let ends_before = |at: usize| line_ends.partition_point(|end| *end < at);
+        let start = line_ends[..ends_before(at)].last().map_or(0, |end| end + 1).max(from);
+        let column = self.text.get(start..at).unwrap_or_default().chars().count() + 1;
+        let line = ends_before(at) - ends_before(from) + 1;
+        Location::File { file: file.to_owned(), line, column }
     }
 
     pub(crate) fn note_at(&self, location: Location, message: String) {
@@ -398,33 +439,6 @@ impl Item<'_> {
             }
         }
     }
-}
-
-/// The top table of a text, or each fault of its form with its byte. When the text is not TOML,
-/// nothing of it is read.
-pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<(usize, String)>> {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    let mut faults = Vec::new();
-    let mut line_before = None;
-    for error in &errors {
-        let at = error.span().map_or(0, |span| span.start);
-        // What follows a fault in its line follows from it.
-        let line = text.get(..at).map(|before| before.matches('\n').count());
-        if line_before.replace(line) != Some(line) {
-            faults.push((at, format!("not TOML: {}", in_words(error.message()))));
-        }
-    }
-    if faults.is_empty() { Ok(document) } else { Err(faults) }
-}
-
-/// What is wrong with the form, in words that do not need the grammar of TOML.
-fn in_words(message: &str) -> String {
-    const OF_VALUES: [&str; 5] = ["must be quoted", "float", "integer", "mantissa", "exponent"];
-    if OF_VALUES.iter().any(|word| message.contains(word)) {
-        return "expected a text in quotes, such as \"200ms\", a number, true, false or a list"
-            .to_owned();
-    }
-    message.replace('\n', ", ")
 }
 
 /// The text of a single value, as a flag would have it; none for tables, lists and dates.

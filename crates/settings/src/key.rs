@@ -9,12 +9,16 @@ use std::ops::RangeInclusive;
 use crate::describe::{GivenBy, Row, Takes};
 use crate::given::{Item, Said};
 use crate::keys::{Keys, ReadItem, between};
-use crate::kind::{Kind, boolean};
+use crate::kind::{Kind, Word, boolean};
 use crate::mistake::Location;
+
+/// What stands in the line about a key for the names that it accepts.
+const NAMES: &str = "{names}";
 
 impl<'a> Keys<'a> {
     /// A key called `name`, with `_` between its words. `about` says what it does, in one line,
-    /// with the flags that it names. What is returned asks for its value.
+    /// with the flags that it names; `{names}` in it stands for the names that it accepts. What is returned asks for its
+    /// value.
     pub fn key<'k>(
         &'k mut self,
         name: &'static str,
@@ -258,6 +262,9 @@ impl<'a> Key<'_, 'a> {
         if self.row.takes != Takes::Switch {
             self.row.words.clone_from(&kind.words);
         }
+        if let Some((before, behind)) = self.row.about.split_once(NAMES) {
+            self.row.about = format!("{before}{}{behind}", names_of(&kind.words)).into();
+        }
         let said = self.keys.ask(&self.row);
         if !said.is_on() {
             return said;
@@ -284,5 +291,15 @@ impl<'a> Key<'_, 'a> {
             _ => format!("{} lacks the key \"{}\"", section.title(), self.row.name),
         });
         self.keys.lacks(kind.refusal(&lacks, self.row.example));
+    }
+}
+
+/// Names as a sentence has them: `a, b or c`.
+fn names_of(words: &[Word]) -> String {
+    let names: Vec<_> = words.iter().map(|word| word.name).collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [front @ .., last] => format!("{} or {last}", front.join(", ")),
     }
 }

@@ -17,6 +17,10 @@ use crate::mistake::{Location, did_you_mean, shown};
 
 /// The settings of a command, as a type that it owns. [`table!`](crate::describe) makes one of a struct.
 pub trait Table: Sized {
+    /// Whether `${NAME}` in a text of a file stands for a variable of the environment: not where texts may be command lines,
+    /// which have variables of their own. It is asked of the table that a file is read as.
+    const HAS_VARIABLES: bool = false;
+
     /// Asks for every key and makes a value of what was said: what it does not ask for is unknown in
     /// files and has no flag.
     ///
@@ -256,6 +260,18 @@ impl Keys<'_> {
         }
     }
 
+    /// Where each value of the list that key `name` of this section is was said; where the key was, of one value
+    /// or of what flags said.
+    #[must_use]
+    pub fn item_locations(&self, name: &str) -> Vec<Location> {
+        if let Said::File(value) = self.said(name)
+            && let Some(items) = value.get_ref().as_array()
+        {
+            return items.iter().map(|item| self.reading.location(item.span().start)).collect();
+        }
+        self.location(name).into_iter().collect()
+    }
+
     /// Where this section begins, for what is wrong with it as a whole.
     #[must_use]
     pub fn here(&self) -> Location {
@@ -299,6 +315,8 @@ impl<'a> Keys<'a> {
         if let Some(texts) = self.flag(name) {
             return Said::Flag(texts);
         }
+        // Most keys are not there, and a file may have thousands of tables.
+        let Some(entry) = self.entry(name) else { return Said::Nothing };
         let gives_way = self.looked_up(|section| {
             let row = section.row(name)?;
             let is_rival = |other: &&Row| {
@@ -310,8 +328,7 @@ impl<'a> Keys<'a> {
                     || rivals.any(|rival| self.flag(rival.name).is_some()),
             )
         });
-        let entry = self.entry(name).filter(|_| gives_way == Some(false));
-        entry.map_or(Said::Nothing, Said::File)
+        if gives_way == Some(false) { Said::File(entry) } else { Said::Nothing }
     }
 
     fn flag(&self, name: &str) -> Option<&'a [String]> {
@@ -320,11 +337,11 @@ impl<'a> Keys<'a> {
 
     /// What the file says of key `name`, whatever a flag says.
     pub(crate) fn entry(&self, name: &str) -> Option<&'a Spanned<DeValue<'a>>> {
-        let names = self.looked_up(|section| {
+        self.looked_up(|section| {
             let row = section.row(name)?;
-            Some(std::iter::once(row.name).chain(row.aliases.iter().copied()).collect::<Vec<_>>())
-        });
-        names?.into_iter().find_map(|name| self.entries.get(name))
+            let mut names = std::iter::once(row.name).chain(row.aliases.iter().copied());
+            names.find_map(|name| self.entries.get(name))
+        })
     }
 
     /// Key `name` as it is written: as a flag, or in a file.

@@ -73,6 +73,7 @@
 //! | `keys`, `key` | the keys of a section, and what must hold between them |
 //! | `kind` | which values there are, and how a text becomes one |
 //! | `quantity` | the one grammar of numbers, sizes, durations and shares |
+//! | `document`, `include`, `variables` | a text of TOML, taken apart; files that it names; `${NAME}` |
 //! | `given` | what was said, by flags and by a TOML text; arguments for clap |
 //! | `describe` | a struct with its keys, line by line; the table as data, and as a reference page |
 //! | `mistake` | what is wrong, and where |
@@ -81,7 +82,9 @@
 
 pub mod command;
 mod describe;
+mod document;
 mod given;
+mod include;
 mod key;
 mod keys;
 mod kind;
@@ -89,6 +92,7 @@ mod mistake;
 pub mod quantity;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 pub use describe::{Description, GivenBy, Row, Section, Takes, describe, kept, misread, reference};
 pub use given::{Flags, FlagsOnly, Given};

@@ -54,14 +54,17 @@ impl SettingErrors {
         Self { mistakes: vec![SettingError { location, message: message.into() }] }
     }
 
-    /// These, in order, each once; none where there is none.
-    pub(crate) fn of(mut mistakes: Vec<SettingError>) -> Option<Self> {
-        // Flags keep the order of the table.
+    /// These, in order, each once, of a file with this name and those that it includes; none where there is none.
+    pub(crate) fn of(mut mistakes: Vec<SettingError>, own: &str) -> Option<Self> {
+        // Flags keep the order of the table. Files that are included come behind the one that does, by their names.
         let order = |location: &Location| match location {
-            Location::File { line, column, .. } => (*line, *column),
-            Location::Flag(_) | Location::Whole => (0, 0),
+            Location::File { file, line, column } => {
+                let included = if file == own { String::new() } else { file.clone() };
+                (included, *line, *column)
+            }
+            Location::Flag(_) | Location::Whole => (String::new(), 0, 0),
         };
-        mistakes.sort_by_key(|mistake| order(&mistake.location));
+        mistakes.sort_by_cached_key(|mistake| order(&mistake.location));
         mistakes.dedup();
         let more = mistakes.len().saturating_sub(MISTAKES_MAX);
         mistakes.truncate(MISTAKES_MAX);
@@ -157,9 +160,9 @@ mod tests {
             message: "wrong".to_owned(),
         };
         let message =
-            SettingErrors::of((0..300).rev().map(wrong).collect()).expect("some").to_string();
+            SettingErrors::of((0..300).rev().map(wrong).collect(), "").expect("some").to_string();
         assert!(message.starts_with("x:1:1: wrong\nx:2:1: "), "{message}");
         assert!(message.ends_with("and 200 mistakes more"), "{message}");
-        assert_eq!(SettingErrors::of(Vec::new()), None);
+        assert_eq!(SettingErrors::of(Vec::new(), ""), None);
     }
 }

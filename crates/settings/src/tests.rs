@@ -20,7 +20,7 @@ table! { keys, key;
         size: Option<u64> = key.excludes(&["loud"]).optional(&bytes(1..=1 << 20)),
         /// Shout
         is_loud as "loud": bool = key.short('l').switch(),
-        /// How fast
+        /// How fast: {names}
         speed: u8 = key.alias("pace").default("slow")
             .one(&one_of("speed", [("slow", "with care", 1), ("fast", "", 9)])),
         /// Time before it opens
@@ -181,6 +181,7 @@ fn help_names_defaults_and_words() {
         "-l, --loud",
         "--config <FILE>",
         "Time before it opens [default: 5s]",
+        "How fast: slow or fast",
         "- slow: with care",
         "--stock <N>",
     ] {
@@ -199,7 +200,7 @@ fn the_reference_page_has_every_key_in_its_section() {
         "| `goods` | `GOOD` | one or a list of: one line of text |  | What is sold |",
         "### Trade",
         "| `loud` | `-l`, `--loud` | true or false | `false` | Shout |",
-        "| `speed` | `--speed` | slow, fast<br>`slow`: with care | `slow` | How fast |",
+        "| `speed` | `--speed` | slow, fast<br>`slow`: with care | `slow` | How fast: slow or fast |",
         "## `[limits]`\n\nBounds.",
         "## `[[branch]]`\n\nOther places.",
         "| `name` |  | a name",
@@ -219,7 +220,7 @@ proptest! {
 table! { keys, key;
     #[derive(Debug, PartialEq)]
     struct Stall {
-        /// How fast
+        /// How fast: {names}
         speed: u8 = key.default("3").one(&integer(1..=9)),
         /// Under the sky
         is_open as "open": bool = key.switch(),
@@ -231,7 +232,7 @@ table! { keys, key;
 table! { keys, key;
     #[derive(Debug, PartialEq)]
     struct Kiosk {
-        /// How fast
+        /// How fast: {names}
         speed: u8 = key.default("5").one(&integer(1..=9)),
         /// Where it stands
         place: Option<String> = key.optional(&line()),

@@ -62,7 +62,9 @@ pub use drift::{SetChange, change_over_sets, change_within_sets};
 pub use few::bounds_of_few_sets;
 pub use latency::{LATENCY_DIGITS, LONGEST_NS};
 pub use random::{Rng, block_order};
-pub use ratio::{Levels, RatioError, RatioEstimate, SetRatio, log_ratios, set_ratio};
+pub use ratio::{
+    Levels, RatioError, RatioEstimate, SetRatio, log_ratios, ratio_of_sums, set_ratio,
+};
 pub use sample_size::{
     Aim, Effort, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SoFar, StoppingRule,
     Trial, comes_now, rounds_within,

@@ -269,6 +269,27 @@ impl RatioEstimate {
     }
 }
 
+/// The logarithm of one sum over another, and its standard error by the jackknife: from the sums that lack one pair each
+/// (Efron & Stein 1981). None of fewer than three pairs, or where a sum is not above 0.
+#[must_use]
+pub fn ratio_of_sums(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = pairs.len();
+    if n < 3 {
+        return None;
+    }
+    let above: f64 = pairs.iter().map(|(above, _)| above).sum();
+    let below: f64 = pairs.iter().map(|(_, below)| below).sum();
+    let log = |above: f64, below: f64| {
+        let ratio = above / below;
+        (ratio.is_finite() && ratio > 0.0).then(|| ratio.ln())
+    };
+    let without: Vec<f64> =
+        pairs.iter().map(|(a, b)| log(above - a, below - b)).collect::<Option<_>>()?;
+    let center = mean(&without)?;
+    let squares: f64 = without.iter().map(|value| (value - center).powi(2)).sum();
+    Some((log(above, below)?, (squares * (n - 1) as f64 / n as f64).sqrt()))
+}
+
 /// The natural logarithm of arm over baseline for each block; what outlier flags look at.
 ///
 /// # Errors
@@ -445,6 +466,19 @@ mod tests {
         (0..count)
             .map(|i| SetRatio { log_ratio: log(i), round_sd: Some(round_sd), rounds })
             .collect()
+    }
+
+    #[test]
+    fn the_ratio_of_sums_has_the_error_of_its_pairs() {
+        assert_eq!(ratio_of_sums(&[(2.0, 1.0), (4.0, 2.0)]), None);
+        assert_eq!(ratio_of_sums(&[(1.0, 0.0); 3]), None);
+        let (log, error) = ratio_of_sums(&[(2.0, 1.0), (4.0, 2.0), (6.0, 3.0)]).expect("three");
+        assert!((log - 2.0_f64.ln()).abs() < 1e-12 && error < 1e-12, "{log} {error}");
+        // Of equal weights it is the standard error of a mean: deviation 0.1 over the root of 25, beside a mean of 1.
+        let pairs: Vec<(f64, f64)> =
+            (0..25).map(|at| (1.0 + 0.1 * f64::from(at % 5 - 2) / 2.0_f64.sqrt(), 1.0)).collect();
+        let (log, error) = ratio_of_sums(&pairs).expect("many");
+        assert!(log.abs() < 1e-12 && (error - 0.0204).abs() < 0.001, "{log} {error}");
     }
 
     #[test]

@@ -18,7 +18,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use crate::SystemCall;
 use crate::poll_select::{MASK_BYTES, MaskArgument, SignalMask, timespec};
+
+/// The system calls of a context; one of them makes a larger one, as a context of polls grows. It reads, writes and polls what
+/// is open, and no more.
+pub const CALLS: &[SystemCall] = &[
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    libc::SYS_io_getevents,
+    libc::SYS_io_cancel,
+    libc::SYS_io_destroy,
+];
 
 /// The most polls that one `io_submit(2)` carries: bounds how long the kernel is kept busy.
 pub const BATCH_MAX: usize = 1024;

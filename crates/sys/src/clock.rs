@@ -13,6 +13,14 @@ pub fn monotonic() -> Duration {
     read(ClockId::Monotonic)
 }
 
+/// The same in nanoseconds, which last for 584 years.
+#[inline]
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let since_start = monotonic();
+    since_start.as_secs() * 1_000_000_000 + u64::from(since_start.subsec_nanos())
+}
+
 /// CPU time of the calling thread, exact.
 #[inline]
 #[must_use]

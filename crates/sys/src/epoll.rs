@@ -10,7 +10,17 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
+use crate::SystemCall;
 use crate::poll_select::{MASK_BYTES, SignalMask, timespec};
+
+/// The system calls by which an instance is changed and waited for.
+pub const CALLS: &[SystemCall] = &[
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
 
 /// What the kernel found for one registration; the layout is that of `struct epoll_event`.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,10 @@ const LOW_HALF: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
 const NANOSECONDS: u64 = 1_000_000_000;
 /// A futex of 32 bits that other processes share (`linux/futex.h`, FUTEX2_SIZE_U32).
 const SIZE_U32: u32 = 2;
+/// The number of futex_wait(2), which is one on all machines and which libc does not have.
+const SYS_FUTEX_WAIT: libc::c_long = 455;
+/// Woken by each wake.
+const ANY_WAKER: libc::c_ulong = libc::FUTEX_BITSET_MATCH_ANY as u32 as libc::c_ulong;
 
 /// Where a word is that lives as long as `'a`, for the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +137,7 @@ fn set_robust_list(head: *const RobustHead, len: usize) -> io::Result<()> {
 /// Sleeps while the lower half of `word` is `expected`: until a wake, until the monotonic clock shows
 /// `until_ns`, or until a signal handler ran.
 ///
-/// Where the kernel has `futex_waitv(2)` (5.16), a handler with SA_RESTART does not end the wait.
+/// Where the kernel has `futex_wait(2)` (6.7) or `futex_waitv(2)` (5.16), a handler with SA_RESTART does not end the wait.
 /// Spurious returns are possible: look at the word afterwards.
 ///
 /// # Errors
@@ -147,20 +151,32 @@ pub fn wait<'a>(
     let until = until_ns.map(timespec);
     let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
     let address = word.low_half;
-    if until.is_null() || !has_vector() {
-        let operation = libc::FUTEX_WAIT_BITSET;
-        let any = libc::FUTEX_BITSET_MATCH_ANY;
-        // SAFETY: the address is within a live word, and the time is a live local or none.
-        return checked(unsafe {
-            libc::syscall(libc::SYS_futex, address, operation, expected, until, 0, any)
-        });
+    match if until.is_null() { TimedWait::Interruptible } else { timed_wait() } {
+        TimedWait::One => {
+            let expected = libc::c_ulong::from(expected);
+            let clock = libc::CLOCK_MONOTONIC;
+            // SAFETY: the address is within a live word, and the time is a live local.
+            checked(unsafe {
+                libc::syscall(SYS_FUTEX_WAIT, address, expected, ANY_WAKER, SIZE_U32, until, clock)
+            })
+        }
+        TimedWait::Vector => {
+            let waiter = Waiter::on(word, expected);
+            let one = ptr::from_ref(&waiter);
+            // SAFETY: one waiter of the kernel's layout whose address is within a live word, and a live time.
+            checked(unsafe {
+                libc::syscall(libc::SYS_futex_waitv, one, 1, 0, until, libc::CLOCK_MONOTONIC)
+            })
+        }
+        TimedWait::Interruptible => {
+            let operation = libc::FUTEX_WAIT_BITSET;
+            let any = libc::FUTEX_BITSET_MATCH_ANY;
+            // SAFETY: the address is within a live word, and the time is a live local or none.
+            checked(unsafe {
+                libc::syscall(libc::SYS_futex, address, operation, expected, until, 0, any)
+            })
+        }
     }
-    let waiter = Waiter::on(word, expected);
-    let one = ptr::from_ref(&waiter);
-    // SAFETY: one waiter of the kernel's layout whose address is within a live word, and a live time.
-    checked(unsafe {
-        libc::syscall(libc::SYS_futex_waitv, one, 1, 0, until, libc::CLOCK_MONOTONIC)
-    })
 }
 
 /// As [`wait`] on both words at once, each with what it is expected to be. Without [`has_vector`] it is a wait
@@ -208,6 +224,38 @@ impl Waiter {
         let address = word.low_half.addr() as u64;
         Self { value: expected.into(), address, flags: SIZE_U32, reserved: 0 }
     }
+}
+
+/// How a wait with an end is asked for.
+#[derive(Clone, Copy)]
+enum TimedWait {
+    /// `futex_wait(2)`, Linux 6.7.
+    One,
+    /// `futex_waitv(2)`: it allocates, and costs a quarter of a microsecond more.
+    Vector,
+    /// `futex(2)`: with an end, each handler ends it.
+    Interruptible,
+}
+
+/// The best one that there is; filters of containers may forbid any.
+fn timed_wait() -> TimedWait {
+    static TIMED_WAIT: OnceLock<TimedWait> = OnceLock::new();
+    *TIMED_WAIT.get_or_init(|| {
+        let address = ptr::null::<u64>();
+        let none = ptr::null::<libc::timespec>();
+        let nobody: libc::c_ulong = 0;
+        // The kernel refuses a wait that nobody can end in its own way.
+        // SAFETY: a wait that is refused reads nothing.
+        let waited =
+            unsafe { libc::syscall(SYS_FUTEX_WAIT, address, nobody, nobody, SIZE_U32, none, 0) };
+        if waited < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+            TimedWait::One
+        } else if has_vector() {
+            TimedWait::Vector
+        } else {
+            TimedWait::Interruptible
+        }
+    })
 }
 
 /// Whether one wait can be for two words: by `futex_waitv(2)`, Linux 5.16, which filters of containers may forbid.
@@ -300,6 +348,50 @@ mod tests {
                 wake(read.address(1), 1);
             });
         }
+    }
+
+    #[test]
+    fn a_handler_that_restarts_calls_ends_no_wait() {
+        use std::sync::atomic::AtomicU32;
+
+        static HANDLED: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn count(_: libc::c_int) {
+            HANDLED.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: all zero is a valid sigaction.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = count as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler only counts, and no other test uses this signal.
+        let installed =
+            unsafe { libc::sigaction(libc::SIGURG, &raw const action, ptr::null_mut()) };
+        assert_eq!(installed, 0);
+        if matches!(timed_wait(), TimedWait::Interruptible) {
+            pollux_testing::skip("neither futex_wait(2) nor futex_waitv(2) here");
+            return;
+        }
+        let words = SharedWords::create(1).expect("memory");
+        std::thread::scope(|scope| {
+            let (says, is_sleeper) = std::sync::mpsc::channel();
+            let word = &words[0];
+            let sleeper = scope.spawn(move || {
+                // SAFETY: the call takes nothing.
+                says.send(unsafe { libc::pthread_self() }).expect("the test waits");
+                while word.load(Ordering::SeqCst) == 0 {
+                    let waited = wait(word, 0, Some(u64::MAX / 2));
+                    let errno = waited.err().and_then(|error| error.raw_os_error());
+                    assert!(matches!(errno, None | Some(libc::EAGAIN)), "{errno:?}");
+                }
+            });
+            let thread = is_sleeper.recv().expect("it runs");
+            while HANDLED.load(Ordering::SeqCst) < 1_000 && !sleeper.is_finished() {
+                // SAFETY: the thread ends after the store below, or is joined by the scope.
+                unsafe { libc::pthread_kill(thread, libc::SIGURG) };
+                std::thread::yield_now();
+            }
+            word.store(1, Ordering::SeqCst);
+            wake(word, 1);
+        });
     }
 
     #[test]

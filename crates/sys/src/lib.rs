@@ -4,7 +4,7 @@
 //! workspace with `unsafe`: every block holds one operation and names the fact that it relies on; every public
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 //!
-//! [`clock`] reads clocks. Two modules stand on the others and hold no `unsafe`, which the compiler sees to: [`loop_stats`],
+//! [`clock`] reads clocks, [`links`] follows symbolic links. Two modules stand on the others and hold no `unsafe`, which the compiler sees to: [`loop_stats`],
 //! figures of a program in memory that it shares with its observer, and [`sandbox`], what a process gives up once it has
 //! what it needs.
 
@@ -22,6 +22,7 @@ pub mod descriptors;
 pub mod epoll;
 pub mod futex;
 pub mod heap;
+pub mod links;
 pub mod loop_stats;
 pub mod mqueue;
 pub mod perf;
@@ -31,3 +32,6 @@ pub mod ring;
 pub mod sandbox;
 pub mod shared;
 pub mod socket;
+
+/// The number of a system call, as this architecture has it.
+pub type SystemCall = libc::c_long;

@@ -11,6 +11,21 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use std::{fmt, io, ptr};
 
+use crate::SystemCall;
+
+/// The system calls of [`poll`].
+pub const POLL_CALLS: &[SystemCall] = &[
+    libc::SYS_ppoll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+];
+/// Those of [`select`].
+pub const SELECT_CALLS: &[SystemCall] = &[
+    libc::SYS_pselect6,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+];
+
 /// Bits in one word of a bitmap for [`select`].
 pub const WORD_BITS: usize = u64::BITS as usize;
 

@@ -11,13 +11,24 @@
 //! [`duplicate_inherited`] hands out another descriptor of the same file, [`take_inherited`] asks for the mark
 //! of what a parent left open.
 //!
+//! [`exec_with_signals_blocked`] makes another program of this process, which misses no signal.
+//!
+//! A pool is in the session of the command that started it and gives up that session's terminal
+//! ([`leave_terminal`]): its workers are not to ask there.
+//!
 //! The lab reads around turns what the kernel books for a process; that is not for a hot path.
 //!
 //! [`ignores`] says whether a signal was set to be ignored by what started the process, as nohup(1) does.
 
+use std::ffi::{CString, OsString};
+use std::fs::OpenOptions;
 use std::io;
+use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -171,6 +182,61 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(copy)
 }
 
+/// Becomes the program at this path, with these words of a command line and these variables (execve(2)); it returns only where
+/// that fails. All signals are blocked meanwhile, and in the new program until it calls [`unblock_signals`]: none ends it before
+/// it catches them. For a process of one thread.
+#[must_use]
+pub fn exec_with_signals_blocked(
+    program: &Path,
+    words: &[OsString],
+    variables: &[(OsString, OsString)],
+) -> io::Error {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
+    let variable = |(name, value): &(OsString, OsString)| {
+        text(&[name.as_bytes(), b"=", value.as_bytes()].concat())
+    };
+    let all = || {
+        let words =
+            words.iter().map(|word| text(word.as_bytes())).collect::<io::Result<Vec<_>>>()?;
+        let variables = variables.iter().map(variable).collect::<io::Result<Vec<_>>>()?;
+        Ok::<_, io::Error>((text(program.as_os_str().as_bytes())?, words, variables))
+    };
+    let (program, words, variables) = match all() {
+        Ok(all) => all,
+        Err(error) => return error,
+    };
+    let pointers = |texts: &[CString]| {
+        let texts = texts.iter().map(|text| text.as_ptr());
+        texts.chain([ptr::null()]).collect::<Vec<_>>()
+    };
+    let argv = pointers(&words);
+    let envp = pointers(&variables);
+    let mut every = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the call writes a set into the room that it is given.
+    unsafe { libc::sigfillset(every.as_mut_ptr()) };
+    set_signal_mask(&every);
+    // SAFETY: the program and both lists are texts that end with a zero byte, the lists end with a null pointer, and all of them
+    // live here.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    let error = io::Error::last_os_error();
+    unblock_signals();
+    error
+}
+
+/// Blocks no signal any more; those that have waited come.
+pub fn unblock_signals() {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the call writes a set into the room that it is given.
+    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+    set_signal_mask(&none);
+}
+
+/// `mask` was written by one of the calls that make a set.
+fn set_signal_mask(mask: &MaybeUninit<libc::sigset_t>) {
+    // SAFETY: the set was written whole, the mask before is not asked for; with a constant for how the call does not fail.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut()) };
+}
+
 /// Marks all descriptors from `first` on, open at this moment, to be closed on exec, so that what
 /// this process starts does not keep the files open (`close_range(2)`).
 ///
@@ -182,6 +248,33 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: the call takes integers and changes flags that matter only at an exec.
     let marked = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives up the controlling terminal of this process and of those that it starts from now on, and stays in its session:
+/// `/dev/tty` is ENXIO then, as in a session without a terminal, and what reads from it is not stopped as a job in the
+/// background. Keys of the terminal still signal this process while its group is the one in the foreground.
+///
+/// The leader of a session keeps it: with the leader all others would lose it, and be hung up (`tty_ioctl(4)`, TIOCNOTTY).
+///
+/// # Errors
+/// Of `open(2)`, and of `ioctl(2)`. Without a terminal there is nothing to do.
+pub fn leave_terminal() -> io::Result<()> {
+    // SAFETY: the call takes an integer; 0 is this process, of which it cannot fail.
+    let session = unsafe { libc::getsid(0) };
+    if session.cast_unsigned() == std::process::id() {
+        return Ok(());
+    }
+    let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
+    let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty");
+    let terminal = match terminal {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENOENT)) => {
+            return Ok(());
+        }
+        opened => opened?,
+    };
+    // SAFETY: the descriptor is open, and this request has no argument.
+    let left = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) };
+    if left < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// CPU time of a process: of all its threads, those that have ended included, exact at the moment
@@ -211,7 +304,6 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! What the tests of all crates share: skips that CI can forbid, waiting for a thing, commands that are
-//! started, spoken to and ended ([`Process`]), fuzz corpora ([`replay`]), and the main function of test
-//! programs without libtest ([`run_tests`]).
+//! started, spoken to and ended ([`Process`]), brokers ([`Broker`]), fuzz corpora ([`replay`]), and the main
+//! function of test programs without libtest ([`run_tests`]).
 //!
 //! Only tests use it, those of every crate.
 #![forbid(unsafe_code)]
@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion};
 
 mod cgroup;
+mod nats;
 mod process;
 
 pub use cgroup::{Cgroup, held_up};
 pub use libtest_mimic::Trial;
+pub use nats::{Broker, BrokerMessage, RawClient, broker_missing};
 pub use process::{
     Output, Process, addresses, await_end, children, get, is_running, script, succeeded,
 };
@@ -45,7 +47,7 @@ pub fn skip(why: impl Display) {
         None => format!("skipped: {why}\n"),
     };
     // A closed standard error fails nothing.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// What a test was given to work with; where the machine refuses it, the test is skipped with the reason and ends.
@@ -109,6 +111,21 @@ pub fn pause(begun: Instant) {
     std::thread::sleep((begun.elapsed() / 16).clamp(SHORTEST, LONGEST));
 }
 
+/// What `call` gives once no stop interrupted it. A process that was stopped and continues has the reads and writes of
+/// sockets that have a time limit end with EINTR, and the standard library asks again only where it has to read or
+/// write all (`read_exact`, `read_to_end`, `write_all`).
+///
+/// # Errors
+/// Those of `call`, but for [`ErrorKind::Interrupted`].
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            given => return given,
+        }
+    }
+}
+
 /// Gives every file of the fuzz corpus `target` to `holds`, which panics when it finds a fault. At least `files_min`
 /// are expected.
 ///
@@ -166,4 +183,18 @@ pub fn run_tests(threads: usize, missing: Option<&str>, tests: Vec<Trial>) -> Ex
     let ignore = |test: Trial| test.with_ignored_flag(missing.is_some());
     let tests = if missing.is_some() { tests.into_iter().map(ignore).collect() } else { tests };
     libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_interrupted_is_called_again_and_another_error_is_given() {
+        let mut came = vec![ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::Interrupted];
+        let mut call = || came.pop().map_or(Ok(7), |kind| Err(kind.into()));
+        let refused = uninterrupted(&mut call).expect_err("it would block");
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        assert_eq!(uninterrupted(&mut call).expect("a number"), 7);
+    }
 }

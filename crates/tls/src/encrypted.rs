@@ -16,7 +16,9 @@ use pollux_engine::{Actions, CloseCause, DeferredClose, Now, Session, Waker};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Error, ServerConfig};
 
-use crate::Layer;
+use crate::asking::AskingConfigs;
+use crate::client_certs::ClientShown;
+use crate::layer::Layer;
 
 /// A session that may have TLS below it.
 ///
@@ -37,6 +39,23 @@ pub trait PlaintextSession: Session {
     fn opening(&self, start: &[u8]) -> Opening {
         let _ = start;
         Opening::Tls
+    }
+
+    /// The client has asked for this name in its handshake, or for none, on the side of a server;
+    /// [`PlaintextSession::secured`] follows.
+    fn named(&mut self, shared: &mut Self::Shared, name: Option<&str>) {
+        let _ = (shared, name);
+    }
+
+    /// The client was asked for a certificate in its handshake, and has shown this, on the side of a server;
+    /// [`PlaintextSession::secured`] follows.
+    fn identified(
+        &mut self,
+        shared: &mut Self::Shared,
+        actions: &Actions<'_>,
+        client: ClientShown,
+    ) {
+        let _ = (shared, actions, client);
     }
 
     /// Both sides have agreed on what is spoken above, by ALPN; [`PlaintextSession::secured`] follows.
@@ -171,6 +190,10 @@ impl<S: PlaintextSession, T: HoldsTls + From<Tls>> Session for Encrypted<S, T> {
         S::release_memory(shared);
     }
 
+    fn awake(shared: &S::Shared) -> u32 {
+        S::awake(shared)
+    }
+
     fn accepted(shared: &mut S::Shared, actions: &mut Actions<'_>) -> Self {
         let session = S::accepted(shared, actions);
         let config = S::server_config(shared).expect("listeners of TLS have a certificate");
@@ -279,6 +302,12 @@ impl Tls {
     #[must_use]
     pub fn accepted(config: &Arc<ServerConfig>) -> Self {
         Self::of(Layer::server(config), Beginning::Unknown(Vec::new()))
+    }
+
+    /// Of a client that was accepted, and is asked for a certificate, or not, by the name that it asks for.
+    #[must_use]
+    pub fn asking(configs: &Arc<AskingConfigs>) -> Self {
+        Self::of(Layer::asking_server(configs), Beginning::Unknown(Vec::new()))
     }
 
     /// Of a server of this name that is connected to.
@@ -431,6 +460,12 @@ impl Tls {
         self.flush(actions);
         if self.is_open() && !std::mem::replace(&mut self.is_connected, true) {
             let is_resumed = self.layer.is_resumed();
+            if self.layer.is_server() {
+                above.named(shared, self.layer.asked_name());
+                if let Some(client) = self.layer.client_shown() {
+                    above.identified(shared, actions, client);
+                }
+            }
             if let Some(protocol) = self.layer.protocol() {
                 above.agreed(shared, protocol);
             }

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, ServerConfig};
@@ -84,7 +86,7 @@ impl Keys {
         Ok(Pem { cert: contents(&self.cert)?, key: contents(&self.key)? })
     }
 
-    fn certified(&self, pem: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
+    pub(crate) fn certified(&self, pem: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
         let chain = certificates_in(&self.cert, &pem.cert)?;
         let key = key(&self.key, &pem.key)?;
         let provider = ring::default_provider();
@@ -165,16 +167,16 @@ impl Certificate {
         protocols: impl IntoIterator<Item = &'n [u8]>,
     ) -> Result<Self, TlsError> {
         let shown = Arc::new(Shown(RwLock::new(keys.certified(&keys.load()?)?)));
-        let builder = ServerConfig::builder_with_provider(Arc::new(inner_type::provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has what TLS needs");
-        let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&shown) as _;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = crate::protocols(protocols);
-        // All suites are strong; checkers mark down a server that leaves the choice to its clients.
-        config.ignore_client_order = true;
-        config.ticketer = ring::Ticketer::new().map_err(TlsError::new)?;
-        Ok(Self { keys, shown, config: Arc::new(config) })
+        let config = server_config(Arc::clone(&shown) as _, None, protocols)?;
+        Ok(Self { keys, shown, config })
+    }
+
+    /// When what is shown expires, in seconds since 1970, where that can be read.
+    #[must_use]
+    pub fn expires_s(&self) -> Option<u64> {
+        let shown = Arc::clone(&self.shown.0.read().expect("nothing panics under this lock"));
+        let read = EndEntityCert::try_from(shown.cert.first()?).ok()?;
+        Validity::of(&read).not_after.map(|end| end.as_secs())
     }
 
     /// What connections have in common.
@@ -208,11 +210,65 @@ impl Certificate {
     }
 }
 
+/// What the connections of a listener have in common that are shown what this says, and asked for certificates, if they are.
+pub(crate) fn server_config<'n>(
+    resolver: Arc<dyn ResolvesServerCert>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    protocols: impl IntoIterator<Item = &'n [u8]>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(inner_type::provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what TLS needs");
+    let builder = match clients {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(resolver);
+    config.alpn_protocols = crate::protocols(protocols);
+    // All suites are strong; checkers mark down a server that leaves the choice to its clients.
+    config.ignore_client_order = true;
+    config.ticketer = ring::Ticketer::new().map_err(TlsError::new)?;
+    Ok(Arc::new(config))
+}
+
+/// When a certificate is valid; none where that can't be read, or is before 1970.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Validity {
+    pub(crate) not_before: Option<UnixTime>,
+    pub(crate) not_after: Option<UnixTime>,
+}
+
+impl Validity {
+    /// As the reason says for which it is refused at either end of time.
+    pub(crate) fn of(certificate: &EndEntityCert<'_>) -> Self {
+        let refused = |seconds: u64| {
+            let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            let usage = KeyUsage::server_auth();
+            certificate.verify_for_usage(&[], &[], &[], at, usage, None, None).err()
+        };
+        let not_before = match refused(0) {
+            Some(webpki::Error::CertNotValidYet { not_before, .. }) => Some(not_before),
+            _ => None,
+        };
+        let not_after = match refused(u64::MAX) {
+            Some(webpki::Error::CertExpired { not_after, .. }) => Some(not_after),
+            _ => None,
+        };
+        Self { not_before, not_after }
+    }
+
+    /// Whether it is valid then; also where that can't be read.
+    pub(crate) fn holds(&self, at: UnixTime) -> bool {
+        self.not_before.is_none_or(|begin| begin <= at)
+            && self.not_after.is_none_or(|end| at <= end)
+    }
+}
+
 /// A line for each thing that clients may refuse about the certificates of this file.
 ///
 /// Nothing here keeps a server from starting: a certificate that expired is better renewed while the server
 /// runs than while it does not.
-fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
+pub(crate) fn remarks(path: &Path, chain: &[CertificateDer<'_>], now: UnixTime) -> Vec<String> {
     let path = path.display();
     // What can't be read is of a kind that only clients judge.
     let read = chain.iter().map(|one| EndEntityCert::try_from(one).ok());
@@ -351,8 +407,6 @@ fn of_certificate(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
     use super::*;

@@ -6,14 +6,19 @@
 //!
 //! What is said above before the handshake is through leaves behind it.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::server::Acceptor;
 use rustls::{
     AlertDescription, ClientConfig, ClientConnection, Connection, Error, HandshakeKind,
-    InvalidMessage, ProtocolVersion, ServerConfig, ServerConnection,
+    InvalidMessage, OtherError, ProtocolVersion, ServerConfig, ServerConnection,
 };
+
+use crate::asking::AskingConfigs;
+use crate::client_certs::{AuthorityId, ClientShown};
 
 /// Room for decrypted bytes that a connection keeps while it has none: an idle one is to be small.
 const REST_BYTES_MAX: usize = 1024;
@@ -26,6 +31,30 @@ pub struct Layer {
     plain: Vec<u8>,
     /// The peer has said that it sends no more (`close_notify`).
     is_closed: bool,
+    /// Of a server that asks some clients for certificates.
+    clients: Option<Box<Clients>>,
+}
+
+/// What a server asks its client for, by the name that it asks for.
+struct Clients {
+    configs: Arc<AskingConfigs>,
+    state: Hello,
+}
+
+/// How far a handshake is whose configuration depends on its first message.
+enum Hello {
+    /// It has not come, or not whole.
+    Awaited(Box<Acceptor>),
+    /// It can't be answered; this is the alert that says so.
+    Failed(Vec<u8>),
+    /// It came, and the client is asked for a certificate of these, if it is.
+    Read(Option<AuthorityId>),
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
 }
 
 impl Layer {
@@ -34,6 +63,15 @@ impl Layer {
     pub fn server(config: &Arc<ServerConfig>) -> Self {
         let connection = ServerConnection::new(Arc::clone(config));
         Self::of(connection.expect("the configuration was checked when it was made").into())
+    }
+
+    /// The side of a server whose clients are asked for certificates, by the names that they ask for.
+    #[must_use]
+    pub fn asking_server(configs: &Arc<AskingConfigs>) -> Self {
+        let state = Hello::Awaited(Box::default());
+        let clients = Some(Box::new(Clients { configs: Arc::clone(configs), state }));
+        // In the place of the one that the hello will lead to.
+        Self { clients, ..Self::server(&configs.plain) }
     }
 
     /// The side of a client that connects to a server of this name, which it is asked for and which its
@@ -47,7 +85,7 @@ impl Layer {
     fn of(mut connection: Connection) -> Self {
         // What is sent above is bounded by the room that its sender has.
         connection.set_buffer_limit(None);
-        Self { connection, plain: Vec::new(), is_closed: false }
+        Self { connection, plain: Vec::new(), is_closed: false, clients: None }
     }
 
     /// Whether the handshake is through.
@@ -83,8 +121,17 @@ impl Layer {
             *rest = &[];
             return Ok(());
         }
-        self.connection.read_tls(rest).map_err(unread)?;
-        let state = self.connection.process_new_packets()?;
+        if self.awaits_hello() && !self.read_hello(rest)? {
+            return Ok(());
+        }
+        // Nothing to read would be taken for the end.
+        if !rest.is_empty() {
+            self.connection.read_tls(rest).map_err(unread)?;
+        }
+        let state = match self.connection.process_new_packets() {
+            Ok(state) => state,
+            Err(error) => return Err(self.named(error)),
+        };
         self.is_closed |= state.peer_has_closed();
         let at = self.plain.len();
         let len = state.plaintext_bytes_to_read();
@@ -93,6 +140,51 @@ impl Layer {
             0 => Ok(()),
             _ => self.connection.reader().read_exact(&mut self.plain[at..]).map_err(unread),
         }
+    }
+
+    #[inline]
+    fn awaits_hello(&self) -> bool {
+        self.clients.as_ref().is_some_and(|clients| matches!(clients.state, Hello::Awaited(_)))
+    }
+
+    /// Reads on for the first message of a client, by which the configuration is chosen; whether that is done.
+    #[cold]
+    fn read_hello(&mut self, rest: &mut &[u8]) -> Result<bool, Error> {
+        let Some(Clients { configs, state }) = self.clients.as_deref_mut() else { return Ok(true) };
+        let Hello::Awaited(acceptor) = state else { return Ok(true) };
+        acceptor.read_tls(rest).map_err(|error| Error::General(error.to_string()))?;
+        let (error, alert, name) = match acceptor.accept() {
+            Ok(None) => return Ok(false),
+            Ok(Some(accepted)) => {
+                let name = accepted.client_hello().server_name().map(str::to_owned);
+                let (config, asked) = configs.of(name.as_deref());
+                match accepted.into_connection(Arc::clone(config)) {
+                    Ok(mut connection) => {
+                        connection.set_buffer_limit(None);
+                        self.connection = connection.into();
+                        *state = Hello::Read(asked);
+                        return Ok(true);
+                    }
+                    Err((error, alert)) => (error, alert, name),
+                }
+            }
+            Err((error, alert)) => (error, alert, None),
+        };
+        let mut alert = alert;
+        let mut bytes = Vec::new();
+        alert.write_all(&mut bytes).expect("memory takes everything");
+        *state = Hello::Failed(bytes);
+        Err(without_certificate(error, || name))
+    }
+
+    /// What the handshake, which is through, has shown of a client that was asked for a certificate; none of one that was
+    /// not asked.
+    #[must_use]
+    pub fn client_shown(&self) -> Option<ClientShown> {
+        let Clients { configs, state } = self.clients.as_deref()?;
+        let Hello::Read(Some(asked)) = state else { return None };
+        let chain = self.connection.peer_certificates().unwrap_or_default();
+        Some(configs.shown(*asked, chain, UnixTime::now()))
     }
 
     /// Whether something was decrypted that was not used yet.
@@ -135,10 +227,19 @@ impl Layer {
     /// `close_notify` would be that of a regular end.
     pub fn fail(&mut self, error: &Error) -> Vec<u8> {
         let mut last = Vec::new();
+        if let Some(Clients { state: Hello::Failed(alert), .. }) = self.clients.as_deref_mut() {
+            last.append(alert);
+        }
         while self.connection.wants_write() {
             self.connection.write_tls(&mut last).expect("memory takes everything");
         }
         if ends_in_alert(&last) {
+            if NoCertificate::of(error).is_some()
+                && let Some(alert) = last.last_mut()
+            {
+                // In the clear, as nothing is agreed on yet; rustls says access_denied.
+                *alert = UNRECOGNIZED_NAME;
+            }
             return last;
         }
         let is_of_peer = matches!(error, Error::AlertReceived(_));
@@ -148,6 +249,26 @@ impl Layer {
         let alert = u8::from(alert_for(error));
         last.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, alert]);
         last
+    }
+
+    /// The same error, with the name for which there is no certificate.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        match &self.connection {
+            Connection::Server(server) => {
+                without_certificate(error, || server.server_name().map(str::to_owned))
+            }
+            Connection::Client(_) => error,
+        }
+    }
+
+    /// The name that the client has asked for, on the side of a server; none before that is known.
+    #[must_use]
+    pub fn asked_name(&self) -> Option<&str> {
+        match &self.connection {
+            Connection::Server(server) => server.server_name(),
+            Connection::Client(_) => None,
+        }
     }
 
     /// Whether what is sent next would be encrypted.
@@ -192,6 +313,51 @@ impl Layer {
         self.connection.alpn_protocol()
     }
 }
+
+/// The same error, with the name for which there is no certificate, where that is why.
+fn without_certificate(error: Error, name: impl FnOnce() -> Option<String>) -> Error {
+    match error {
+        Error::General(why) if why == NONE_RESOLVED => {
+            Error::Other(OtherError(Arc::new(NoCertificate { name: name() })))
+        }
+        error => error,
+    }
+}
+
+/// What rustls says where no certificate was chosen.
+const NONE_RESOLVED: &str = "no server certificate chain resolved";
+/// The alert for that (RFC 6066 3).
+const UNRECOGNIZED_NAME: u8 = 112;
+
+/// Why a client got no certificate: none is for what it asked for.
+#[derive(Debug)]
+pub struct NoCertificate {
+    /// None where it asked for no name.
+    name: Option<String>,
+}
+
+impl NoCertificate {
+    /// Whether a connection failed by that.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Self> {
+        match error {
+            Error::Other(OtherError(other)) => other.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for NoCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            // It has the letters of a name alone.
+            Some(name) => write!(f, "no certificate is for {name}, which it asks for"),
+            None => f.write_str("it asks for no name, and no certificate is for such clients"),
+        }
+    }
+}
+
+impl std::error::Error for NoCertificate {}
 
 /// Type of a record with an alert.
 const ALERT: u8 = 21;

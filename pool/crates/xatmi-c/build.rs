@@ -11,7 +11,11 @@ fn main() {
     println!("cargo::rustc-env=POLLUX_XATMI_SONAME={SONAME}");
     compiled("c/leave.c").file("c/variadic.c").compile("pollux_leave");
     // Not linked here: servers link it, and `layout.rs` carries it.
-    compiled("c/server_main.c").cargo_metadata(false).pic(true).compile("atmisrv");
+    compiled("c/server_main.c")
+        .file("c/server_defaults.c")
+        .cargo_metadata(false)
+        .pic(true)
+        .compile("atmisrv");
 }
 
 fn compiled(source: &str) -> cc::Build {

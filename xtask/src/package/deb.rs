@@ -8,17 +8,32 @@ use pollux_xatmi_c::prefix::place;
 use super::{Release, answer, size_of, version};
 use crate::install::{self, at, create, done, output};
 
+/// How hard a package is packed: what `dpkg-deb` does by itself.
+pub(super) const LEVEL: &str = "-z6";
+
 /// Files of `xtask/package` with their places.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 12] = [
     ("systemd/pollux-serve.service", "usr/lib/systemd/system/pollux-serve.service"),
     ("systemd/pollux-proxy.service", "usr/lib/systemd/system/pollux-proxy.service"),
+    ("systemd/pollux-pool.service", "usr/lib/systemd/system/pollux-pool.service"),
+    ("systemd/pollux-agent.service", "usr/lib/systemd/system/pollux-agent.service"),
+    ("systemd/pollux-acme.service", "usr/lib/systemd/system/pollux-acme.service"),
     ("etc/serve.toml", "etc/pollux/serve.toml"),
     ("etc/proxy.toml", "etc/pollux/proxy.toml"),
+    ("etc/pool.xml", "etc/pollux/pool.xml"),
+    ("etc/pool.env", "etc/pollux/pool.env"),
+    ("etc/agent.env", "etc/pollux/agent.env"),
+    ("etc/acme.env", "etc/pollux/acme.env"),
     ("site/index.html", "usr/share/pollux/site/index.html"),
 ];
 
 /// Packs `staged`, which has what is installed below `usr`.
-pub(super) fn write(root: &Path, staged: &Path, release: &Release) -> Result<PathBuf, String> {
+pub(super) fn write(
+    root: &Path,
+    staged: &Path,
+    release: &Release,
+    level: &str,
+) -> Result<PathBuf, String> {
     for (from, to) in FILES {
         copy(&root.join("xtask/package").join(from), &staged.join(to))?;
     }
@@ -53,7 +68,10 @@ pub(super) fn write(root: &Path, staged: &Path, release: &Release) -> Result<Pat
     std::fs::write(control.join("conffiles"), settings).map_err(at(&control))?;
     let package = release.out.join(format!("pollux_{}_{architecture}.deb", release.version));
     done(
-        Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(staged).arg(&package),
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", level, "--build"])
+            .arg(staged)
+            .arg(&package),
     )?;
     Ok(package)
 }
@@ -112,6 +130,12 @@ pub(super) fn tried(package: &Path, release: &Release) -> Result<String, String>
         std::fs::write(&settings, text).map_err(at(&settings))?;
         output(Command::new(&program).args([command, "--check", "--config"]).arg(&settings))?;
     }
+    let pool = root.path().join("usr/bin/pollux-pool");
+    // A test packs one program alone.
+    if pool.exists() {
+        let settings = root.path().join("etc/pollux/pool.xml");
+        output(Command::new(&pool).args(["check", "--no-ask", "--config"]).arg(&settings))?;
+    }
     let site = root.path().join("usr/share/pollux/site");
     let mut server = Command::new(&program);
     server.arg("serve").arg(&site).args(["--listen", "127.0.0.1:0"]);
@@ -140,7 +164,9 @@ fn units(root: &Path) -> Result<String, String> {
             let faults: Vec<_> = said
                 .lines()
                 .filter(|line| {
-                    line.contains("pollux-") && !line.contains("/usr/bin/pollux is not executable")
+                    let is_missing =
+                        line.contains("/usr/bin/pollux") && line.contains(" is not executable");
+                    line.contains("pollux-") && !is_missing
                 })
                 .collect();
             if faults.is_empty() {
@@ -162,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_package_of_the_program_alone_is_unpacked_and_serves_its_page() {
-        let Some(program) = crate::package::tests::built() else {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Some(program) = crate::package::tests::built("pollux", folder.path()) else {
             return pollux_testing::skip("it needs a build of pollux");
         };
         if ["dpkg-deb", "dpkg-shlibdeps"]
@@ -172,7 +199,6 @@ mod tests {
             return pollux_testing::skip("it needs dpkg and dpkg-dev");
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
-        let folder = tempfile::tempdir().expect("a folder");
         let staged = folder.path().join("deb");
         copy(&program, &staged.join("usr/bin/pollux")).expect("copied");
         // A development build names no commit.
@@ -181,7 +207,7 @@ mod tests {
             commit: "pollux".to_owned(),
             out: folder.path().to_owned(),
         };
-        let package = write(root, &staged, &release).expect("made");
+        let package = write(root, &staged, &release, "-z0").expect("made");
         let said = tried(&package, &release).expect("it works");
         println!("{said}");
         let field = |name| output(Command::new("dpkg-deb").arg("--field").arg(&package).arg(name));

@@ -3,7 +3,7 @@
 //! ```text
 //!  deb      everything of `install` below /usr, units of systemd, settings; made by dpkg-deb
 //!  static   the program `pollux` for the musl target: runs on any kernel of its architecture
-//!  oci      an image layout with that program, as an archive; no engine is needed to make it
+//!  oci      an image layout with that program, and one with an agent, as archives; no engine is needed to make them
 //! ```
 //!
 //! What is made stays in `target/package`. A product that cannot be unpacked and started is an error.
@@ -53,11 +53,11 @@ pub(crate) fn package(root: &Path, arguments: &[String]) -> Result<String, Strin
     if wants("deb") {
         let staged = release.out.join("deb");
         crate::install::stage(root, &staged.join("usr"))?;
-        let made = deb::write(root, &staged, &release)?;
+        let made = deb::write(root, &staged, &release, deb::LEVEL)?;
         said.push(deb::tried(&made, &release)?);
     }
     if wants("static") || wants("oci") {
-        let program = static_program(root, &release)?;
+        let program = static_program(root, &release, "pollux-cli", "pollux")?;
         if wants("static") {
             said.push(alone(&program, &release.commit)?);
         }
@@ -66,6 +66,10 @@ pub(crate) fn package(root: &Path, arguments: &[String]) -> Result<String, Strin
             let site = root.join("xtask/package/site/index.html");
             oci::write(&image, &oci::Content::of(&program, &site), &release.version)?;
             said.push(oci::tried(&image, &release.commit)?);
+            let program = static_program(root, &release, "pollux-agent", "pollux-agent")?;
+            let image = release.out.join(format!("pollux-agent-{}-oci.tar", release.version));
+            oci::write(&image, &oci::Content::of_agent(&program), &release.version)?;
+            said.push(oci::tried_agent(&image, &release.commit)?);
         }
     }
     Ok(said.join("\n"))
@@ -84,14 +88,19 @@ impl Release {
     }
 }
 
-fn static_program(root: &Path, release: &Release) -> Result<PathBuf, String> {
-    let build = ["build", "--release", "--locked", "--package", "pollux-cli", "--target"];
+fn static_program(
+    root: &Path,
+    release: &Release,
+    package: &str,
+    program: &str,
+) -> Result<PathBuf, String> {
+    let build = ["build", "--release", "--locked", "--package", package, "--target"];
     let built = done(crate::cargo().args(build).arg(STATIC_TARGET).current_dir(root));
     built.map_err(|error| {
         format!("{error}\nit needs `rustup target add {STATIC_TARGET}` and the package musl-tools")
     })?;
-    let built = target(root).join(STATIC_TARGET).join("release/pollux");
-    let program = release.out.join(format!("pollux-{}-{STATIC_TARGET}", release.version));
+    let built = target(root).join(STATIC_TARGET).join("release").join(program);
+    let program = release.out.join(format!("{program}-{}-{STATIC_TARGET}", release.version));
     place(&program, |path| std::fs::copy(&built, path).map(drop))
         .map_err(|error| error.to_string())?;
     Ok(program)
@@ -184,12 +193,16 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The program `pollux` as it was built last: for release where there is such a build, as it is small.
-    pub(crate) fn built() -> Option<PathBuf> {
+    /// A program as it was built last, copied into `folder` without what a debugger has of it, which is most of it and takes
+    /// long to be packed.
+    pub(crate) fn built(name: &str, folder: &Path) -> Option<PathBuf> {
         let this = std::env::current_exe().expect("a path");
         let target = this.ancestors().nth(3)?;
-        let builds = ["release", "debug"].map(|profile| target.join(profile).join("pollux"));
-        builds.into_iter().find(|program| program.exists())
+        let builds = ["release", "debug"].map(|profile| target.join(profile).join(name));
+        let program = builds.into_iter().find(|program| program.exists())?;
+        let copy = folder.join(name);
+        let strip = Command::new("strip").arg("-o").arg(&copy).arg(&program).status();
+        Some(if strip.is_ok_and(|status| status.success()) { copy } else { program })
     }
 
     pub(crate) fn is_root() -> bool {

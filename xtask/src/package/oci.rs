@@ -6,13 +6,15 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use pollux_host::Program;
 use pollux_xatmi_c::prefix::place;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::{answer, inside, open_to_all, size_of, version};
+use super::{DEADLINE, answer, inside, open_to_all, size_of, version};
 use crate::install::at;
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -22,16 +24,45 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Port of the server in the image.
 const PORT: u16 = 8080;
 
-/// What lies in an image: places without a leading slash, and where each is copied from.
-pub(super) struct Content(Vec<(String, PathBuf, u32)>);
+/// What an agent without a broker says, and tries again.
+const NO_BROKER: &str = "it is tried again until there is a connection";
+
+/// What lies in an image, and its configuration.
+pub(super) struct Content {
+    /// Places without a leading slash, where each is copied from, and modes.
+    files: Vec<(String, PathBuf, u32)>,
+    /// The name that it is loaded by.
+    name: &'static str,
+    entry: &'static str,
+    arguments: Vec<String>,
+    port: Option<u16>,
+}
 
 impl Content {
     /// The program, and a page that it serves until a volume takes its place.
     pub(super) fn of(program: &Path, page: &Path) -> Self {
-        Self(vec![
-            ("srv/index.html".to_owned(), page.to_owned(), 0o644),
-            ("usr/bin/pollux".to_owned(), program.to_owned(), 0o755),
-        ])
+        let listen = format!("0.0.0.0:{PORT}");
+        Self {
+            files: vec![
+                ("srv/index.html".to_owned(), page.to_owned(), 0o644),
+                ("usr/bin/pollux".to_owned(), program.to_owned(), 0o755),
+            ],
+            name: "pollux:latest",
+            entry: "/usr/bin/pollux",
+            arguments: ["serve", "/srv", "--listen", &listen].map(str::to_owned).into(),
+            port: Some(PORT),
+        }
+    }
+
+    /// An agent, whose flags follow the name of the image; the broker may stand in the environment.
+    pub(super) fn of_agent(program: &Path) -> Self {
+        Self {
+            files: vec![("usr/bin/pollux-agent".to_owned(), program.to_owned(), 0o755)],
+            name: "pollux-agent:latest",
+            entry: "/usr/bin/pollux-agent",
+            arguments: Vec::new(),
+            port: None,
+        }
     }
 }
 
@@ -52,15 +83,16 @@ fn image(content: &Content, version: &str) -> io::Result<Vec<u8>> {
         "aarch64" => "arm64",
         other => other,
     };
-    let listen = format!("0.0.0.0:{PORT}");
+    let ports: serde_json::Map<String, Value> =
+        content.port.iter().map(|port| (format!("{port}/tcp"), json!({}))).collect();
     let config = json!({
         "architecture": architecture,
         "os": "linux",
         "config": {
             "User": "65534:65534",
-            "ExposedPorts": { format!("{PORT}/tcp"): {} },
-            "Entrypoint": ["/usr/bin/pollux"],
-            "Cmd": ["serve", "/srv", "--listen", listen],
+            "ExposedPorts": ports,
+            "Entrypoint": [content.entry],
+            "Cmd": content.arguments,
             "StopSignal": "SIGTERM",
             "Labels": { "org.opencontainers.image.version": version },
         },
@@ -75,7 +107,7 @@ fn image(content: &Content, version: &str) -> io::Result<Vec<u8>> {
     });
     let manifest = serde_json::to_vec(&manifest)?;
     let mut entry = descriptor(MANIFEST, &manifest);
-    entry["annotations"] = json!({ "org.opencontainers.image.ref.name": "pollux:latest" });
+    entry["annotations"] = json!({ "org.opencontainers.image.ref.name": content.name });
     let index = serde_json::to_vec(&json!({ "schemaVersion": 2, "manifests": [entry] }))?;
 
     let mut archive = Builder::new(Vec::new());
@@ -90,7 +122,7 @@ fn image(content: &Content, version: &str) -> io::Result<Vec<u8>> {
 fn layer(content: &Content) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut folders: Vec<&Path> = content
-        .0
+        .files
         .iter()
         .flat_map(|(name, _, _)| Path::new(name).ancestors().skip(1))
         .filter(|folder| *folder != Path::new(""))
@@ -102,7 +134,7 @@ fn layer(content: &Content) -> io::Result<Vec<u8>> {
         header.set_entry_type(EntryType::Directory);
         archive.append_data(&mut header, folder, io::empty())?;
     }
-    for (name, from, mode) in &content.0 {
+    for (name, from, mode) in &content.files {
         file(&mut archive, name, &std::fs::read(from)?, *mode)?;
     }
     archive.into_inner()
@@ -167,23 +199,39 @@ fn unpack(image: &Path, root: &Path) -> Result<Value, String> {
     Ok(config)
 }
 
+/// An image that was unpacked into a root folder of its own.
+struct Unpacked {
+    root: tempfile::TempDir,
+    /// The program, and what its configuration has it called with.
+    program: String,
+    arguments: Vec<String>,
+    version: String,
+}
+
+impl Unpacked {
+    fn new(image: &Path, commit: &str) -> Result<Self, String> {
+        let root = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let config = unpack(image, root.path())?;
+        open_to_all(root.path())?;
+        let words = |key: &str| {
+            let all = config["config"][key].as_array().into_iter().flatten();
+            all.map(|word| word.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        let entry = words("Entrypoint");
+        let arguments = words("Cmd");
+        let [program] = entry.as_slice() else { return Err(format!("its entry is {entry:?}")) };
+        let version = version(&mut inside(root.path(), &[program.as_str()]), commit)?;
+        Ok(Self { program: program.clone(), arguments, version, root })
+    }
+}
+
 /// Unpacks the image into a root folder and starts it there as its configuration says.
 pub(super) fn tried(image: &Path, commit: &str) -> Result<String, String> {
-    let root = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let config = unpack(image, root.path())?;
-    open_to_all(root.path())?;
-    let words = |key: &str| {
-        let all = config["config"][key].as_array().into_iter().flatten();
-        all.map(|word| word.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
-    };
-    let entry = words("Entrypoint");
-    let mut arguments = words("Cmd");
-    let [program] = entry.as_slice() else { return Err(format!("its entry is {entry:?}")) };
-    let version = version(&mut inside(root.path(), &[program.as_str()]), commit)?;
+    let Unpacked { root, program, mut arguments, version } = Unpacked::new(image, commit)?;
     // Any free port, as the image's own may be taken here.
     let listen = arguments.last_mut().ok_or("it has no arguments")?;
     *listen = "127.0.0.1:0".to_owned();
-    let words: Vec<_> = std::iter::once(program).chain(&arguments).map(String::as_str).collect();
+    let words: Vec<_> = std::iter::once(&program).chain(&arguments).map(String::as_str).collect();
     let page = answer(&mut inside(root.path(), &words))?;
     if !page.contains("This page is served by pollux") {
         return Err(format!("the page of the image is \"{page}\""));
@@ -195,29 +243,70 @@ pub(super) fn tried(image: &Path, commit: &str) -> Result<String, String> {
     ))
 }
 
+/// The same of the image of an agent: it is started without a broker, for which it waits.
+pub(super) fn tried_agent(image: &Path, commit: &str) -> Result<String, String> {
+    let Unpacked { root, program, version, .. } = Unpacked::new(image, commit)?;
+    let mut agent = inside(root.path(), &[&program, "--name", "image"]);
+    agent.args(["--nats", "nats://127.0.0.1:1"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut agent = Program::start(&program, &mut agent).map_err(|error| format!("{error:?}"))?;
+    let mut said = String::new();
+    loop {
+        let line = agent.line_within(DEADLINE).map_err(|error| format!("{error}: {said}"))?;
+        let line = line.ok_or_else(|| format!("{program} ended: {said}"))?;
+        if line.contains(NO_BROKER) {
+            return Ok(format!(
+                "oci     {}, {}: {version}; in a root folder of its own it waits for a broker",
+                image.display(),
+                size_of(image)?
+            ));
+        }
+        said += &line;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A build of `pollux` with the libraries that it needs, which stand in for a static one.
-    fn content() -> Option<Content> {
-        let program = crate::package::tests::built()?;
+    fn content(folder: &Path) -> Option<Content> {
+        let program = crate::package::tests::built("pollux", folder)?;
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("package/site/index.html");
-        let mut content = Content::of(&program, &page);
-        let needs = std::process::Command::new("ldd").arg(&program).output().expect("ldd runs");
+        Some(with_libraries(Content::of(&program, &page), &program))
+    }
+
+    fn with_libraries(mut content: Content, program: &Path) -> Content {
+        let needs = std::process::Command::new("ldd").arg(program).output().expect("ldd runs");
         for word in String::from_utf8_lossy(&needs.stdout).split_whitespace() {
             if let Some(name) = word.strip_prefix('/') {
-                content.0.push((name.to_owned(), PathBuf::from(word), 0o755));
+                content.files.push((name.to_owned(), PathBuf::from(word), 0o755));
             }
         }
-        Some(content)
+        content
+    }
+
+    #[test]
+    fn the_image_of_an_agent_waits_for_a_broker() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let image = folder.path().join("image.tar");
+        let program = crate::package::tests::built("pollux-agent", folder.path());
+        let (Some(program), true) = (program, crate::package::tests::is_root()) else {
+            pollux_testing::skip("it needs root, and a build of pollux-agent");
+            return;
+        };
+        let content = with_libraries(Content::of_agent(&program), &program);
+        write(&image, &content, "1.2.3").expect("written");
+        // A development build names no commit.
+        let said = tried_agent(&image, "pollux-agent").expect("it works");
+        assert!(said.contains("it waits for a broker"), "{said}");
     }
 
     #[test]
     fn an_image_is_unpacked_by_its_digests_and_serves_in_a_root_folder_of_its_own() {
         let folder = tempfile::tempdir().expect("a folder");
         let image = folder.path().join("image.tar");
-        let (Some(content), true) = (content(), crate::package::tests::is_root()) else {
+        let (Some(content), true) = (content(folder.path()), crate::package::tests::is_root())
+        else {
             pollux_testing::skip("it needs root, and a build of pollux");
             return;
         };

@@ -46,7 +46,7 @@ fn input_comes_after_the_output_was_ended() {
         stream.shutdown().await?;
         let thread = std::thread::spawn(move || {
             // Only when the end was seen.
-            assert_eq!(peer.read(&mut [0; 8])?, 0);
+            assert_eq!(peer.read_to_end(&mut Vec::new())?, 0);
             peer.write_all(b"late")
         });
         let mut late = String::new();
@@ -135,7 +135,7 @@ fn a_reset_stream_is_an_error_to_the_peer_and_a_peers_reset_one_to_the_stream() 
         let listener = listen(&handle);
         let mut one = peer(&listener);
         listener.accept().await?.reset();
-        let thread = std::thread::spawn(move || one.read(&mut [0; 8]).map_err(|e| e.kind()));
+        let thread = std::thread::spawn(move || one.read_exact(&mut [0]).map_err(|e| e.kind()));
         assert_eq!(joined(thread).await, Err(ErrorKind::ConnectionReset));
 
         let other = peer(&listener);

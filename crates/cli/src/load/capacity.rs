@@ -35,22 +35,32 @@ const BAR: usize = 24;
 /// Columns before the bars.
 const LEFT: usize = 28;
 
-/// Searches the highest rate at which the objectives of `flags` hold.
+/// Searches the highest rate at which the objectives of `flags` hold, with trials that this process carries out.
 pub(crate) fn run(
+    flags: &LoadSettings,
+    plan: Plan,
+    files: &Files,
+    (signals, scraped): (&mut Signals, &Scraped),
+) -> Result<ExitCode, Failure> {
+    search(flags, plan, files, |plan| once(plan, flags, (signals, scraped)))
+}
+
+/// The search, with trials that `once` carries out.
+pub(crate) fn search(
     flags: &LoadSettings,
     mut plan: Plan,
     files: &Files,
-    (signals, scraped): (&mut Signals, &Scraped),
+    mut once: impl FnMut(&mut Plan) -> Result<Ran, Failure>,
 ) -> Result<ExitCode, Failure> {
     let sought = Sought::new(&flags.objectives)
         .ok_or_else(|| Failure::usage("--find-capacity needs --slo with such as p99=5ms"))?;
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
-    let closed = closed_loop(flags, &mut plan, (signals, scraped))?;
+    let closed = closed_loop(flags, &mut plan, &mut once)?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
         "{sought}: a closed loop of {} on {} reaches {} requests/s\n\n{}",
         plural(plan.connections.into(), "connection"),
-        plan.driver,
+        closed.outcome.setting.driver,
         count(reached.round() as u64),
         Trial::head(&sought)
     ))?;
@@ -58,7 +68,7 @@ pub(crate) fn run(
     let mut trials = Vec::new();
     let mut interrupt = closed.interrupt;
     while let (Some(rate), None) = (search.next_per_s(), interrupt) {
-        let ran = once(&mut plan::trial(flags, &plan, rate), flags, (signals, scraped))?;
+        let ran = once(&mut plan::trial(flags, &plan, rate))?;
         interrupt = ran.interrupt;
         if interrupt.is_none() {
             let trial = Trial::of(rate, &ran.outcome, &sought);
@@ -87,7 +97,7 @@ pub(crate) fn run(
 fn closed_loop(
     flags: &LoadSettings,
     plan: &mut Plan,
-    (signals, scraped): (&mut Signals, &Scraped),
+    once: &mut impl FnMut(&mut Plan) -> Result<Ran, Failure>,
 ) -> Result<Ran, Failure> {
     plan.pace = Pace::Closed;
     plan.end = End { requests: None, after: Some(plan::trial_length(flags)) };
@@ -100,7 +110,7 @@ fn closed_loop(
              {trial:?} each, after {warm_up:?} of warm-up"
         ));
     }
-    let closed = once(plan, flags, (signals, scraped))?;
+    let closed = once(plan)?;
     let has_answers = closed.outcome.totals.answered > 0;
     if closed.why_in_vain.is_none() && (has_answers || closed.interrupt.is_some()) {
         return Ok(closed);
@@ -109,7 +119,7 @@ fn closed_loop(
     Err(Failure::failed(closed.why_in_vain.unwrap_or_else(nothing)))
 }
 
-/// One trial; the lines of the search take the place of a view.
+/// One trial of this process; the lines of the search take the place of a view.
 fn once(
     plan: &mut Plan,
     flags: &LoadSettings,
@@ -191,7 +201,7 @@ impl Verdict {
             }
             Self::GeneratorBound(holds) => format!(
                 "!! capacity: {} with {objective}; beyond that the generator was the bottleneck, \
-                 not the server: give it more threads (--threads) and CPUs",
+                 not the server: give it more threads (--threads) and CPUs, or more agents (--agents)",
                 holds.map_or_else(
                     || "n/a".to_owned(),
                     |holds| format!("at least {} requests/s", rate(holds))

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{Address, CpuList, Driver};
+use pollux_load::campaign::{AgentName, OnLostAgent};
 use pollux_load::{
-    Arrival, CONNECTION_WINDOW, Objective, PIPELINE_MAX, Protocol, RequestOrder, STREAM_WINDOW,
-    STREAMS_MAX, Stage, THREADS_MAX, parse_rate,
+    Arrival, CONNECTION_WINDOW, Objective, PARTS_MAX, PIPELINE_MAX, Protocol, RequestOrder,
+    STREAM_WINDOW, STREAMS_MAX, Stage, THREADS_MAX, parse_rate,
 };
 use pollux_settings::{
     Flags, Keys, Kind, bytes, duration, integer, many, one_of, parsed, path, table,
@@ -36,6 +37,9 @@ const LENGTH_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 const LENGTH_MIN: Duration = Duration::from_millis(1);
 /// URLs at most: more of them belong into a file.
 const URLS_MAX: usize = 1024;
+
+/// Why flags of the broker need `--agents`.
+const OF_AGENTS: &str = "it is for agents";
 
 /// Objectives at most: more of them than figures that one can name would be a mistake.
 const OBJECTIVES_MAX: usize = 64;
@@ -182,8 +186,7 @@ table! { keys, key;
         /// CPUs that the threads are pinned to in turn, such as 0,2-3
         pub(crate) cpus: Option<CpuList> =
             key.optional(&parsed("LIST", "CPUs such as \"0,2-3\"", str::parse)),
-        /// The generator's own event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot,
-        /// uring-poll, uring
+        /// The generator's own event mechanism: {names}
         pub(crate) poller: Option<Driver> = key.otherwise("uring where it can be opened, else epoll-et")
             .optional(&one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver)))),
 
@@ -216,6 +219,8 @@ table! { keys, key;
         /// Length of each trial of --find-capacity
         pub(crate) trial: Option<Duration> =
             key.needs("find_capacity", "it is for the search").otherwise("5s").optional(&length()),
+        /// Load from several hosts.
+        pub(crate) several: Several = Several::read(keys),
         /// Where the result goes, and how it is shown.
         pub(crate) output: Output = Output::read(keys),
         /// Serve metrics of the run for Prometheus while it runs, at http://ADDRESS/metrics; port 0 takes a
@@ -342,6 +347,30 @@ impl LoadSettings {
 }
 
 table! { keys, key;
+    /// Load from several hosts, by programs that wait for orders at a broker.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Several {
+        #[heading("Load from several hosts")]
+        /// Have so many agents (pollux-agent) put the load on the server together, over a NATS broker: connections,
+        /// requests and rate are those of all, --threads those of each
+        pub(crate) agents: Option<u32> = key.excludes(&["hold", "sources", "unix", "cpus", "server_pid"])
+            .optional(&integer(1..=PARTS_MAX.into())),
+        /// Addresses of the broker's servers, with commas between them; tls:// demands encryption
+        pub(crate) nats: Option<String> = key.needs("agents", OF_AGENTS)
+            .otherwise("nats://127.0.0.1:4222").optional(&parsed("URL", "nats://HOST:PORT", word)),
+        /// A file with what logs in to the broker: USER:PASSWORD or TOKEN
+        pub(crate) nats_login: Option<PathBuf> = key.needs("agents", OF_AGENTS).optional(&file()),
+        /// Certificates (PEM) that the broker's own is checked with, instead of the machine's
+        pub(crate) nats_ca: Option<PathBuf> = key.needs("agents", OF_AGENTS).optional(&file()),
+        /// The group whose agents are asked
+        pub(crate) group: Option<AgentName> = key.needs("agents", OF_AGENTS).otherwise("default")
+            .optional(&parsed("NAME", "letters, digits, - and _", str::parse)),
+        /// What follows when an agent is lost in mid-run
+        pub(crate) on_lost_agent: OnLostAgent = key.needs("agents", OF_AGENTS).default("stop").one(&on_lost()),
+    }
+}
+
+table! { keys, key;
     /// Where the result goes, and how it is shown.
     #[derive(Clone, Debug)]
     pub(crate) struct Output {
@@ -403,6 +432,17 @@ fn arrival() -> Kind<Arrival> {
     let poisson = "random, as of independent users (exponential distances)";
     let ways = [("constant", "even", Arrival::Constant), ("poisson", poisson, Arrival::Poisson)];
     one_of("spacing", ways).called("KIND")
+}
+
+fn on_lost() -> Kind<OnLostAgent> {
+    let stop = "the others end early, with their result";
+    let others = "they continue with what is theirs";
+    let ways = [("stop", stop, OnLostAgent::Stop), ("continue", others, OnLostAgent::Continue)];
+    one_of("way", ways).called("WHAT")
+}
+
+fn word(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
 }
 
 fn style() -> Kind<Style> {

@@ -18,6 +18,9 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// Patterns in one URL at most.
 const PATTERNS_MAX: usize = 4;
 
+const FORM: &str = "[METHOD] [WEIGHT@]URL, or {\"url\": \"/order\", \"method\": \"POST\", \
+                    \"headers\": {\"Name\": \"value\"}, \"body\": \"text\", \"weight\": 3}";
+
 /// A line that is a JSON object.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,9 +98,6 @@ fn add(text: &str, base: &Target, list: &mut RequestList) -> Result<(), Wrong> {
     let target = target(line, base).map_err(wrong)?;
     expand(&target, list).map_err(|error| wrong(in_words(&error)))
 }
-
-const FORM: &str = "[METHOD] [WEIGHT@]URL, or {\"url\": \"/order\", \"method\": \"POST\", \
-                    \"headers\": {\"Name\": \"value\"}, \"body\": \"text\", \"weight\": 3}";
 
 /// `[METHOD] [WEIGHT@]URL`.
 fn plain(text: &str) -> Result<Line, Wrong> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use pollux_engine::{Address, Driver, ListenAddress};
 use pollux_load::{
-    Crowd, End, Expect, LoadError, Pace, Plan, RequestList, RequestOrder, Stage, Target, Trust,
+    Crowd, End, Expect, LoadError, LoadPart, Pace, Plan, RequestList, RequestOrder, Stage, Target,
+    Trust,
 };
 
 use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
@@ -63,6 +64,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         identity: flags.identity(),
         server_pid: flags.server_pid,
         seed: flags.seed,
+        part: LoadPart::WHOLE,
     })
 }
 

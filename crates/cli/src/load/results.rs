@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Subcommand};
 use pollux_engine::{Driver, Signals};
+use pollux_load::campaign::AgentName;
 use pollux_load::compare::{Comparison, compare};
 use pollux_load::merge::merged;
 use pollux_load::{ComparedServer, LoadError, Outcome, beside, render};
 use pollux_report::OutputFile;
 
+use super::agents::{self, BrokerWords};
 use super::flags::{LoadFlags, LoadSettings, Output};
 use super::{Interrupt, at_once, failure, no_loop, plan, remark_refused};
 use crate::output::{self, Failure};
@@ -86,6 +88,24 @@ pub(crate) enum Results {
         #[arg(long)]
         gate: bool,
     },
+    /// List the agents (pollux-agent) that wait for orders at a NATS broker, and what each can carry
+    Agents {
+        /// Addresses of the broker's servers, with commas between them [default: nats://127.0.0.1:4222]
+        #[arg(long, value_name = "URL")]
+        nats: Option<String>,
+        /// A file with what logs in to the broker: USER:PASSWORD or TOKEN
+        #[arg(long, value_name = "FILE")]
+        nats_login: Option<PathBuf>,
+        /// Certificates (PEM) that the broker's own is checked with, instead of the machine's
+        #[arg(long, value_name = "FILE")]
+        nats_ca: Option<PathBuf>,
+        /// The group whose agents are listed
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        group: AgentName,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Add up results of several generators that ran at the same time, as --json writes them
     Merge {
         /// The results
@@ -123,7 +143,13 @@ fn of_turns(arg: Arg) -> Arg {
 }
 
 /// Flags that [`useless`] refuses, and those that are for them alone.
-const USELESS: [&str; 17] = [
+const USELESS: [&str; 23] = [
+    "agents",
+    "nats",
+    "nats_login",
+    "nats_ca",
+    "group",
+    "on_lost_agent",
     "rate",
     "arrival",
     "requests",
@@ -151,6 +177,10 @@ pub(super) fn run(results: &Results) -> Result<ExitCode, Failure> {
         }
         Results::Turns { flags, before_pid, after_pid, gate } => {
             take_turns(flags, [*before_pid, *after_pid], *gate)
+        }
+        Results::Agents { nats, nats_login, nats_ca, group, json } => {
+            let broker = BrokerWords { nats, nats_login, nats_ca, group: Some(group) };
+            Err(agents::list(&broker, *json))
         }
         Results::Merge { results, json, hlog, csv, html } => {
             let [json, hlog, csv, html] = [json, hlog, csv, html].map(Clone::clone);
@@ -425,6 +455,7 @@ fn taken(
 fn useless(settings: &LoadSettings) -> Option<&'static str> {
     let LoadSettings { output, .. } = settings;
     let asked = [
+        ("--agents", settings.several.agents.is_some()),
         ("--rate", settings.rate.is_some()),
         ("--requests", settings.requests.is_some()),
         ("--warm-up", settings.warm_up.is_some()),

@@ -12,11 +12,13 @@
 //! The terminal is put back in order when the view is dropped, and before the words of a panic are
 //! printed.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr};
 use std::time::Duration;
 
 use pollux_engine::Signals;
+use pollux_load::campaign::AgentNow;
 use pollux_load::render::{count, plural, time};
 use pollux_load::{Phase, Plan, Progress, Second};
 use ratatui::backend::CrosstermBackend;
@@ -35,6 +37,8 @@ use crate::output::{self, Failure};
 const CROWD_STEP: u32 = 1_000;
 /// Lines of the view.
 const HEIGHT: u16 = 5;
+/// Lines of agents at most.
+const AGENTS_MAX: u16 = 16;
 /// Columns of the names at the left.
 const NAMES: u16 = 12;
 /// Columns of the rate before its course.
@@ -55,6 +59,11 @@ pub(super) enum View {
 impl View {
     /// The view that fits where standard error goes.
     pub(crate) fn open(plan: &Plan, choice: &str, is_quiet: bool) -> Self {
+        Self::open_for(plan, choice, is_quiet, 0)
+    }
+
+    /// The same of a run of so many agents, each with a line.
+    pub(crate) fn open_for(plan: &Plan, choice: &str, is_quiet: bool, agents: u32) -> Self {
         if is_quiet {
             return Self::Quiet;
         }
@@ -62,7 +71,7 @@ impl View {
         if !is_interactive() {
             return Self::Lines(Lines::new(plan));
         }
-        match Live::open(plan) {
+        match Live::open(plan, agents) {
             Ok(live) => Self::Live(Box::new(live)),
             // A terminal that can't say where its cursor is still shows lines.
             Err(_) => Self::Lines(Lines::new(plan)),
@@ -94,6 +103,20 @@ impl View {
             Self::Quiet => {}
             Self::Lines(lines) => lines.show(progress),
             Self::Live(live) => live.show(progress).map_err(Failure::failed)?,
+        }
+        Ok(())
+    }
+
+    /// Shows how far several agents are, with a line for each.
+    pub(crate) fn show_with(
+        &mut self,
+        progress: &Progress,
+        agents: &[AgentNow],
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Quiet => {}
+            Self::Lines(lines) => lines.show_with(progress, agents),
+            Self::Live(live) => live.show_with(progress, agents).map_err(Failure::failed)?,
         }
         Ok(())
     }
@@ -164,6 +187,45 @@ impl Lines {
             self.shown_s = second.end_s;
         }
     }
+
+    /// The same with a line for each agent below that of a second.
+    fn show_with(&mut self, progress: &Progress, agents: &[AgentNow]) {
+        let before_s = self.shown_s;
+        self.show(progress);
+        if self.shown_s > before_s {
+            for line in agent_lines(agents, AGENTS_MAX.into()) {
+                output::remark(&output::shown(&line));
+            }
+        }
+    }
+}
+
+/// A line for each agent; of more than there is room for, those that are lost or slowest, and how many others there are.
+fn agent_lines(agents: &[AgentNow], room: usize) -> Vec<String> {
+    if agents.len() <= room {
+        return agents.iter().map(agent_line).collect();
+    }
+    let shown = room.saturating_sub(1);
+    let mut worst: Vec<&AgentNow> = agents.iter().collect();
+    worst.sort_by_key(|agent| Reverse((agent.is_lost, agent.errors, agent.p99_ns)));
+    let lines = worst.iter().take(shown).map(|agent| agent_line(agent));
+    let others = plural((agents.len() - shown) as u64, "other agent");
+    lines.chain([format!("  {others}")]).take(room).collect()
+}
+
+/// An agent in its last second.
+fn agent_line(agent: &AgentNow) -> String {
+    let AgentNow { name, is_lost, answered, p99_ns, errors, cpu } = agent;
+    if *is_lost {
+        return format!("  {name:<20}  lost");
+    }
+    let errors = match errors {
+        0 => String::new(),
+        errors => format!("  {}", plural(*errors, "error")),
+    };
+    let p99 = p99_ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
+    let cpu = time(cpu.as_nanos() as f64);
+    format!("  {name:<20}  {:>10}/s  p99 {p99:<8}  CPU {cpu}{errors}", count(*answered))
 }
 
 fn line(second: &Second, rate_per_s: u64) -> String {
@@ -208,9 +270,10 @@ impl Live {
     ///
     /// # Errors
     /// The terminal can't be put into raw mode, or does not say where its cursor is.
-    pub(crate) fn open(plan: &Plan) -> io::Result<Self> {
+    pub(crate) fn open(plan: &Plan, agents: u32) -> io::Result<Self> {
         let raw = RawMode::enter()?;
-        let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
+        let height = HEIGHT + (agents as u16).min(AGENTS_MAX);
+        let options = TerminalOptions { viewport: Viewport::Inline(height) };
         let terminal = Terminal::with_options(CrosstermBackend::new(io::stderr()), options)?;
         Ok(Self { terminal, state: State::new(plan), _raw: raw })
     }
@@ -227,6 +290,17 @@ impl Live {
         self.state.learn(progress);
         let Self { terminal, state, .. } = self;
         terminal.draw(|frame| state.draw(progress, frame)).map(drop)
+    }
+
+    /// The same with a line for each agent, as many as there is room for.
+    pub(crate) fn show_with(&mut self, progress: &Progress, agents: &[AgentNow]) -> io::Result<()> {
+        self.state.learn(progress);
+        let Self { terminal, state, .. } = self;
+        let draw = |frame: &mut Frame<'_>| {
+            state.draw(progress, frame);
+            draw_agents(agents, frame);
+        };
+        terminal.draw(draw).map(drop)
     }
 }
 
@@ -385,6 +459,16 @@ fn named(name: &'static str, figures: Vec<Span<'static>>) -> Paragraph<'static> 
     Paragraph::new(Line::from_iter(spans))
 }
 
+/// A line for each agent below those of the sum, as many as there is room for.
+fn draw_agents(agents: &[AgentNow], frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let room = area.height.saturating_sub(HEIGHT);
+    for (line, row) in agent_lines(agents, room.into()).into_iter().zip(HEIGHT..area.height) {
+        let at = Rect { y: area.y + row, height: 1, ..area };
+        frame.render_widget(Line::from(line), at);
+    }
+}
+
 fn counted(progress: &Progress) -> Vec<Span<'static>> {
     let errors = progress.errors.total();
     let now = progress.last.as_ref().map_or(0, |last| last.errors);
@@ -410,6 +494,26 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+
+    #[test]
+    fn of_many_agents_the_worst_are_shown() {
+        let agent = |number: u64| AgentNow {
+            name: format!("agent-{number}"),
+            is_lost: number == 3,
+            answered: 5,
+            p99_ns: Some(1_000_000 * number),
+            errors: 0,
+            cpu: Duration::ZERO,
+        };
+        let agents: Vec<AgentNow> = (0..500).map(agent).collect();
+        let lines = agent_lines(&agents, 4);
+        assert_eq!(lines.len(), 4);
+        assert!(lines[0].contains("agent-3 ") && lines[0].contains("lost"), "{lines:?}");
+        assert!(lines[1].contains("agent-499") && lines[2].contains("agent-498"), "{lines:?}");
+        assert_eq!(lines[3], "  497 other agents");
+        assert_eq!(agent_lines(&agents[..4], 4).len(), 4);
+        assert_eq!(agent_lines(&agents, 0).len(), 0);
+    }
 
     fn progress(phase: Phase, end_s: f64, answered: u64) -> Progress {
         let mut latency = Distribution::new();
@@ -466,6 +570,31 @@ mod tests {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(text.contains("▂▄▆█▇") || text.contains("█▇"), "{text}");
+    }
+
+    #[test]
+    fn each_agent_has_a_line() {
+        let agent = |name: &str, is_lost| AgentNow {
+            name: name.to_owned(),
+            is_lost,
+            answered: 1_234,
+            p99_ns: Some(310_000),
+            errors: 2,
+            cpu: Duration::from_millis(120),
+        };
+        let agents = [agent("gen-1", false), agent("gen-2", true)];
+        let height = HEIGHT + agents.len() as u16;
+        let mut terminal = Terminal::new(TestBackend::new(72, height)).expect("memory");
+        let now = progress(Phase::Measuring, 5.0, 183_402);
+        let draw = |frame: &mut Frame<'_>| {
+            state().draw(&now, frame);
+            draw_agents(&agents, frame);
+        };
+        terminal.draw(draw).expect("memory");
+        let text = terminal.backend().to_string();
+        for part in ["gen-1", "1,234/s", "CPU 120 ms  2 errors", "gen-2                 lost"] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `agents` | `pollux load --agents` as it finds and runs `pollux-agent` |
 //! | `mistakes` | what a wrong command line is answered with, and what a shell completes |
+//! | `password` | `pollux serve password` at a terminal |
 //! | `pool` | `pollux pool` and `pollux fld` as they find and run `pollux-pool` |
 //!
 //! Here is what is printed to be read: manual pages, rendered by groff, beside `--help`; summaries through a pipe and
@@ -17,7 +19,9 @@ use std::time::Instant;
 use pollux_testing::DEADLINE;
 use serde_json::Value;
 
+mod agents;
 mod mistakes;
+mod password;
 mod pool;
 
 /// `pollux` with these words, to its end.

@@ -8,13 +8,18 @@ use std::process::{Command, Output, Stdio};
 use pollux_testing::script;
 use tempfile::TempDir;
 
+/// What `pollux-pool outline` says in this test: a command with a flag.
+const OUTLINE: &str = r#"[{"name":"pool","about":"A pool","flags":[],"commands":[{"name":"start","about":null,"commands":[],
+    "flags":[{"name":"wake","short":null,"shorts":[],"long":"wake","help":null,"is_hidden":false,"is_repeated":false,
+    "values":[1,1],"value_names":["WHICH"],"offered":[["one",null],["all",null]],"hint":"Unknown"}]}]}]"#;
+
 /// A folder with `pollux` alone in it, and one for PATH.
-struct Installed {
+pub(super) struct Installed {
     folder: TempDir,
 }
 
 impl Installed {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // A link to the file, for which the folder has to be in the same file system.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         for name in ["bin", "path"] {
@@ -25,15 +30,15 @@ impl Installed {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn script(&self, name: &str, text: &str) {
+    pub(super) fn script(&self, name: &str, text: &str) {
         script(&self.path(name), &format!("#!/bin/sh\n{text}\n"));
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    pub(super) fn run(&self, words: &[&str]) -> Output {
         run(&self.path("bin/pollux"), &self.path("path"), words)
     }
 }
@@ -44,7 +49,7 @@ fn run(program: &Path, path: &Path, words: &[&str]) -> Output {
     command.output().expect("pollux runs")
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -102,11 +107,6 @@ fn where_the_program_is_missing_every_word_is_refused_with_a_remedy() {
     std::fs::write(installed.path("bin/pollux-pool"), "no program").expect("a file");
     assert!(said(&installed.run(&["pool", "ps"])).contains("was found neither"));
 }
-
-/// What `pollux-pool outline` says in this test: a command with a flag.
-const OUTLINE: &str = r#"[{"name":"pool","about":"A pool","flags":[],"commands":[{"name":"start","about":null,"commands":[],
-    "flags":[{"name":"wake","short":null,"shorts":[],"long":"wake","help":null,"is_hidden":false,"is_repeated":false,
-    "values":[1,1],"value_names":["WHICH"],"offered":[["one",null],["all",null]],"hint":"Unknown"}]}]}]"#;
 
 #[test]
 fn completions_and_manual_pages_have_what_the_program_says_of_itself() {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
-use pollux_testing::{DEADLINE, Process, addresses, wait_until};
+use pollux_testing::{DEADLINE, Process, addresses, uninterrupted, wait_until};
 
 /// A baseline server that ends with the test.
 struct BaselineServer {
@@ -60,7 +60,7 @@ fn read_replies(connection: &mut TcpStream, count: usize) -> String {
     let mut text = String::new();
     let mut part = [0; 4096];
     while text.matches(&"x".repeat(128)).count() < count {
-        let len = connection.read(&mut part).expect("more of the replies");
+        let len = uninterrupted(|| connection.read(&mut part)).expect("more of the replies");
         assert!(len > 0, "the end after {text}");
         text.push_str(std::str::from_utf8(&part[..len]).expect("ASCII"));
     }

@@ -293,27 +293,3 @@ fn a_form_is_measured_as_it_is_called_and_one_that_shows_nothing_is_left_out_wit
         assert!(sqpoll["figures"]["iou_sqp_us_per_request"].as_f64() > Some(0.0), "{sqpoll}");
     }
 }
-
-#[test]
-fn what_excludes_each_other_is_refused_before_anything_runs() {
-    for (arms, reason) in [
-        (
-            "raw-uring:defer+sqpoll",
-            "--arm raw-uring:defer+sqpoll: defer and sqpoll exclude each other",
-        ),
-        ("raw-uring:incremental+bundle", "they lose the order of bytes"),
-        ("raw-uring:quick", "\"quick\" is not a word of a form; expected words of defer, coop"),
-        (
-            "raw-uring:legacy",
-            "\"legacy\" is not a word of a form: buffers that are provided by requests",
-        ),
-        ("raw-uring:sqpoll-50", "expected sqpoll"),
-        ("raw-uring:none+wait8-20", "expected min-wait"),
-        ("raw-uring:none+single,raw-uring:single+none", "is given twice"),
-    ] {
-        let output = lab("plan", arms, &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arms}: {said}");
-        assert!(said.contains(reason), "{said}");
-    }
-}

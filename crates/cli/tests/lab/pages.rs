@@ -24,6 +24,10 @@ const RUNS: [&str; 7] = [
     "2026-11-22-quick-turns",
 ];
 
+const MEASURE: &str = include_str!("measure.js");
+/// A computer, a narrow window, two phones.
+const WIDTHS_PX: [u32; 4] = [1280, 500, 400, 360];
+
 fn kept(run: &str) -> Record {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
     store::load(&runs.join(run)).unwrap_or_else(|error| panic!("{error}"))
@@ -126,10 +130,6 @@ fn a_printed_page_of_a_load_run_has_every_figure_of_its_boxes() {
         assert!(printed.contains(&words(figure)), "{figure} is not in print: {printed}");
     }
 }
-
-const MEASURE: &str = include_str!("measure.js");
-/// A computer, a narrow window, two phones.
-const WIDTHS_PX: [u32; 4] = [1280, 500, 400, 360];
 
 /// A browser with a profile of its own.
 struct Browser {

@@ -8,6 +8,9 @@ use std::process::{Command, Output, Stdio};
 use pollux_testing::{Process, Signal, children, has, is_running, script, skip, wait_for};
 use serde_json::{Value, json};
 
+/// The flags of a short run of pollux on one mechanism that is everywhere.
+const ON_EPOLL: [&str; 6] = ["--arm", "epoll", "--baseline", "epoll", "--runtime", "500ms"];
+
 /// A folder below the target folder that goes with the test.
 struct Folder(PathBuf);
 
@@ -231,9 +234,6 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
     }
     assert_eq!(record["results"][0]["unit"], "ns/event");
 }
-
-/// The flags of a short run of pollux on one mechanism that is everywhere.
-const ON_EPOLL: [&str; 6] = ["--arm", "epoll", "--baseline", "epoll", "--runtime", "500ms"];
 
 #[test]
 fn a_split_reply_is_judged_by_its_rate_which_waits_for_acknowledgements() {

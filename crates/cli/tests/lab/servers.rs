@@ -638,17 +638,19 @@ fn a_first_look_finds_what_an_arm_can_not_do_and_it_is_not_asked_for_that() {
     if !has("python3") {
         return;
     }
+    let stubborn = format!("stubborn={}", python("--ignore-term"));
+    let killed = record(&run(&[&stubborn], &[]));
+    assert_eq!(look(&killed, "stubborn", "").0["was_killed"], true);
+    measured(&killed, "stubborn");
     let arms = [
         "epoll".to_owned(),
-        "raw-epoll".to_owned(),
         format!("mine={}", python("")),
         format!("alone={}", python("--alone")),
         format!("simple={}", python("--no-pipeline")),
-        format!("stubborn={}", python("--ignore-term")),
     ];
     let arms = arms.each_ref().map(String::as_str);
-    let options = [&SMALL[..], &["--baseline", "epoll"]].concat();
-    let record = record(&run_of("http", &arms, &options));
+    let parts = ["--only", "keep-alive,pipelined,churn", "--baseline", "epoll"];
+    let record = record(&run_of("http", &arms, &[&SMALL[..], &parts].concat()));
     let (mine, why) = look(&record, "mine", "pipelined");
     let facts = ["status", "body_bytes", "keeps_connections", "serves_several", "pipelines"];
     let found = facts.map(|fact| mine[fact].clone());
@@ -666,8 +668,6 @@ fn a_first_look_finds_what_an_arm_can_not_do_and_it_is_not_asked_for_that() {
     let (simple, why) = look(&record, "simple", "pipelined");
     assert_eq!(simple["pipelines"], false, "{simple}");
     assert!(why.contains("several requests that are sent at once"), "{why}");
-    assert_eq!(look(&record, "stubborn", "").0["was_killed"], true);
-    measured(&record, "stubborn");
     // Where each request has a connection of its own one at a time is enough.
     let runs = record["runs"].as_array().expect("runs").iter();
     let ran: Vec<&Value> = runs.filter(|run| run["arm"] == "alone").collect();

@@ -309,51 +309,6 @@ fn refused(flags: &[&str]) -> Said {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_would_be_right() {
-    let url = "http://127.0.0.1:1/";
-    for (flags, words) in [
-        (
-            &["127.0.0.1:8080"][..],
-            &["URL 127.0.0.1:8080: no scheme; expected http://127.0.0.1:8080 or"][..],
-        ),
-        (&["ftp://127.0.0.1/"], &["ftp", "http://HOST"]),
-        (&["--rate", "fast", url], &["fast", "1000@10s"]),
-        (&["--rate", "10@5", url], &["10@5", "unit"]),
-        (&["-c", "0", url], &["--connections", "0"]),
-        (&["-n", "0", url], &["--requests", "0"]),
-        (&["-t", "8", "-c", "4", url], &["--connections", "threads"]),
-        (&["-d", "5", url], &["--duration", "10s"]),
-        (&["--poller", "kqueue", url], &["kqueue", "epoll-et"]),
-        (&["--cpus", "a", url], &["--cpus", "0,2-3"]),
-        // One thread would come to the first of them only.
-        (&["--cpus", "0-1023", "-t", "1", url], &["--cpus", "CPU"]),
-        (&["-n", "1q", url], &["--requests", "such as 500, 10k or 2M"]),
-        (&["http:/127.0.0.1"], &["expected http://127.0.0.1"]),
-        (&["http://::1:8097/"], &["brackets", "http://[::1]:8097/"]),
-        (&["--source", "::1", url], &["--source", "::1"]),
-        (&["-H", "no colon", url], &["--header", "NAME: VALUE"]),
-        (&["--body", "@no/such/file", url], &["no/such/file"]),
-        (&["--find-capacity", url], &["error: --find-capacity: needs a latency", "--slo p99=5ms"]),
-        (
-            &["--find-capacity", "--slo", "5xx=0", url],
-            &["error: --slo: no limit of the latency", "p99=5ms"],
-        ),
-        (&["--find-capacity", "--slo", "fast", url], &["p99=5ms"]),
-        (
-            &["--json", "one-place.out", "--html", "./one-place.out", url],
-            &["./one-place.out is the file of another result as well; expected a file for each"],
-        ),
-        (&["0@http://127.0.0.1:1/"], &["weight 0"]),
-        (&[url, "http://127.0.0.1:2/"], &["different addresses; expected URLs of one server"]),
-    ] {
-        let said = refused(flags);
-        for word in words {
-            assert!(said.stderr.contains(word), "{flags:?}: no \"{word}\" in {}", said.stderr);
-        }
-    }
-}
-
-#[test]
 fn the_cpus_that_there_are_have_one_name_for_load_and_serve() {
     let load = refused(&["--cpus", "0-1023", "http://127.0.0.1:1/"]).stderr;
     let serve = Command::new(env!("CARGO_BIN_EXE_pollux"))
@@ -364,46 +319,6 @@ fn the_cpus_that_there_are_have_one_name_for_load_and_serve() {
     let load = why(&load);
     let serve = why(&String::from_utf8_lossy(&serve.stderr));
     assert!(load.is_some() && load == serve, "{load:?} and {serve:?}");
-}
-
-#[test]
-fn no_flag_is_ignored_in_silence() {
-    let http = "http://127.0.0.1:1/";
-    for (flags, named, wanted) in [
-        (&["--arrival", "poisson"][..], "--arrival", "--rate"),
-        (&["--insecure"], "--insecure", "https"),
-        (&["--no-resumption"], "--no-resumption", "https"),
-        (&["--cacert", "a.pem"], "--cacert", "https"),
-        (&["--drip", "2s"], "--drip", "--slow"),
-        (&["--trial", "2s"], "--trial", "--find-capacity"),
-        (&["--seed", "7"], "--seed", "--arrival poisson"),
-        (&["--no-keepalive", "--pipeline", "4"], "--pipeline", "one request"),
-        (&["--requests-per-connection", "3", "--pipeline", "4"], "--pipeline", "3 requests"),
-        (&["--rate", "5@9s,6@9s", "-d", "5s", "--warm-up", "0s"], "--rate", "never begin"),
-    ] {
-        let said = refused(&[flags, &[http]].concat());
-        let at = said.stderr.find(&format!("error: {named}: "));
-        assert!(at.is_some() && said.stderr.contains(wanted), "{flags:?}: {said:?}");
-    }
-}
-
-#[test]
-fn numbers_and_addresses_are_refused_in_plain_words() {
-    let url = "http://127.0.0.1:1/";
-    for (flags, words) in [
-        (&["-c", "0", url][..], "expected a whole number from 1 to 4,294,967,295"),
-        (&["-c", "ten", url], "expected a whole number from 1"),
-        (&["-c", "-5", url], "expected a whole number from 1"),
-        (&["--pipeline", "2000", url], "expected a whole number from 1 to 1,024"),
-        (&["--expect-status", "7", url], "expected a whole number from 100 to 599"),
-        (&["--requests-per-connection", "0", url], "expected a whole number from 1"),
-        (&["127.0.0.1:8080"], "expected http://127.0.0.1:8080"),
-        (&["localhost:8080/a"], "expected http://localhost:8080/a"),
-    ] {
-        let said = refused(flags);
-        assert!(said.stderr.contains(words), "{flags:?}: {}", said.stderr);
-        assert!(!said.stderr.contains("..") && !said.stderr.contains("tip:"), "{}", said.stderr);
-    }
 }
 
 #[test]

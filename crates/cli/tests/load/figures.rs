@@ -21,6 +21,8 @@ use serde_json::Value;
 
 use crate::{Said, Server, kinds, load, started, wait};
 
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
 /// They measure times: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -321,8 +323,6 @@ fn resident_bytes(pid: Pid) -> u64 {
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("kB");
     kib * 1024
 }
-
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// Of five hundred requests; no quantile that is looked at lies on a step.
 fn mixed(number: usize) -> Duration {

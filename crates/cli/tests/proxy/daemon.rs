@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Process, Signal, wait_for, wait_until};
+use base64::Engine as _;
+use pollux_testing::{DEADLINE, Process, Signal, uninterrupted, wait_for, wait_until};
 use rustix::process::kill_process;
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
@@ -168,13 +169,17 @@ fn a_server_that_was_drained_stays_drained_while_workers_come_and_go() {
     };
     goes_to_the_other_one(&proxy, "when it was drained");
     assert!(proxy.reload().0);
+    goes_to_the_other_one(&proxy, "behind a reload in place");
+    proxy.write_settings(&[stays.address, drained.address], "threads = 3");
+    assert!(proxy.reload().0);
     workers.push(proxy.one_worker(&workers));
-    goes_to_the_other_one(&proxy, "behind a reload");
+    goes_to_the_other_one(&proxy, "by another worker");
     kill_process(workers[1], Signal::KILL).expect("it runs");
     proxy.wait_for_stderr_line("another one is started in ");
     workers.push(proxy.one_worker(&workers));
     goes_to_the_other_one(&proxy, "behind a worker that was killed");
     proxy.control(&format!("set server {name} ready\nquit\n"));
+    proxy.write_settings(&[stays.address, drained.address], "threads = 2");
     assert!(proxy.reload().0);
     proxy.one_worker(&workers);
     for path in ["/a", "/b", "/c", "/d"] {
@@ -222,14 +227,18 @@ fn workers_run_as_the_user_of_the_settings_and_the_master_that_starts_them_as_it
     let user = "user = \"65534\"\ngroup = \"65533\"";
     let proxy = Proxy::start(&[backend.address], user);
     let mut known = Vec::new();
-    for path in ["/first", "/behind-a-reload"] {
+    for path in ["/first", "/behind-reloads"] {
         let worker = proxy.one_worker(&known);
         let number = worker.as_raw_nonzero().get().cast_unsigned();
         assert_eq!(owners(number), [vec![65534; 4], vec![65533; 4]], "{path}");
         assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right);
         known.push(worker);
-        let (is_well, said) = proxy.reload();
-        assert!(is_well, "{said}");
+        // In place first: the files of the new settings are opened by the same user.
+        for more in ["idle_timeout = \"7s\"", "threads = 2"] {
+            proxy.write_settings(&[backend.address], &format!("{user}\n{more}"));
+            let (is_well, said) = proxy.reload();
+            assert!(is_well, "{said}");
+        }
     }
     assert_eq!(owners(proxy.id()), [vec![0; 4], vec![0; 4]]);
     let (code, _, said) = check("user = \"no-such-user\"\n[[server]]\naddress = \"127.0.0.1:1\"");
@@ -278,11 +287,14 @@ fn signals_of_nginx_open_the_logs_again_and_drain_and_no_other_one_ends_a_proxy(
         assert_eq!(Client::default().ask(proxy.address, "/c").0, Outcome::Right);
         proxy.file("log").exists().then_some(())
     });
-    proxy.signal(Signal::USR2);
-    proxy.wait_for_stderr_line("SIGUSR2 is ignored");
     kill_process(worker, Signal::USR2).expect("it runs");
+    proxy.wait_for_stderr_line("SIGUSR2 is ignored");
     assert_eq!(Client::default().ask(proxy.address, "/d").0, Outcome::Right);
     assert_eq!(proxy.one_worker(&[]), worker);
+    // As nginx's it has another program take its place.
+    proxy.signal(Signal::USR2);
+    proxy.wait_for_stderr_line("upgraded: this is ");
+    proxy.one_worker(&[worker]);
     proxy.signal(Signal::QUIT);
     assert!(proxy.ended().success());
 }
@@ -308,20 +320,34 @@ fn a_reload_command_is_answered_when_the_reload_is_over() {
         let ended = each.ended();
         assert!(ended.status.success() && ended.stderr == "reloaded\n", "{ended:?}");
     }
-    proxy.one_worker(&[worker]);
+    assert_eq!(proxy.one_worker(&[]), worker, "nothing has changed that needs another one");
     assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
 }
 
+/// What is answered to the key of this head (RFC 6455 4.2.2).
+fn proof(head: &str) -> String {
+    let key = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("Sec-WebSocket-Key").then_some(value)
+    });
+    let text = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key.unwrap_or_default());
+    let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(hash)
+}
+
 /// A backend that makes a tunnel of each request, and gives back what comes through it.
-fn tunnels() -> SocketAddr {
+pub(crate) fn tunnels() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
         for mut socket in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || {
-                until(&mut socket, b"\r\n\r\n");
-                let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
-                            Upgrade: websocket\r\n\r\n";
+                let head = until(&mut socket, b"\r\n\r\n");
+                let proof = proof(&String::from_utf8_lossy(&head));
+                let head = format!(
+                    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\
+                     Upgrade: websocket\r\nSec-WebSocket-Accept: {proof}\r\n\r\n"
+                );
                 let _ = socket.write_all(head.as_bytes());
                 let mut from = socket.try_clone().expect("the same socket");
                 let _ = std::io::copy(&mut from, &mut socket);
@@ -332,10 +358,10 @@ fn tunnels() -> SocketAddr {
 }
 
 /// Reads to this end; to that of the connection where it does not come.
-fn until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+pub(crate) fn until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     let mut byte = [0];
-    while !all.ends_with(end) && socket.read(&mut byte).is_ok_and(|len| len == 1) {
+    while !all.ends_with(end) && socket.read_exact(&mut byte).is_ok() {
         all.push(byte[0]);
     }
     all
@@ -357,11 +383,17 @@ fn tunnel(more: &str) -> (Proxy, SocketAddr, TcpStream) {
 
 #[test]
 fn a_websocket_outlives_reloads_and_ends_with_the_proxy() {
-    let (mut proxy, _, mut tunnel) = tunnel("drain_timeout = \"100ms\"");
+    let (mut proxy, backend, mut tunnel) = tunnel("drain_timeout = \"100ms\"");
     let first = proxy.one_worker(&[]);
-    for _ in 0..2 {
+    // In place, then by two other workers.
+    for threads in [1, 2, 3] {
+        let more = format!("log_level = \"info\"\ndrain_timeout = \"100ms\"\nthreads = {threads}");
+        proxy.write_settings(&[backend], &more);
         let (is_well, said) = proxy.reload();
         assert!(is_well, "{said}");
+        if threads == 1 {
+            assert_eq!(proxy.workers(), [first]);
+        }
     }
     wait_until("the end of the worker without a tunnel", || proxy.workers().len() == 2);
     assert!(proxy.workers().contains(&first), "the tunnel's worker");
@@ -370,7 +402,7 @@ fn a_websocket_outlives_reloads_and_ends_with_the_proxy() {
     tunnel.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
     while began.elapsed() < Duration::from_secs(1) {
         // Nothing comes unasked.
-        let cause = tunnel.read(&mut [0]).expect_err("no end, and no byte");
+        let cause = uninterrupted(|| tunnel.read(&mut [0])).expect_err("no end, and no byte");
         assert_eq!(cause.kind(), ErrorKind::WouldBlock);
     }
     tunnel.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -387,9 +419,10 @@ fn a_websocket_outlives_reloads_and_ends_with_the_proxy() {
 
 #[test]
 fn a_websocket_ends_in_its_own_time_after_a_reload() {
-    let (proxy, _, mut tunnel) =
-        tunnel("drain_timeout = \"50ms\"\ntunnel_drain_timeout = \"300ms\"");
+    let drains = "drain_timeout = \"50ms\"\ntunnel_drain_timeout = \"300ms\"";
+    let (proxy, backend, mut tunnel) = tunnel(drains);
     let first = proxy.one_worker(&[]);
+    proxy.write_settings(&[backend], &format!("{drains}\nthreads = 2"));
     assert!(proxy.reload().0);
     assert_eq!(until(&mut tunnel, b"."), b"");
     proxy.one_worker(&[first]);
@@ -611,7 +644,7 @@ fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_e
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let notification = || {
         let mut text = [0; 200];
-        let len = manager.recv(&mut text).expect("sent");
+        let len = uninterrupted(|| manager.recv(&mut text)).expect("sent");
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
     let backends = [backend.address];
@@ -627,8 +660,8 @@ fn a_manager_is_recognised_by_the_master_whose_id_stands_in_its_file_until_the_e
     proxy.signal(Signal::HUP);
     assert!(notification().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(notification(), "READY=1");
-    // The worker with the new settings is ready, and the master is the same.
-    proxy.one_worker(&[first]);
+    // The worker has the new settings, and the master is the same.
+    assert_eq!(proxy.one_worker(&[]), first);
     assert_eq!(id(), format!("{}\n", proxy.id()));
     // Wrong settings change nothing, and it is as ready as before.
     fs::write(proxy.file("p.toml"), "nonsense").expect("written");
@@ -686,9 +719,8 @@ fn a_combined_line_has_page_and_program_before_what_the_proxy_adds() {
     assert_eq!(ended, "ok", "{first}");
     // A reload leaves the old file to the program that renamed it; a value that is absent is a dash.
     fs::rename(&log, proxy.file("access.1")).expect("renamed");
-    let before = proxy.one_worker(&[]);
     proxy.signal(Signal::HUP);
-    proxy.one_worker(&[before]);
+    wait_until("a new log", || log.exists());
     ask(&proxy, "");
     assert!(line(&log).contains("\" 200 9 \"-\" \"-\" "), "{}", line(&log));
     assert_eq!(line(&proxy.file("access.1")), first);

@@ -106,6 +106,7 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     proxy.one_worker(&[]);
     let clients = Clients::start(proxy.address, 4);
     clients.await_right(100);
+    proxy.write_settings(&[backend.address], "threads = 3");
     proxy.signal(Signal::HUP);
     wait_until("a second worker", || proxy.workers().len() >= 2);
     let workers = proxy.workers();

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -49,7 +49,24 @@ impl Proxy {
         Self::start_as("proxy", backends, more, set)
     }
 
+    /// The same by the program at this path.
+    pub(crate) fn start_program(program: &Path, backends: &[SocketAddr], more: &str) -> Self {
+        let started = Self::start_of(program, "proxy", backends, more, |command| command);
+        started.unwrap_or_else(|said| panic!("it ended: {said:#?}"))
+    }
+
     fn start_as(
+        name: &str,
+        backends: &[SocketAddr],
+        more: &str,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self, Vec<String>> {
+        let program = Path::new(env!("CARGO_BIN_EXE_pollux"));
+        Self::start_of(program, name, backends, more, set)
+    }
+
+    fn start_of(
+        program: &Path,
         name: &str,
         backends: &[SocketAddr],
         more: &str,
@@ -57,11 +74,13 @@ impl Proxy {
     ) -> Result<Self, Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("p.toml"), settings(backends, more)).expect("written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        let mut command = Command::new(program);
         command.current_dir(folder.path()).args([name, "--config", "p.toml"]);
         set(&mut command);
         let mut process = Process::start(command.stdin(Stdio::null()));
-        let Some(line) = process.try_wait_for_stderr_line(&format!("pollux {name}: http")) else {
+        let scheme = if more.contains("mode = \"tcp\"") { "tcp" } else { "http" };
+        let banner = format!("pollux {name}: {scheme}");
+        let Some(line) = process.try_wait_for_stderr_line(&banner) else {
             return Err(process.stderr_lines().to_vec());
         };
         let stats = addresses(&process.wait_for_stderr_line("metrics: http://"))[0];

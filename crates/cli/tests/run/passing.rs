@@ -14,6 +14,9 @@ use tempfile::TempDir;
 
 use crate::{built, read, run, text};
 
+/// Another user than any that tests run as.
+const NOBODY: u32 = 65534;
+
 #[test]
 fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
     let Some((_folder, program)) = built("clean", &[]) else { return };
@@ -209,9 +212,6 @@ fn a_go_program_is_refused() {
     };
     refused(go.to_str().expect("UTF-8"), 126, "a Go program");
 }
-
-/// Another user than any that tests run as.
-const NOBODY: u32 = 65534;
 
 /// A program with the setuid bit, whose owner is this user or another one.
 fn setuid(owner: Option<u32>) -> Option<(TempDir, PathBuf)> {

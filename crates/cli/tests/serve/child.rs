@@ -8,8 +8,13 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, get};
+use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, get, uninterrupted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// What is written at once without reading meanwhile: socket buffers hold more.
+const UNREAD_BYTES_MAX: usize = 16 * 1024;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// Tests that load the machine hold this.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -214,9 +219,6 @@ impl Metrics {
     }
 }
 
-/// What is written at once without reading meanwhile: socket buffers hold more.
-const UNREAD_BYTES_MAX: usize = 16 * 1024;
-
 /// An answer that came whole.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -312,7 +314,7 @@ impl Wire {
 
     fn receive(&mut self) -> io::Result<()> {
         let mut room = [0; 16 * 1024];
-        match self.stream.read(&mut room)? {
+        match uninterrupted(|| self.stream.read(&mut room))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             read => {
                 self.got.extend_from_slice(&room[..read]);
@@ -325,8 +327,6 @@ impl Wire {
 fn wrong(what: &str) -> io::Error {
     io::Error::other(what)
 }
-
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// Live keep-alive connections, each of which asks again as soon as it has its answer; all answers of the server are as long as the first.
 pub(crate) struct ClosedLoop {

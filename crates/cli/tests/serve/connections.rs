@@ -1,14 +1,16 @@
 //! What many connections cost a server, from its own counters, which are exact: they are counted where the calls
-//! are made. System calls for a connection and a request, descriptors, bytes of idle ones; and ten thousand connects
-//! at once while live connections continue: none of them starves, no turn accepts more than its share, and the kernel
-//! doesn't bring more than a few unasked. Times are printed only.
+//! are made. System calls for a connection and a request, descriptors, bytes of idle ones, of HTTP/2 too; and ten thousand
+//! connects at once while live connections continue: none of them starves, no turn accepts more than its share, and the
+//! kernel doesn't bring more than a few unasked. Times are printed only.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use pollux_testing::{DEADLINE, uninterrupted, wait_until};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
@@ -128,6 +130,134 @@ fn grown_for_each(driver: &str) -> Option<[u64; 2]> {
     println!("{driver}: {grown:?} bytes for each of {CONNECTIONS} idle connections");
     server.end();
     Some(grown)
+}
+
+/// Connections of either version.
+const WORKED: usize = 2000;
+/// Requests of each at once.
+const BURST: usize = 16;
+/// What one of HTTP/2 may cost more than one of HTTP/1.1, once it is idle.
+const MORE_BYTES_MAX: u64 = 1024;
+
+#[test]
+fn an_idle_connection_of_http2_costs_a_kibibyte_more_at_most_whatever_it_did_before() {
+    let _turn = alone();
+    let allowed = raise_descriptor_limit();
+    assert!(allowed > 2 * WORKED + 300, "{allowed} descriptors are too few: ulimit -n");
+    // At once: what is waited for is that each server gives memory back.
+    std::thread::scope(|scope| {
+        for driver in ["epoll-et", "uring"] {
+            scope.spawn(move || {
+                if let Some(http1) = worked_and_idle(driver, Asker::of_http1, 0) {
+                    worked_and_idle(driver, Asker::of_http2, http1 + MORE_BYTES_MAX);
+                }
+            });
+        }
+    });
+}
+
+/// Bytes for each connection to a new server that has had a burst answered and is idle, once they are at most `expected`.
+fn worked_and_idle(driver: &str, open: fn(SocketAddr) -> Asker, expected: u64) -> Option<u64> {
+    let server = Server::start(driver, &["--reply", "128"])?;
+    // Every buffer of the loop is there then.
+    (0..BURST).for_each(|_| open(server.address).ask());
+    server.await_rest();
+    let before = server.resident_bytes();
+    let each = || server.resident_bytes().saturating_sub(before) / WORKED as u64;
+    let mut askers: Vec<Asker> = (0..WORKED).map(|_| open(server.address)).collect();
+    // Again when all of them are there.
+    for _ in 0..2 {
+        askers.iter_mut().for_each(Asker::ask);
+    }
+    let busy = each();
+    let mut idle = busy;
+    if expected > 0 {
+        wait_until(format_args!("{driver}: {expected} bytes for each, {busy} were needed"), || {
+            idle = each();
+            idle <= expected
+        });
+    }
+    println!("{driver}: {busy} bytes for each of {WORKED} connections, {idle} when they are idle");
+    // They have lost nothing by it.
+    askers.iter_mut().step_by(100).for_each(Asker::ask);
+    drop(askers);
+    server.await_rest();
+    server.end();
+    Some(idle)
+}
+
+/// A client that asks in bursts.
+struct Asker {
+    stream: TcpStream,
+    /// The number of the next stream; none with HTTP/1.1.
+    next: Option<u32>,
+}
+
+impl Asker {
+    fn of_http1(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        Self { stream, next: None }
+    }
+
+    fn of_http2(address: SocketAddr) -> Self {
+        let mut asker = Self { next: Some(1), ..Self::of_http1(address) };
+        let start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        asker.stream.write_all(start).expect("sent");
+        asker
+    }
+
+    /// Sends a burst, and takes its answers.
+    fn ask(&mut self) {
+        let Some(first) = self.next else { return self.ask_by_http1() };
+        let last = first + 2 * BURST as u32 - 2;
+        self.next = Some(last + 2);
+        let mut burst = Vec::new();
+        for id in (first..=last).step_by(2) {
+            // The first one puts its authority and agent into the table, the others name them.
+            let block: &[u8] = match id {
+                1 => b"\x82\x86\x84\x41\x0e127.0.0.1:8080\x7a\x0eh2load/1.52.00",
+                _ => b"\x82\x86\x84\xbf\xbe",
+            };
+            burst.extend_from_slice(&[0, 0, block.len() as u8, 1, 5]);
+            burst.extend_from_slice(&id.to_be_bytes());
+            burst.extend_from_slice(block);
+        }
+        self.stream.write_all(&burst).expect("sent");
+        loop {
+            let mut head = [0; 9];
+            self.stream.read_exact(&mut head).expect("a frame");
+            let [_, high, low, kind, flags, id @ ..] = head;
+            let mut payload = vec![0; (usize::from(high) << 8) + usize::from(low)];
+            self.stream.read_exact(&mut payload).expect("its payload");
+            let id = u32::from_be_bytes(id);
+            assert!([0, 1, 4, 8].contains(&kind), "no RST_STREAM, GOAWAY or other: {head:?}");
+            if (kind, flags) == (4, 0) {
+                self.stream.write_all(b"\0\0\0\x04\x01\0\0\0\0").expect("sent");
+            }
+            if (kind, flags & 1, id) == (0, 1, last) {
+                return;
+            }
+        }
+    }
+
+    fn ask_by_http1(&mut self) {
+        let request =
+            "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: h2load/1.52.00\r\n\r\n";
+        self.stream.write_all(request.repeat(BURST).as_bytes()).expect("sent");
+        let mut answers = Vec::new();
+        let mut room = [0; 16 * 1024];
+        let whole = |answers: &[u8]| {
+            let head = answers.windows(4).position(|end| end == b"\r\n\r\n")?;
+            // All are equal, but for a date.
+            (answers.len() == BURST * (head + 4 + 128)).then_some(())
+        };
+        while whole(&answers).is_none() {
+            let read = uninterrupted(|| self.stream.read(&mut room)).expect("answers");
+            assert!(read > 0, "the connection ended");
+            answers.extend_from_slice(&room[..read]);
+        }
+    }
 }
 
 const LIVE: usize = 64;

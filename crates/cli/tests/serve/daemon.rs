@@ -10,10 +10,14 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, wait_for};
+use pollux_testing::{DEADLINE, Output, Process, Signal, addresses, uninterrupted, wait_for};
 use tempfile::TempDir;
 
 use crate::child::{Server, Wire, rest_of};
+
+/// Room for some hundred lines.
+const SIZE: &str = "64k";
+const CLIENTS: usize = 4;
 
 /// A server on settings of a file.
 pub(crate) struct Served {
@@ -251,7 +255,7 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
             let mut client = served.connect();
             client.get("/a.txt").0.contains("X-New: 2").then_some(client)
         });
-        let end = client.0.read(&mut [0; 9]).expect("an end by the new idle timeout");
+        let end = client.0.read_to_end(&mut Vec::new()).expect("an end by the new idle timeout");
         assert_eq!(end, 0);
     }
     let said = served.end();
@@ -319,7 +323,7 @@ fn a_manager_is_notified_and_the_id_stands_in_its_file_while_the_server_runs() {
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let notification = || {
         let mut text = [0; 200];
-        let len = manager.recv(&mut text).expect("sent");
+        let len = uninterrupted(|| manager.recv(&mut text)).expect("sent");
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
     let settings = format!("reply = 5\npid_file = {pid_file:?}");
@@ -346,7 +350,7 @@ fn a_watchdog_is_notified_by_idle_loops_too_until_the_end() {
     });
     let notification = || {
         let mut text = [0; 200];
-        let len = manager.recv(&mut text)?;
+        let len = uninterrupted(|| manager.recv(&mut text))?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&text[..len]).into_owned())
     };
     assert_eq!(notification().expect("sent"), "READY=1");
@@ -447,10 +451,6 @@ fn a_second_server_does_not_take_the_pid_file_of_one_that_runs() {
     second.end();
     assert!(!pid_file.exists());
 }
-
-/// Room for some hundred lines.
-const SIZE: &str = "64k";
-const CLIENTS: usize = 4;
 
 /// A server whose folder `disk` is one of its own, and that folder as others reach it.
 fn start(driver: &str, disk: &Path, flags: &[&str]) -> Option<(Server, PathBuf)> {

@@ -9,6 +9,8 @@ use pollux_testing::{Signal, has, wait_for};
 use crate::child::Server;
 use crate::daemon::Served;
 
+const REQUESTS: &str = "20000";
+
 /// What h2load says at its end of its requests.
 #[derive(Debug)]
 struct Load {
@@ -32,8 +34,6 @@ fn load(address: SocketAddr, flags: &[&str]) -> JoinHandle<Load> {
         Load { total, started, succeeded }
     })
 }
-
-const REQUESTS: &str = "20000";
 
 #[test]
 fn no_request_fails_while_settings_are_read_anew() {

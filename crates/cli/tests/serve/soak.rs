@@ -25,6 +25,11 @@ const RING_BYTES: u64 = 2 << 20;
 const BODY_BYTES_MAX: usize = 300_000;
 const FILE_SIZES: [usize; 6] = [0, 100, 5_000, 33_000, 400_000, 3_000_000];
 
+/// Connections that one client has open at most.
+const OPEN_MAX: usize = 40;
+/// Largest script.
+const SCRIPT_BYTES_MAX: usize = 1 << 21;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Service {
     Echo,
@@ -270,11 +275,6 @@ impl Drop for Site {
 fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ size) as u8).collect()
 }
-
-/// Connections that one client has open at most.
-const OPEN_MAX: usize = 40;
-/// Largest script.
-const SCRIPT_BYTES_MAX: usize = 1 << 21;
 
 /// What a chaotic client knows of the server.
 #[derive(Clone, Copy)]

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use super::connection::Receiving;
 use super::requests::{Kind, errno, is_errno, label, numbered, read_label};
 use super::{CompletionLoop, POLLIN};
+use crate::output::{Flushed, Output, OutputState, PendingOutput, Piece, cause_of};
 use crate::sources::SourceId;
-use crate::tail::{Flushed, Output, OutputState, PendingOutput, Piece, cause_of};
 use crate::turn::TurnLoop;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
@@ -231,7 +231,10 @@ impl<S: Session> CompletionLoop<S> {
     fn source_readable(&mut self, id: SourceId, result: i32) {
         let now = self.state.clock.now();
         if result < 0 {
-            // A refusal stays one: the source can do no more.
+            // A refusal stays one: the source can do no more. One that was cancelled is gone already.
+            if self.state.sources.fd(id).is_some() {
+                self.state.counters.count(Counter::SourcesFailed);
+            }
             return self.state.sources.remove(id);
         }
         let Some(answer) = self.state.sources.readable(id, &mut self.state.shared, now) else {
@@ -337,6 +340,28 @@ mod tests {
         theirs.write_all(b"x").expect("room");
         this.adopt(ours.into(), Speaker { is_first });
         theirs
+    }
+
+    /// What the kernel refuses once, as for lack of memory, can't be had by a test: the completion is made here.
+    #[test]
+    fn a_source_that_the_kernel_refuses_is_dropped_and_counted() {
+        let clock = Clock::new(Arc::default());
+        let opened = CompletionLoop::<Speaker>::with_sizes(
+            TINY,
+            (),
+            Limits::default(),
+            clock,
+            Arc::default(),
+        );
+        let Some(mut this) = pollux_testing::or_skip(opened) else { return };
+        let (ours, mut theirs) = UnixStream::pair().expect("two descriptors");
+        let id = this.watch(ours, |_, (), _| ControlFlow::Continue(())).expect("watched");
+        this.source_readable(id, -Errno::NOMEM.raw_os_error());
+        assert_eq!(this.state.counters.value(Counter::SourcesFailed), 1);
+        assert_eq!(theirs.read(&mut [0]).expect("it was dropped"), 0);
+        // Its end comes as well, and counts once.
+        this.source_readable(id, -Errno::CANCELED.raw_os_error());
+        assert_eq!(this.state.counters.value(Counter::SourcesFailed), 1);
     }
 
     /// The completion that reports the cut answer lies behind more receives than the queue holds,

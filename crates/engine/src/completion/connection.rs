@@ -35,8 +35,8 @@ use super::{CompletionLoop, POLLIN, POLLOUT};
 use crate::actions::{Ending, Payload};
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::flow::Flow;
+use crate::output::{Linger, Output, OutputState, PendingOutput, Piece, cause_of, drop_untaken};
 use crate::pipe::ReadOutcome;
-use crate::tail::{Linger, Output, OutputState, PendingOutput, Piece, cause_of, drop_untaken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Moment, Session};
 
 /// What a receive of many brings at most, where it is bounded, before it is armed again, which a session that pauses does

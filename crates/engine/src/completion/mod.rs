@@ -22,7 +22,7 @@
 //!     ▼                                                                ▼
 //!  connection.rs    a session's call and what follows it: sends, receives, the end
 //!     ▼
-//!  requests.rs      labels, the queue, one enter
+//!  requests.rs      labels, the queue, one enter   pace.rs   for how many completions it waits
 //! ```
 //!
 //! Each calls those below it alone. `completions.rs` hands an accept that completed to `accepting.rs`, and a connect to
@@ -31,6 +31,7 @@
 mod accepting;
 mod completions;
 mod connection;
+mod pace;
 #[cfg(test)]
 mod receiving_tests;
 mod requests;
@@ -52,17 +53,18 @@ use crate::actions::Sharing;
 use crate::clock::Clock;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Progress, SessionCall};
+use crate::output::{Output, OutputState, PendingOutput};
 use crate::sources::SourceId;
-use crate::tail::{Output, OutputState, PendingOutput};
 use crate::timerfd::Alarm;
-use crate::turn::{ConnectionView, LoopError, LoopState, TurnLoop};
+use crate::turn::{ConnectionView, LoopError, TurnLoop, TurnState};
 use crate::{
     AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Counters, Limits, ListenAddress,
     Moment, Now, Session,
 };
 use accepting::Listening;
 use connection::{Connection, TurnSend, shots_of};
-use requests::{Kind, Pace, Slots, numbered};
+use pace::Pace;
+use requests::{Kind, Slots, numbered};
 
 /// Requests between two system calls, completions that wait to be taken, receive buffers and
 /// the arena.
@@ -94,7 +96,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     backlog: VecDeque<StreamCompletion>,
     connections: Slots<Connection<S>>,
     listeners: Vec<Listening>,
-    pub(crate) state: LoopState<S>,
+    pub(crate) state: TurnState<S>,
     waker: Waker,
     is_woken: bool,
     /// Number of the next submission.
@@ -146,7 +148,7 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             listeners: Vec::new(),
             pace: Pace::new(clock.now().at),
-            state: LoopState::new(shared, limits, clock, counters, alarm),
+            state: TurnState::new(shared, limits, clock, counters, alarm),
             waker,
             is_woken: false,
             submission: 1,
@@ -249,7 +251,7 @@ impl<S: Session> CompletionLoop<S> {
 
 impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
     #[inline]
-    fn state(&mut self) -> &mut LoopState<S> {
+    fn state(&mut self) -> &mut TurnState<S> {
         &mut self.state
     }
 

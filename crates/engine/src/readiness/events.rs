@@ -26,14 +26,29 @@ use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::connecting::Begun;
 use crate::conversation::{Conversation, Progress, SessionCall};
+use crate::output::{Flushed, Output, OutputState, cause_of, drop_untaken};
 use crate::pipe::ReadOutcome;
-use crate::tail::{Flushed, Output, OutputState, cause_of, drop_untaken};
-use crate::turn::{ConnectionView, LoopError, LoopState, TurnLoop};
+use crate::turn::{ConnectionView, LoopError, TurnLoop, TurnState};
 use crate::{AcceptedSocket, CloseCause, ConnectTo, ConnectionId, Counter, Moment, Session};
+
+/// Receive calls for one connection before the others get their turn.
+const READS_MAX: u32 = 4;
+/// Most bytes of one receive call.
+const INPUT_BYTES: usize = 64 * 1024;
+/// Connections that are received from before their sessions are called. More save little, and delay the
+/// first of them.
+const SLICES: usize = 32;
+/// Bytes of a slice: room for a head or a small message. One cache line more than 2 KiB, so that the begins
+/// of slices don't share the same few places of a cache.
+const SLICE_BYTES: usize = 2048 + 64;
+/// Bytes of the input buffer: of one receive call, and the slices behind them.
+pub(super) const BUFFER_BYTES: usize = INPUT_BYTES + SLICES * SLICE_BYTES;
+/// No input.
+pub(super) const NOTHING: Range<usize> = 0..0;
 
 impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
     #[inline]
-    fn state(&mut self) -> &mut LoopState<S> {
+    fn state(&mut self) -> &mut TurnState<S> {
         &mut self.state
     }
 
@@ -311,22 +326,6 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 }
-
-/// Receive calls for one connection before the others get their turn.
-const READS_MAX: u32 = 4;
-/// Most bytes of one receive call.
-const INPUT_BYTES: usize = 64 * 1024;
-/// Connections that are received from before their sessions are called. More save little, and delay the
-/// first of them.
-const SLICES: usize = 32;
-/// Bytes of a slice: room for a head or a small message. One cache line more than 2 KiB, so that the begins
-/// of slices don't share the same few places of a cache.
-const SLICE_BYTES: usize = 2048 + 64;
-
-/// Bytes of the input buffer: of one receive call, and the slices behind them.
-pub(super) const BUFFER_BYTES: usize = INPUT_BYTES + SLICES * SLICE_BYTES;
-/// No input.
-pub(super) const NOTHING: Range<usize> = 0..0;
 
 impl<S: Session> ReadinessLoop<S> {
     /// Receives from a connection, whose session is called with the others'.

@@ -27,10 +27,10 @@ use crate::clock::Clock;
 use crate::conversation::{ConnectionIo, Conversation, Progress, Sent, SessionCall, Turn};
 use crate::fd_table::{FdTable, Watch};
 use crate::flow::Flow;
+use crate::output::{Linger, Output, OutputState};
 use crate::sources::SourceId;
-use crate::tail::{Linger, Output, OutputState};
 use crate::timerfd::Alarm;
-use crate::turn::{LoopState, TurnLoop};
+use crate::turn::{TurnLoop, TurnState};
 use crate::{
     Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Moment, Now, Session,
 };
@@ -61,7 +61,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     refused: Vec<(Token, Error)>,
     connections: Vec<Option<Connection<S>>>,
     listeners: Vec<Token>,
-    pub(crate) state: LoopState<S>,
+    pub(crate) state: TurnState<S>,
     events: Events,
     /// A client waits at a listener.
     has_arrivals: bool,
@@ -107,7 +107,7 @@ impl<S: Session> ReadinessLoop<S> {
             buffer: vec![0; Actions::ROOM_MIN].into(),
             lost: Vec::new(),
             poller,
-            state: LoopState::new(shared, limits, clock, counters, alarm),
+            state: TurnState::new(shared, limits, clock, counters, alarm),
         })
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use pollux_engine::{CloseCause, Counter, Driver, Limits, Listeners};
-use pollux_testing::wait_until;
+use pollux_testing::{uninterrupted, wait_until};
 
 use crate::puppet::{Call, Causes, Puppet, Stage, take};
 use crate::server::{Server, drivers, read, read_all};
@@ -264,7 +264,7 @@ fn connections_that_are_open_at_the_drain_deadline_are_cut() {
         // A part of it never passes for the whole.
         let mut piece = vec![0; 64 * 1024];
         let end = loop {
-            match peer.read(&mut piece) {
+            match uninterrupted(|| peer.read(&mut piece)) {
                 Ok(0) => panic!("{driver}: an end behind a part"),
                 Ok(_) => {}
                 Err(error) => break error.kind(),

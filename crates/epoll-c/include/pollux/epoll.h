@@ -9,8 +9,8 @@
  * -1 with ENOTRECOVERABLE is a fault of the library itself, which one line on standard error reports; the
  * instance can be used further.
  *
- * A mechanism is one of "select", "poll", "aio", "epoll" and "uring-poll". On "epoll" every call is the
- * kernel's own. An instance is closed with close(2).
+ * A mechanism is one of "select", "poll", "aio", "epoll" and "uring-poll".
+ * On "epoll" every call is the kernel's own. An instance is closed with close(2).
  */
 #ifndef POLLUX_EPOLL_H
 #define POLLUX_EPOLL_H

@@ -37,7 +37,7 @@ const IPPROTO_TCP: u8 = 6;
 /// A part of the answer of the kernel is never longer.
 const PART_BYTES: usize = 32 << 10;
 /// The kernel answers at once; one that does not is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What a listening socket holds of connections that are not accepted yet. Of several that share a port, the smallest
 /// limit and the sums.
@@ -85,7 +85,7 @@ fn listeners(family: AddressFamily, port: u16) -> io::Result<Vec<(IpAddr, Backlo
     let mut found = Vec::new();
     let mut part = vec![0; PART_BYTES];
     loop {
-        let time = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+        let time = Timespec::try_from(ANSWER_TIME_MAX).map_err(io::Error::other)?;
         if poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&time))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }

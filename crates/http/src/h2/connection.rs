@@ -23,6 +23,7 @@
 //! are charged. A client is milder with what its server sends of streams that it has given up, however long ago.
 
 mod commands;
+mod resting;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +33,8 @@ use crate::h2::abuse::{self, Abuse};
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::event::{Event, Found, Step};
 use crate::h2::fields::{
-    LENGTH, RequestFacts, RequestReader, ResponseReader, Scratch, TrailersReader, Verdict,
+    LENGTH, NeverIndexed, RequestFacts, RequestReader, ResponseReader, Scratch, TrailersReader,
+    Verdict,
 };
 use crate::h2::frame::{self, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
 use crate::h2::hpack::decode::Decoder;
@@ -81,6 +83,7 @@ const INTERIMS_MAX: u16 = 1024;
 const STREAM_MAX: u32 = (1 << 31) - 1;
 
 pub use commands::{Ask, AskHead, KnownBlock};
+pub use resting::{RestingBytes, RestingConnection};
 
 /// One end of a connection. `T` is what its user keeps with each stream.
 #[derive(Debug)]
@@ -130,6 +133,8 @@ pub struct Connection<T> {
     known_answer: Option<Box<KnownAnswer>>,
     known_response: Option<Box<KnownResponse>>,
     block_bytes: BlockBytes,
+    /// Where the frame stands that has ended the connection, in what was read last.
+    fault_at: usize,
 }
 
 /// Bytes of all field blocks of a connection, without the heads of their frames.
@@ -186,6 +191,7 @@ struct KnownResponse {
     facts: ResponseFacts,
     /// What it answered.
     kind: RequestKind,
+    never_indexed: NeverIndexed,
     changes: u64,
 }
 
@@ -229,6 +235,7 @@ impl<T: Default> Connection<T> {
             known_answer: None,
             known_response: None,
             block_bytes: BlockBytes::default(),
+            fault_at: 0,
         }
     }
 
@@ -278,20 +285,32 @@ impl<T: Default> Connection<T> {
                 continue;
             }
             let Some(head) = FrameHead::read(rest) else { return Ok(Step { used, event: None }) };
-            self.check_order(&head)?;
+            if let Err(fault) = self.check_order(&head) {
+                return Err(self.failed(used, fault));
+            }
             let Some(payload) = rest.get(HEAD_BYTES..HEAD_BYTES + head.len) else {
                 return Ok(Step { used, event: None });
             };
             if out.room() < CONTROL_ROOM_BYTES {
                 return Ok(Step { used, event: Some(Event::NoRoom) });
             }
-            used += HEAD_BYTES + head.len;
             let mut around = Around { scratch: &mut *scratch, out, limits, now_ms };
-            if let Some(found) = self.frame(&head, payload, &mut around)? {
+            let found = match self.frame(&head, payload, &mut around) {
+                Ok(found) => found,
+                Err(fault) => return Err(self.failed(used, fault)),
+            };
+            used += HEAD_BYTES + head.len;
+            if let Some(found) = found {
                 break found;
             }
         };
         Ok(Step { used, event: Some(found.event(scratch)) })
+    }
+
+    #[cold]
+    fn failed(&mut self, at: usize, fault: Fault) -> Fault {
+        self.fault_at = at;
+        fault
     }
 
     /// What the head of a frame alone decides.
@@ -788,7 +807,8 @@ impl<T: Default> Connection<T> {
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Found<'i, T>>, Fault> {
         let id = self.streams[at].id;
-        let (facts, len) = match self.read_answer(self.streams[at].kind, block, around)? {
+        let read = self.read_answer(self.streams[at].kind, block, around)?;
+        let (facts, never_indexed, len) = match read {
             Ok(read) => read,
             Err(rejection) => return self.malformed(id, &rejection, 0..0, around).map(Some),
         };
@@ -804,9 +824,14 @@ impl<T: Default> Connection<T> {
             }
         } else {
             stream.is_answered = true;
+            let is_tunnel = stream.kind.leaves_http(facts.status);
+            if stream.kind == RequestKind::Connect && !is_tunnel {
+                // It has an answer as any other.
+                stream.kind = RequestKind::Other;
+            }
             stream.length = match facts.body {
                 // What follows is the other protocol's.
-                _ if stream.kind.leaves_http(facts.status) => None,
+                _ if is_tunnel => None,
                 ResponseBody::None => Some(0),
                 ResponseBody::Length(length) => Some(length),
                 ResponseBody::Chunked | ResponseBody::UntilClose => None,
@@ -816,17 +841,18 @@ impl<T: Default> Connection<T> {
                 return self.malformed(id, &LENGTH, 0..0, around).map(Some);
             }
         }
-        Ok(Some(Found::Response { stream: id, facts, len, ends }))
+        Ok(Some(Found::Response { stream: id, facts, never_indexed, len, ends }))
     }
 
-    /// Reads the head of an answer, or finds that it is the last one again. How long its lines are in the scratch.
+    /// Reads the head of an answer, or finds that it is the last one again; which of its fields are marked, and how long its lines
+    /// are in the scratch.
     #[inline]
     fn read_answer(
         &mut self,
         kind: RequestKind,
         block: &[u8],
         around: &mut Around<'_, '_>,
-    ) -> Result<Result<(ResponseFacts, usize), Rejection>, Fault> {
+    ) -> Result<ReadAnswer, Fault> {
         if let Some(known) = &self.known_response
             && known.changes == self.decoder.changes()
             && known.kind == kind
@@ -835,13 +861,13 @@ impl<T: Default> Connection<T> {
             let text = &mut around.scratch.text;
             text.clear();
             text.extend_from_slice(&known.head);
-            return Ok(Ok((known.facts, text.len())));
+            return Ok(Ok((known.facts, known.never_indexed, text.len())));
         }
         let before = self.decoder.changes();
         let (mut reader, strings) = ResponseReader::new(around.scratch, around.limits);
         self.decoder.decode(block, strings, |field| reader.take(field))?;
-        let len = match reader.finish().ok_or(TOO_MUCH)? {
-            Ok(len) => len,
+        let (len, never_indexed) = match reader.finish().ok_or(TOO_MUCH)? {
+            Ok(read) => read,
             Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => {
                 return Ok(Err(rejection.of_answer()));
             }
@@ -859,15 +885,17 @@ impl<T: Default> Connection<T> {
             let known = self.known_response.get_or_insert_with(|| {
                 let block = Vec::new();
                 let head = Vec::new();
-                Box::new(KnownResponse { block, head, facts, kind, changes: before })
+                let changes = before;
+                Box::new(KnownResponse { block, head, facts, kind, never_indexed, changes })
             });
             known.block.clear();
             known.block.extend_from_slice(block);
             known.head.clear();
             known.head.extend_from_slice(head);
             (known.facts, known.kind, known.changes) = (facts, kind, before);
+            known.never_indexed = never_indexed;
         }
-        Ok(Ok((facts, len)))
+        Ok(Ok((facts, never_indexed, len)))
     }
 
     fn on_trailers<'i>(
@@ -890,16 +918,14 @@ impl<T: Default> Connection<T> {
             Err(Verdict::Malformed(rejection) | Verdict::Refused(rejection)) => Some(rejection),
             Ok(_) if !ends => Some(&TRAILERS),
             // A tunnel is DATA alone.
-            Ok(_) if self.role == Role::Server && stream.kind == RequestKind::Connect => {
-                Some(&IN_TUNNEL)
-            }
+            Ok(_) if stream.kind == RequestKind::Connect => Some(&IN_TUNNEL),
             Ok(_) if stream.length.is_some_and(|length| length != received) => Some(&LENGTH),
             Ok(_) => None,
         };
         match (wrong, read) {
-            (None, Ok(len)) => {
+            (None, Ok((len, never_indexed))) => {
                 stream.is_peer_done = true;
-                Ok(Some(Found::Trailers { stream: id, len }))
+                Ok(Some(Found::Trailers { stream: id, never_indexed, len }))
             }
             (wrong, _) => self.malformed(id, wrong.unwrap_or(&TRAILERS), 0..0, around).map(Some),
         }
@@ -1004,6 +1030,9 @@ fn large(head_bytes: usize) -> usize {
 /// What came of the head of a request.
 type ReadRequest = Result<(RequestFacts, Framing), Verdict>;
 
+/// The same of an answer: what it says, which of its fields are marked, and how long its lines are.
+type ReadAnswer = Result<(ResponseFacts, NeverIndexed, usize), Rejection>;
+
 /// What a frame is read with.
 struct Around<'a, 'o> {
     scratch: &'a mut Scratch,
@@ -1057,72 +1086,4 @@ fn check_dependency(stream: u32, priority: &[u8]) -> Result<(), Fault> {
         return Err(Fault::protocol("a stream that depends on itself", "RFC 7540 5.3.1"));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Bytes of the heap that a connection without streams and blocks has.
-    fn heap_bytes(connection: &Connection<[u64; 8]>) -> usize {
-        let known_request = connection.known_request.as_ref().map_or(0, |known| {
-            size_of::<KnownRequest>() + known.block.capacity() + known.head.capacity()
-        });
-        let known_answer = connection.known_answer.as_ref().map_or(0, |known| {
-            size_of::<KnownAnswer>() + known.block.capacity() + known.head.capacity()
-        });
-        assert!(connection.block.is_none());
-        connection.streams.heap_bytes()
-            + connection.turns.heap_bytes()
-            + connection.resets.capacity() * size_of::<u32>()
-            + connection.priorities.capacity() * size_of::<(u32, Priority)>()
-            + connection.decoder.table.heap_bytes()
-            + connection.encoder.table.heap_bytes()
-            + connection.encoder.seen.as_ref().map_or(0, |seen| size_of_val(&**seen))
-            + known_request
-            + known_answer
-    }
-
-    /// As many streams as may be open, each with a field of its own in the tables of both directions.
-    #[test]
-    fn a_connection_that_had_many_streams_keeps_little_when_it_rests() {
-        let mut server = Connection::<[u64; 8]>::new(Role::Server, Settings::DEFAULT);
-        let mut room = vec![0; 1 << 16];
-        let mut scratch = Scratch::default();
-        let mut input = [PREFACE, b"\0\0\0\x04\0\0\0\0\0"].concat();
-        for id in (1..200_u32).step_by(2) {
-            let agent = format!("a browser, number {id:03}");
-            let block = [b"\x82\x86\x84\x01\x01a\x7a\x15", agent.as_bytes()].concat();
-            input.extend_from_slice(&frame::head(block.len(), frame::HEADERS, 5, id));
-            input.extend_from_slice(&block);
-        }
-        let mut out = Output::new(&mut room);
-        let mut at = 0;
-        let mut open = Vec::new();
-        loop {
-            let step = server.read(&input[at..], &mut scratch, &mut out, &Limits::DEFAULT, 0);
-            let step = step.expect("sound");
-            at += step.used;
-            match step.event {
-                Some(Event::Request { stream, .. }) => open.push(stream),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        assert_eq!(open.len(), 100);
-        for stream in open {
-            let head = format!("HTTP/1.1 200 OK\r\nX: {stream}\r\nETag: {stream}\r\n\r\n");
-            server.send_head(&mut out, stream, head.as_bytes(), false);
-            server.set_sending(stream, crate::h2::Sending::Data);
-            assert_eq!(server.next_sender(), Some(stream));
-            server.send_data(&mut out, stream, b"body", true);
-            server.take_done(stream).expect("both have ended");
-        }
-        assert!(heap_bytes(&server) > 20_000, "{}", heap_bytes(&server));
-        server.release_memory();
-        // What the client may still refer to, and no more: 65 entries of 31 bytes, and what finds them.
-        let own = server.decoder.table.heap_bytes();
-        assert!(own <= 2800, "{own}");
-        assert_eq!(heap_bytes(&server), own);
-    }
 }

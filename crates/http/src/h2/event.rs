@@ -69,6 +69,8 @@ pub enum Event<'i, T> {
         stream: u32,
         /// What it says.
         response: Response<'i>,
+        /// What of it is put into no table at the next hop.
+        never_indexed: NeverIndexed,
         /// Nothing follows.
         ends: bool,
     },
@@ -87,6 +89,8 @@ pub enum Event<'i, T> {
         stream: u32,
         /// The fields.
         fields: Fields<'i>,
+        /// Which of them are put into no table at the next hop.
+        never_indexed: NeverIndexed,
     },
     /// The peer gave up a stream, which is no more.
     Reset {
@@ -142,11 +146,13 @@ pub(crate) enum Found<'i, T> {
     Response {
         stream: u32,
         facts: ResponseFacts,
+        never_indexed: NeverIndexed,
         len: usize,
         ends: bool,
     },
     Trailers {
         stream: u32,
+        never_indexed: NeverIndexed,
         len: usize,
     },
 }
@@ -170,13 +176,15 @@ impl<'i, T> Found<'i, T> {
             Self::Malformed { stream, code, rejection, head, data } => {
                 Event::Malformed { stream, code, rejection, head: &text[head], data }
             }
-            Self::Response { stream, facts, len, ends } => {
+            Self::Response { stream, facts, never_indexed, len, ends } => {
                 // The line is `HTTP/1.1 200 `, and there are no reasons any more.
                 let fields = Fields::of_checked(&text[STATUS_LINE_BYTES..len - 2]);
-                Event::Response { stream, response: Response { facts, reason: b"", fields }, ends }
+                let response = Response { facts, reason: b"", fields };
+                Event::Response { stream, response, never_indexed, ends }
             }
-            Self::Trailers { stream, len } => {
-                Event::Trailers { stream, fields: Fields::of_checked(&text[..len]) }
+            Self::Trailers { stream, never_indexed, len } => {
+                let fields = Fields::of_checked(&text[..len]);
+                Event::Trailers { stream, fields, never_indexed }
             }
         }
     }

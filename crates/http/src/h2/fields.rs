@@ -34,8 +34,8 @@ pub struct Scratch {
     cookies: Vec<u8>,
 }
 
-/// Which fields of a request its client has marked as never to be put into a table of HPACK: who passes them on by HTTP/2
-/// says the same (RFC 7541 6.2.3).
+/// Which fields of a head, or of trailers, their sender has marked as never to be put into a table of HPACK: who passes them on
+/// by HTTP/2 says the same (RFC 7541 6.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NeverIndexed(u64);
 
@@ -44,13 +44,13 @@ const PLACE_LAST: usize = 62;
 const PATH_BIT: u64 = 1 << 63;
 
 impl NeverIndexed {
-    /// Whether the field at this place is so, the first at 0, as the fields of the request are counted.
+    /// Whether the field at this place is so, the first at 0, as the fields of the message are counted.
     #[must_use]
     pub fn has(self, place: usize) -> bool {
         (self.0 >> place.min(PLACE_LAST)) & 1 != 0
     }
 
-    /// Whether its path is.
+    /// Whether the path of a request is.
     #[must_use]
     pub fn has_path(self) -> bool {
         self.0 & PATH_BIT != 0
@@ -597,8 +597,8 @@ impl<'s> ResponseReader<'s> {
         }
     }
 
-    /// The end of the head in the text. None for an attack.
-    pub(crate) fn finish(mut self) -> Option<Result<usize, Verdict>> {
+    /// The end of the head in the text, and which fields are marked. None for an attack.
+    pub(crate) fn finish(mut self) -> Option<Result<(usize, NeverIndexed), Verdict>> {
         if self.lines.is_attack() {
             return None;
         }
@@ -606,7 +606,7 @@ impl<'s> ResponseReader<'s> {
         self.lines.end();
         Some(match self.lines.wrong {
             Some(wrong) => Err(wrong),
-            None if is_sound => Ok(self.lines.text.len()),
+            None if is_sound => Ok((self.lines.text.len(), self.lines.never_indexed)),
             None => Err(Verdict::Malformed(&STATUS)),
         })
     }
@@ -639,15 +639,15 @@ impl<'s> TrailersReader<'s> {
         }
     }
 
-    /// The length of the lines, without an empty one. None for an attack.
-    pub(crate) fn finish(mut self) -> Option<Result<usize, Verdict>> {
+    /// The length of the lines, without an empty one, and which are marked. None for an attack.
+    pub(crate) fn finish(mut self) -> Option<Result<(usize, NeverIndexed), Verdict>> {
         if self.0.is_attack() {
             return None;
         }
         self.0.end();
         Some(match self.0.wrong {
             Some(wrong) => Err(wrong),
-            None => Ok(self.0.text.len() - 2),
+            None => Ok((self.0.text.len() - 2, self.0.never_indexed)),
         })
     }
 }
@@ -905,7 +905,7 @@ mod tests {
             let mut scratch = Scratch::default();
             let (mut reader, _) = TrailersReader::new(&mut scratch, &Limits::default());
             reader.take(BlockField::new(name.as_bytes(), b"trailers"));
-            reader.finish().expect("no attack").map(|len| scratch.text[..len].to_vec())
+            reader.finish().expect("no attack").map(|(len, _)| scratch.text[..len].to_vec())
         };
         assert_eq!(read("grpc-status"), Ok(b"grpc-status: trailers\r\n".to_vec()));
         for name in [":path", ":status", "content-length", "transfer-encoding", "host", "te", "A"] {
@@ -922,7 +922,7 @@ mod tests {
                 reader.take(BlockField::new(name.as_bytes(), value.as_bytes()));
             }
             let read = reader.finish().expect("no attack");
-            read.map(|len| String::from_utf8_lossy(&scratch.text[..len]).replace("\r\n", "|"))
+            read.map(|(len, _)| String::from_utf8_lossy(&scratch.text[..len]).replace("\r\n", "|"))
         };
         let sound = read(&[(":status", "200"), ("a", "b")]);
         assert_eq!(sound.as_deref(), Ok("HTTP/1.1 200 |a: b||"));

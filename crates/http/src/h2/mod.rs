@@ -5,7 +5,7 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `connection` | the order of frames, states of streams, commands |
+//! | `connection` | the order of frames, states of streams, commands; what stays of one that rests |
 //! | `event` | what a connection says to its user |
 //! | `frame` | heads of frames, their checks |
 //! | `streams` | what is open |
@@ -61,6 +61,7 @@ mod window;
 
 pub use connection::{
     Ask, AskHead, BlockBytes, CONTROL_ROOM_BYTES, Connection, DATA_BYTES_MAX, KnownBlock,
+    RestingBytes, RestingConnection,
 };
 pub use error::{ErrorCode, Fault};
 pub use event::{Event, Step};

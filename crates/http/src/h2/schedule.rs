@@ -229,19 +229,6 @@ impl Turns {
         }
     }
 
-    /// Bytes of the heap.
-    #[cfg(test)]
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
-    }
-
-    /// Gives its memory back where nothing waits.
-    pub(crate) fn release_memory(&mut self) {
-        if self.links.iter().all(|link| link.at == Where::Nowhere) {
-            self.links = Vec::new();
-        }
-    }
-
     fn take_out(&mut self, place: usize) {
         let Link { next, before, at, .. } = self.links[place];
         if let Where::List(list) = at {

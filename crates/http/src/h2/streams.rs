@@ -21,7 +21,8 @@ pub(crate) struct Stream<T> {
     pub(crate) is_own_done: bool,
     /// A server has sent the head of its answer, a client has got it.
     pub(crate) is_answered: bool,
-    /// What a client has asked; of a server's streams [`RequestKind::Connect`] says that its bytes are not HTTP.
+    /// What a client has asked; [`RequestKind::Connect`] of a server's streams, and of a client's that are answered, says that
+    /// their bytes are not HTTP.
     pub(crate) kind: RequestKind,
     pub(crate) priority: Priority,
     /// What the body has to be long; none where that was not said.
@@ -136,14 +137,28 @@ impl<T> Streams<T> {
         else {
             unreachable!("{USED}")
         };
-        if self.last.0 == stream.id {
+        self.unlist(stream.id);
+        stream
+    }
+
+    /// Drops the stream in its place.
+    #[inline]
+    pub(crate) fn forget(&mut self, place: usize) {
+        let id = self[place].id;
+        let next = std::mem::replace(&mut self.free, u32::try_from(place).expect("a place"));
+        self.places[place] = Place::Free(next);
+        self.unlist(id);
+    }
+
+    #[inline]
+    fn unlist(&mut self, id: u32) {
+        if self.last.0 == id {
             self.index.pop_back();
             self.last = self.index.back().copied().unwrap_or((0, NONE));
         } else {
-            let at = self.search(stream.id).expect("what has a place is in the index");
+            let at = self.search(id).expect("what has a place is in the index");
             self.index.remove(at);
         }
-        stream
     }
 
     /// All of them, in order.
@@ -168,20 +183,6 @@ impl<T> Streams<T> {
                 Place::Free(_) => unreachable!("{USED}"),
             }
         })
-    }
-
-    /// Bytes of the heap.
-    #[cfg(test)]
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.index.capacity() * size_of::<(u32, u32)>()
-            + self.places.capacity() * size_of::<Place<T>>()
-    }
-
-    /// Gives its memory back where there is no stream.
-    pub(crate) fn release_memory(&mut self) {
-        if self.is_empty() {
-            *self = Self::default();
-        }
     }
 }
 
@@ -232,7 +233,13 @@ mod tests {
                 next += 2 * (1 + pick % 3);
             } else if let Some(id) = model.keys().nth(pick as usize % model.len().max(1)).copied() {
                 let place = streams.place(id).expect("it is there");
-                assert_eq!(Some(streams.remove(place).data), model.remove(&id));
+                let data = streams[place].data;
+                if pick % 5 == 3 {
+                    assert_eq!(streams.remove(place).data, data);
+                } else {
+                    streams.forget(place);
+                }
+                assert_eq!(model.remove(&id), Some(data));
                 assert_eq!(streams.place(id), None);
             }
             assert_eq!(streams.len(), model.len());

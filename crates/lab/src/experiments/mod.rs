@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use pollux_doctor::{CONNECTION_BYTES, Concern, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
+use pollux_load::campaign::AgentName;
 use pollux_poller::Mechanism;
 use pollux_stats::{Direction, median};
 use strum::{Display, EnumString, VariantNames};
@@ -49,6 +50,24 @@ const LIST: &[&dyn Experiment] = &[
 ];
 
 pub const ALL: [&dyn Experiment; LIST.len()] = *LIST.first_chunk().expect("as many as it has");
+
+/// Every mechanism, without the loop that has no poller.
+const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = with_pollers(Mechanism::ALL);
+
+/// Starting a process, opening its poller, ending it.
+const PROCESS_COST: Duration = Duration::from_millis(25);
+/// Windows are not made shorter than this: ten intervals of 10 ms.
+const RUNTIME_MIN: Duration = Duration::from_millis(100);
+/// The same for a server and two runs of a generator, which are not ended at once.
+pub(crate) const SERVER_COST: Duration = Duration::from_millis(100);
+/// Nor those of a load generator, which opens its connections within its run.
+pub(crate) const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
+/// Opening and closing a pipe's or a local socket's descriptor: measured on two cores at 2.3 GHz.
+pub(crate) const PIPE_COST: Duration = Duration::from_micros(10);
+/// The same of TCP on loopback.
+pub(crate) const TCP_COST: Duration = Duration::from_micros(73);
+
+const UNREAD: &str = "could not be read in these runs";
 
 /// The experiment called `name`.
 #[must_use]
@@ -288,9 +307,6 @@ impl Deref for dyn Experiment + '_ {
     }
 }
 
-/// Every mechanism, without the loop that has no poller.
-const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = with_pollers(Mechanism::ALL);
-
 /// The readiness loop over each of these.
 const fn with_pollers<const COUNT: usize>(mechanisms: [Mechanism; COUNT]) -> [Driver; COUNT] {
     let mut drivers = [Driver::Completion; COUNT];
@@ -383,19 +399,6 @@ impl Needs {
     }
 }
 
-/// Starting a process, opening its poller, ending it.
-const PROCESS_COST: Duration = Duration::from_millis(25);
-/// Windows are not made shorter than this: ten intervals of 10 ms.
-const RUNTIME_MIN: Duration = Duration::from_millis(100);
-/// The same for a server and two runs of a generator, which are not ended at once.
-pub(crate) const SERVER_COST: Duration = Duration::from_millis(100);
-/// Nor those of a load generator, which opens its connections within its run.
-pub(crate) const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
-/// Opening and closing a pipe's or a local socket's descriptor: measured on two cores at 2.3 GHz.
-pub(crate) const PIPE_COST: Duration = Duration::from_micros(10);
-/// The same of TCP on loopback.
-pub(crate) const TCP_COST: Duration = Duration::from_micros(73);
-
 /// What an experiment measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
@@ -448,7 +451,7 @@ impl Cost {
     }
 }
 
-/// What makes the load: pollux itself, or Debian's tools to repeat a figure. Which one runs is the axis `generator`
+/// What makes the load: pollux itself, here or as an agent on another host, or Debian's tools to repeat a figure. Which one runs is the axis `generator`
 /// of `http`. One that this machine lacks takes its points out of the plan, with the package to install.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
@@ -459,14 +462,34 @@ pub enum Generator {
     Wrk,
     /// ApacheBench; HTTP/1.0.
     Ab,
+    /// Pollux as an agent on another host, whose name stands behind the word and a colon.
+    Agent,
 }
 
 impl Generator {
+    /// Those of this host.
+    pub(crate) const HERE: [&'static str; 3] =
+        [Self::Pollux.name(), Self::Wrk.name(), Self::Ab.name()];
+
     /// That of a point, whose axes were checked when they were read; pollux where nothing else is
     /// offered.
     pub(crate) fn of(axes: &Axes) -> Self {
-        let read = |word: &str| word.parse().expect("the axis has the words of this type");
+        let read = |word: &str| {
+            let kind = word.split_once(':').map_or(word, |(kind, _)| kind);
+            kind.parse().expect("the axis has the words of this type")
+        };
         axes.word("generator").map_or(Self::Pollux, read)
+    }
+
+    /// The agent of a point whose load comes from one.
+    pub(crate) fn agent(axes: &Axes) -> Option<AgentName> {
+        let (kind, name) = axes.word("generator")?.split_once(':')?;
+        name.parse().ok().filter(|_| kind == Self::Agent.name())
+    }
+
+    /// Whether it is pollux itself, on whatever host.
+    pub(crate) const fn is_own(self) -> bool {
+        matches!(self, Self::Pollux | Self::Agent)
     }
 
     /// Name in job files and of its program.
@@ -479,7 +502,7 @@ impl Generator {
     #[must_use]
     pub const fn package(self) -> Option<&'static str> {
         match self {
-            Self::Pollux => None,
+            Self::Pollux | Self::Agent => None,
             Self::Wrk => Some("wrk"),
             Self::Ab => Some("apache2-utils"),
         }
@@ -536,8 +559,6 @@ enum Read {
     /// What this makes of it.
     Of(fn(&Measurement) -> Option<f64>),
 }
-
-const UNREAD: &str = "could not be read in these runs";
 
 impl Column {
     /// The figure called `name`.

@@ -25,6 +25,15 @@ use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{self, Life, Subject, SubjectInfo, TurnSize};
 
+/// Between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Keys of one connection.
+const KEYS: u64 = 16;
+/// Length of a value.
+const VALUE_BYTES: usize = 100;
+/// Longest command or answer: a value, a key, and what is around them.
+const MESSAGE_BYTES_MAX: usize = VALUE_BYTES + 64;
+
 /// An installed program on another mechanism than the one that it asks for.
 pub(crate) struct Preload;
 
@@ -106,15 +115,6 @@ fn program(axes: &Axes) -> (&'static str, &'static str) {
     let is_it = |(name, _): &(&str, &str)| axes.is(AXES[0].name, name);
     PROGRAMS.into_iter().find(is_it).unwrap_or(PROGRAMS[0])
 }
-
-/// Between two attempts to connect.
-const PAUSE: Duration = Duration::from_millis(5);
-/// Keys of one connection.
-const KEYS: u64 = 16;
-/// Length of a value.
-const VALUE_BYTES: usize = 100;
-/// Longest command or answer: a value, a key, and what is around them.
-const MESSAGE_BYTES_MAX: usize = VALUE_BYTES + 64;
 
 /// What a store understands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

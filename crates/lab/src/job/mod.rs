@@ -1,7 +1,7 @@
 //! A job: what to measure, on which arms, how often. The model behind job files and flags.
 //!
-//! `table` is what a job file and the flags of `pollux lab run` say, read by `pollux-settings`; `part`
-//! holds it together. The plan is made from the [`Job`] and nothing else.
+//! `table` is what a job file and the flags of `pollux lab run` say, read by `pollux-settings`; `arm_specs` are the arms that
+//! they name. The plan is made from the [`Job`] and nothing else.
 //!
 //! `pollux lab run TARGET` and `pollux lab plan TARGET` find here which job a name on the command line means: the
 //! files of `jobs/` are compiled in, and are the examples of the documentation as well.
@@ -17,11 +17,12 @@ use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
 use crate::experiments;
 use crate::experiments::Experiment;
+use crate::hosts::Hosts;
 use table::SCHEMA;
 
-pub(crate) use arms::default_baseline;
+pub(crate) use arm_specs::default_baseline;
 
-mod arms;
+mod arm_specs;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ pub struct Job {
     pub times_requests: bool,
     /// Sources that must be readable, or the run is refused.
     pub require: Vec<String>,
+    /// Where servers listen, and where a load comes from that is another host's.
+    pub hosts: Hosts,
     /// The experiments, in the order in which a block visits them.
     pub parts: Vec<Part>,
 }
@@ -106,6 +109,9 @@ impl Job {
         line("show_intervals", self.shows_intervals.to_string());
         line("request_times", self.times_requests.to_string());
         line("require", written_list(&self.require, |source| quoted(source)));
+        for (name, value) in self.hosts.keys() {
+            line(name, quoted(&value));
+        }
         for part in &self.parts {
             write_part(&mut text, part);
         }

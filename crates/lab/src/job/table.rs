@@ -7,20 +7,23 @@
 //! too, from its section and from their flags.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use pollux_load::campaign::AgentName;
 use pollux_settings::{
     Key, Keys, Kind, Location, Table, did_you_mean, duration, duration_text, integer, line, name,
-    one_of, share, table,
+    one_of, parsed, path, share, table,
 };
 use pollux_stats::SETS_MAX;
 
-use super::arms::{self, ArmSpec};
+use super::arm_specs::{self, ArmSpec};
 use super::{Job, Part};
 use crate::axis::{Axis, AxisKind, Value};
 use crate::experiments::{self, Experiment};
+use crate::hosts::{self, Hosts};
 use crate::job;
 
 /// Version of the job file format.
@@ -157,6 +160,21 @@ table! { keys, key;
             .otherwise("nothing; what cannot be read is shown as n/a with the reason")
             .example("\"tracepoint raw_syscalls:sys_enter\"")
             .distinct(&line(), 0..=usize::MAX),
+        #[heading("Another host")]
+        /// The address of this host at which servers listen, where their load comes from another host
+        pub(super) listen: Option<IpAddr> = key.otherwise("127.0.0.1").example("\"10.0.0.1\"")
+            .optional(&parsed("ADDRESS", "an address of this host", hosts::listen_address)),
+        /// Addresses of the broker (NATS) over which agents are reached that make the load, with commas between them
+        pub(super) nats: Option<String> = key.example("\"nats://10.0.0.1:4222\"")
+            .otherwise("nats://127.0.0.1:4222").optional(&line().called("URL")),
+        /// A file with what logs in to the broker: USER:PASSWORD or TOKEN
+        pub(super) nats_login: Option<PathBuf> = key.otherwise("no login").optional(&path().called("FILE")),
+        /// Certificates (PEM) that the broker's own is checked with, instead of the machine's
+        pub(super) nats_ca: Option<PathBuf> = key.otherwise("those of the machine")
+            .optional(&path().called("FILE")),
+        /// The group of the agents
+        pub(super) group: Option<AgentName> = key.otherwise("default")
+            .optional(&parsed("NAME", "letters, digits, - or _", str::parse::<AgentName>)),
         /// Those of all experiments.
         pub(super) run: Run = Run::read(keys),
     }
@@ -203,6 +221,13 @@ impl Global {
             shows_intervals: self.show_intervals,
             times_requests: self.request_times,
             require: self.require,
+            hosts: Hosts {
+                listen: self.listen,
+                nats: self.nats,
+                nats_login: self.nats_login,
+                nats_ca: self.nats_ca,
+                group: self.group,
+            },
             parts,
         }
     }
@@ -215,12 +240,12 @@ table! { keys, key;
         #[heading("Arms")]
         /// What is compared.
         pub(super) arms: Said<Vec<ArmSpec>> =
-            Said { value: arms::read(keys), place: keys.location("arms") },
+            Said { value: arm_specs::read(keys), place: keys.location("arms") },
         /// The arm that the others are compared with; it runs twice in each set or block, and the
         /// second copy shows the noise
         pub(super) baseline: Said<Option<String>> = Said::of(key, |key| key.example("\"epoll\"").otherwise(
             "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is not an arm or this \
-             machine lacks it, the first arm").optional(&arms::arm_name())),
+             machine lacks it, the first arm").optional(&arm_specs::arm_name())),
         #[heading("Window")]
         /// Time of load before the measured time, of each run, or of each arm before each set
         pub(super) ramp_time: Said<Option<Duration>> = Said::of(key, |key| key.otherwise(
@@ -367,22 +392,22 @@ impl Draft {
         let experiment = self.experiment;
         // Arms of [global] and of flags are for those that have them.
         if let Some(place) = own.filter(|_| !run.arms.is_flag())
-            && let Some((name, what)) = arms::unknown_to(&run.arms.value, &[experiment])
+            && let Some((name, what)) = arm_specs::unknown_to(&run.arms.value, &[experiment])
         {
             note_of(keys, place, &name, &what);
             return None;
         }
         let (runtime, interval) = run.window(keys);
-        let arms = arms::of(&run.arms.value, experiment);
-        let Some(usual) = arms::default_baseline(experiment, &arms) else {
+        let arms = arm_specs::of(&run.arms.value, experiment);
+        let Some(usual) = arm_specs::default_baseline(experiment, &arms) else {
             let place = run.arms.place.filter(|_| global.arms.is_flag()).unwrap_or(self.place);
-            keys.note_at(place, arms::nothing_left(experiment));
+            keys.note_at(place, arm_specs::nothing_left(experiment));
             return None;
         };
         let gives_way = run.arms.is_flag() && !run.baseline.is_flag();
         let baseline = match (run.baseline.value, run.baseline.place) {
             (Some(baseline), Some(place)) => {
-                match arms::baseline_fault(&baseline, &arms, experiment) {
+                match arm_specs::baseline_fault(&baseline, &arms, experiment) {
                     None => baseline,
                     Some(_) if gives_way => usual,
                     Some(fault) => {
@@ -454,7 +479,7 @@ pub(super) fn judge(
     if let Some(place) = arms.place.clone().filter(|_| arms.is_flag()) {
         let mut experiments: Vec<_> = drafts.iter().map(|draft| draft.experiment).collect();
         experiments.dedup();
-        if let Some((unknown, what)) = arms::unknown_to(&arms.value, &experiments) {
+        if let Some((unknown, what)) = arm_specs::unknown_to(&arms.value, &experiments) {
             note_of(keys, place, &unknown, &what);
             return global.job(name, QUESTION, Vec::new());
         }

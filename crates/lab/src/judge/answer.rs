@@ -9,7 +9,7 @@
 use pollux_report::number::effect_in_words;
 use pollux_stats::SETS_MIN;
 
-use super::runs::more_sets;
+use super::estimates::more_sets;
 use super::why::{self, one_or_more};
 use super::{forms, is_plain_driver};
 use crate::axis::Value;
@@ -183,7 +183,7 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
     let is = |row: &ResultRow, verdict| row.verdict == verdict && !row.is_small_difference();
     let best = better(rows);
     if !best.is_empty() {
-        return decided(one_or_more(&best), &best);
+        return Recommendation { remark: unsettled(rows), ..decided(one_or_more(&best), &best) };
     }
     let names = |is_wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
         rows.iter().filter(|row| is_wanted(row)).map(|row| row.arm.as_str()).collect()
@@ -196,7 +196,9 @@ fn choice(rows: &[&ResultRow]) -> Recommendation {
         (false, true) => decided(any_but(&slower, &rest), &rest),
         (false, false) => {
             let named = if rest.is_empty() { &open } else { &rest };
-            let remark = Some(format!("undecided: {}", open.join(", ")));
+            let remark = format!("undecided: {}", open.join(", "));
+            let why = unsettled(rows).map_or_else(String::new, |why| format!("; {why}"));
+            let remark = Some(remark + &why);
             Recommendation { remark, ..decided(one_or_more(named), named) }
         }
         (true, false) => recommendation(rows),
@@ -286,14 +288,21 @@ pub(super) struct Recommendation {
 
 /// What the intervals of these rows allow to say; the baseline among them has none.
 fn recommendation(rows: &[&ResultRow]) -> Recommendation {
+    // What still changes may end anywhere, however narrow its interval.
+    if let remark @ Some(_) = unsettled(rows) {
+        return Recommendation { choice: "not decided".to_owned(), lead: None, remark };
+    }
     let rests_on_little = |row: &&ResultRow| {
         row.verdict != Verdict::Baseline
             && row.turns.is_some()
             && row.blocks < SETS_MIN
             && row.bounds.is_none()
     };
-    if rows.iter().copied().any(|row| rests_on_little(&row)) {
-        let remark = Some("two sets at least are needed for any interval".to_owned());
+    let little: Vec<&ResultRow> = rows.iter().copied().filter(rests_on_little).collect();
+    if !little.is_empty() {
+        let has_one_set = little.iter().any(|row| row.blocks < 2);
+        let remark =
+            has_one_set.then(|| "two sets at least are needed for any interval".to_owned());
         return Recommendation { choice: "not decided".to_owned(), lead: None, remark };
     }
     let likely = |names: &str, lead: Option<&&str>| Recommendation {
@@ -313,6 +322,21 @@ fn recommendation(rows: &[&ResultRow]) -> Recommendation {
     let behind = names(true);
     let rest = names(false);
     if behind.is_empty() { bounded(rows) } else { likely(&not(&behind, &rest), rest.first()) }
+}
+
+/// Why rows have no verdict whose cost still changed; what is the same of several is said once.
+fn unsettled(rows: &[&ResultRow]) -> Option<String> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let Some(why) = row.unsettled.as_deref() else { continue };
+        match found.iter_mut().find(|(said, _)| *said == why) {
+            Some((_, arms)) => arms.push(&row.arm),
+            None => found.push((why, vec![&row.arm])),
+        }
+    }
+    let said = found.iter().map(|(why, arms)| format!("{}: {why}", arms.join(", ")));
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// The names that are left, or where those are many the ones that are not.
@@ -466,6 +490,24 @@ mod tests {
             "not decided",
             "of one block"
         );
+    }
+
+    #[test]
+    fn a_card_says_what_still_changes_and_calls_nothing_of_it_probable() {
+        let why = "getting dearer: 14.7 to 32.8 µs; --ramp-time shows whether that ends";
+        let moving = |arm: &str, interval| {
+            let row = row_in_turns(arm, Verdict::Inconclusive).within(interval);
+            // As the judge leaves it: four sets, no bounds.
+            ResultRow { unsettled: Some(why.to_owned()), blocks: 4, ..row }
+        };
+        let not_decided = |arms: &str| ("not decided".to_owned(), format!("{arms}: {why}"));
+        assert_eq!(said(vec![moving("dear", [2.3, 6.1])]), not_decided("dear"));
+        let two = vec![moving("dear", [2.3, 6.1]), moving("more", [1.3, 1.5])];
+        assert_eq!(said(two), not_decided("dear, more"));
+        let faster = row_in_turns("new", Verdict::Faster).within([0.5, 0.6]);
+        let rows = [baseline(), faster, moving("dear", [2.3, 6.1])];
+        let chosen = choice(&rows.iter().collect::<Vec<_>>());
+        assert_eq!((chosen.choice.as_str(), chosen.remark), ("new", Some(format!("dear: {why}"))));
     }
 
     #[test]

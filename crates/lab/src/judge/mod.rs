@@ -20,19 +20,30 @@ use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
     Badge, Record, ResultRow, RowTurns, Run, SteadyKind, Trust, TurnsQuality, Verdict,
 };
-use runs::{Estimated, PointRuns};
+use estimates::{Estimated, PointRuns};
 
-pub(crate) use runs::{more_sets, undecided_rows};
+pub(crate) use estimates::{more_sets, undecided_rows};
 pub(crate) use why::difference;
 
 mod answer;
+mod bursts;
+mod estimates;
 mod forms;
-mod runs;
 mod settled;
 mod starts;
 #[cfg(test)]
 mod tests;
 mod why;
+
+/// More disturbed blocks than this share make the whole record disturbed.
+const DISTURBED_SHARE_MAX: f64 = 0.1;
+/// An A/A arm that is this far from itself, whole interval, makes the record invalid.
+const SELF_DIFFERENCE_MAX: f64 = 0.05;
+/// An A/A interval that reaches farther from 1 than this takes the badge away: effects of a tenth,
+/// which most people ask for, are then distinguished from noise at no such point.
+const NOISE_MAX: f64 = 0.1;
+/// The note of rows at a point where the same program twice differs.
+const DIFFERS_FROM_ITSELF: &str = "the same program twice differs at this point";
 
 /// The comparisons of a record by the place of their row: those that answer a question, and those of
 /// A/A arms that took turns, which are controls. Each kind is corrected for its own number.
@@ -69,10 +80,12 @@ pub fn judge(plan: &Plan, record: &mut Record) {
     let few = compared.bounds_of_few_sets(&results);
     correct_for_many(&mut results, compared.questions);
     decide_by_bounds(&mut results, few);
+    let controls = Control::all(&results);
     starts::allow(plan, record, &mut results);
     let controls_differ = differing_controls(&mut results, compared.controls);
-    bound_by_controls(&mut results);
+    bound_by_controls(&mut results, &controls);
     settled::withhold(plan, record, &mut results);
+    bursts::consider(plan, record, &mut results);
     why::explain(plan, &mut results, &record.why);
     record.results = results;
     record.trust = trust_of(record, controls_differ);
@@ -263,43 +276,72 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
     differing
 }
 
-/// Takes the verdicts back that are smaller than what the same program twice leaves open at that point. A difference
-/// within the minimum effect is then none, where the control is as narrow as that.
-fn bound_by_controls(results: &mut [ResultRow]) {
-    let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_some();
-    let place = |row: &ResultRow| (row.experiment.clone(), row.point.clone());
-    let controls: Vec<_> = results
-        .iter()
-        .filter(is_control)
-        .filter_map(|row| Some((place(row), row.half_width()?, row.blocks)))
-        .collect();
-    for row in results.iter_mut().filter(|row| row.turns.is_some()) {
-        let here = place(row);
-        let Some((_, half_width, sets)) = controls.iter().find(|(place, ..)| *place == here) else {
-            continue;
+/// What the same program twice leaves open at a point, in logarithms.
+struct Control {
+    experiment: String,
+    point: String,
+    /// How far it is from itself.
+    centre: f64,
+    /// How far its interval reaches from 1, whichever way.
+    reach: f64,
+    sets: u32,
+}
+
+impl Control {
+    /// All of them, by what their sets show: other starts are allowed for in the rows themselves.
+    fn all(results: &[ResultRow]) -> Vec<Self> {
+        let of_row = |row: &ResultRow| {
+            let [low, high] = row.ends()?;
+            Some(Self {
+                experiment: row.experiment.clone(),
+                point: row.point.clone(),
+                centre: row.ratio?.ln().abs(),
+                reach: low.ln().abs().max(high.ln().abs()),
+                sets: row.blocks,
+            })
         };
-        let effect = row.ratio.map_or(0.0, |ratio| ratio.ln().abs());
-        let width = half_width.ln_1p();
+        let is_control =
+            |row: &&ResultRow| row.verdict == Verdict::NoiseLevel && row.turns.is_some();
+        results.iter().filter(is_control).filter_map(of_row).collect()
+    }
+
+    /// How many more sets bring `width`, which narrows with their root, below what an effect is beyond the centre, which
+    /// does not narrow; none where nothing is.
+    fn more_sets(&self, width: f64, effect: f64) -> Option<u32> {
+        let room = effect - self.centre;
+        let times = (width / room).powi(2) - 1.0;
+        let sets = (f64::from(self.sets) * times).ceil().clamp(1.0, SETS_MAX.into());
+        (room > 0.0).then_some(sets as u32)
+    }
+}
+
+/// Takes the verdicts back whose interval does not lie beyond what the same program twice leaves open at that point. A
+/// difference within the minimum effect is then none, where the control is as narrow as that.
+fn bound_by_controls(results: &mut [ResultRow], controls: &[Control]) {
+    for row in results.iter_mut().filter(|row| row.turns.is_some()) {
+        let is_here =
+            |control: &&Control| control.experiment == row.experiment && control.point == row.point;
+        let Some(control) = controls.iter().find(is_here) else { continue };
         let least = row.no_difference.ln_1p();
-        let needed = match row.verdict {
-            Verdict::Faster | Verdict::Slower if row.at_least().is_none() && effect < width => {
-                if row.is_within_minimum() && width <= least {
+        let effect = row.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        // The end that is nearer to 1; of a verdict both lie on one side.
+        let nearest = row.ends().map_or(0.0, |[low, high]| low.ln().abs().min(high.ln().abs()));
+        let own_width = (control.reach - control.centre).max(0.0);
+        row.more_blocks = match row.verdict {
+            Verdict::Faster | Verdict::Slower if nearest <= control.reach => {
+                if row.is_within_minimum() && control.reach <= least {
                     row.verdict = Verdict::Equivalent;
                     continue;
                 }
-                effect
+                control.more_sets(own_width + (effect - nearest).max(0.0), effect)
             }
-            Verdict::Equivalent if width > least => least,
+            Verdict::Equivalent if control.reach > least => control.more_sets(own_width, least),
             _ => continue,
         };
-        // The control's interval narrows with the root of its sets.
-        let times = (width / needed).powi(2) - 1.0;
-        row.more_blocks =
-            Some((f64::from(*sets) * times).ceil().clamp(1.0, SETS_MAX.into()) as u32);
         row.verdict = Verdict::Inconclusive;
         row.notes.push(format!(
             "the same program twice is known to ± {} here: nothing smaller is a verdict",
-            percent(*half_width)
+            percent(control.reach.exp_m1())
         ));
     }
 }
@@ -330,18 +372,6 @@ fn is_plain_driver(arm: &Arm) -> bool {
     let is_ours = matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_) | ArmKind::Way(_));
     is_ours && arm.name != SAME_AGAIN
 }
-
-/// More disturbed blocks than this share make the whole record disturbed.
-const DISTURBED_SHARE_MAX: f64 = 0.1;
-/// An A/A arm that is this far from itself, whole interval, makes the record invalid.
-const SELF_DIFFERENCE_MAX: f64 = 0.05;
-
-/// An A/A interval that reaches farther from 1 than this takes the badge away: effects of a tenth,
-/// which most people ask for, are then distinguished from noise at no such point.
-const NOISE_MAX: f64 = 0.1;
-
-/// The note of rows at a point where the same program twice differs.
-const DIFFERS_FROM_ITSELF: &str = "the same program twice differs at this point";
 
 /// Whether to believe some rows of a judged record, by their own A/A arms and runs: what is noisy in one table says
 /// nothing of another.

@@ -8,7 +8,7 @@
 use pollux_report::number;
 use pollux_stats::{SetChange, change_over_sets, change_within_sets, median};
 
-use super::runs::PointRuns;
+use super::estimates::PointRuns;
 use crate::arm::Arm;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Measurement, Record, ResultRow, Thirds, Turns, Verdict, WarmUp};
@@ -23,6 +23,12 @@ const OF_LOAD_MIN: f64 = 0.08;
 /// The least change between the ends of the first load and the last one of a process that lives on: twice, as short
 /// loads on a busy machine differ by half.
 const OF_LOADS_MIN: f64 = 0.7;
+/// A difference that is so many times a change, both as logarithms, has its verdict in spite of it.
+const REACH: f64 = 2.0;
+/// How much cheaper, as a logarithm, a program may still become whose load was cut: three times.
+const UNKNOWN: f64 = 1.1;
+/// What costs so many times as much in its first requests compiles itself.
+const FELL: f64 = 2.0;
 
 /// Takes the verdict from the rows of which a side has not settled.
 pub(super) fn withhold(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
@@ -45,12 +51,30 @@ pub(super) fn withhold(plan: &Plan, record: &Record, results: &mut [ResultRow]) 
                     of_baseline.or_else(|| beside(&own, &other, point))
                 })
             });
-            if found.is_some() {
-                (row.verdict, row.more_blocks, row.bounds) = (Verdict::Inconclusive, None, None);
-                row.unsettled = found;
+            let Some(found) = found else { continue };
+            if is_out_of_reach(row, found.change) {
+                row.notes.push(found.text);
+                continue;
             }
+            (row.verdict, row.more_blocks, row.bounds) = (Verdict::Inconclusive, None, None);
+            row.unsettled = Some(found.text);
         }
     }
+}
+
+/// Whether a difference is so much larger than a change that the change can't take it away.
+fn is_out_of_reach(row: &ResultRow, change: f64) -> bool {
+    let is_decided = matches!(row.verdict, Verdict::Faster | Verdict::Slower);
+    let ends = row.bounds.or_else(|| Some([row.ci_low?, row.ci_high?]));
+    let nearest = ends.map_or(0.0, |[low, high]| low.ln().abs().min(high.ln().abs()));
+    let is_one_way = ends.is_some_and(|[low, high]| (low > 1.0) == (high > 1.0));
+    is_decided && is_one_way && nearest > change.abs() * REACH
+}
+
+/// That a side changes: by how much, as a logarithm, and what is said of it.
+struct Found {
+    change: f64,
+    text: String,
 }
 
 /// One side of a ratio: what its sets say of changes.
@@ -59,8 +83,9 @@ struct Side {
     values: Vec<f64>,
     /// Whether nothing is known of it.
     is_of_user: bool,
-    /// Whether sets had the same process.
-    lives_on: bool,
+    /// Whether sets had the same process, or one whose cost fell by much while it was loaded: where some had more load than
+    /// others, their order shows it.
+    is_older_in_later_sets: bool,
     /// Whether all had.
     is_one_process: bool,
 }
@@ -71,9 +96,12 @@ impl Side {
         let turns: Vec<Turns> = measured.iter().filter_map(|measured| measured.turns).collect();
         let values = measured.iter().map(|measured| measured.value).collect();
         let is_one_process = matches!(arm.kind, crate::arm::ArmKind::Running { .. });
-        let lives_on = is_one_process || turns.iter().any(|turns| turns.is_kept);
+        let fell = |load: &WarmUp| load.first_ns >= load.last_ns * FELL;
+        let is_older_in_later_sets = is_one_process
+            || turns.iter().any(|turns| turns.is_kept || turns.warm_up.as_ref().is_some_and(fell));
         let is_of_user = arm.kind.is_of_user();
-        (!turns.is_empty()).then_some(Self { turns, values, is_of_user, lives_on, is_one_process })
+        let side = Self { turns, values, is_of_user, is_older_in_later_sets, is_one_process };
+        (!side.turns.is_empty()).then_some(side)
     }
 
     /// The loads of each process that lived through several sets.
@@ -98,15 +126,20 @@ impl Side {
     }
 
     /// That this side changes by itself, if so.
-    fn unsettled(&self, whose: &str, point: &PlannedPoint) -> Option<String> {
+    fn unsettled(&self, whose: &str, point: &PlannedPoint) -> Option<Found> {
         if !self.is_of_user || !point.experiment.is_server() {
             return None;
         }
         let unit_ns = point.experiment.cost.unit_ns;
         let mut loads: Vec<_> = self.turns.iter().filter_map(|turns| turns.warm_up).collect();
-        if let Some((change, first, last)) = change_over_loads(&self.lives()) {
+        let lives = self.lives();
+        if let Some((change, first, last)) = change_over_loads(&lives) {
             let [from, to] = [first, last].map(|load| load.last_ns / unit_ns);
             return Some(words(whose, change, from, to, point));
+        }
+        if let Some(short) = lives.iter().find_map(|life| short_look(life)) {
+            let [from, to] = [short.first_ns, short.last_ns].map(|ns| ns / unit_ns);
+            return Some(words(whose, -UNKNOWN, from, to, point));
         }
         // A process that is kept has short loads after a long one, which they can't speak against.
         let longest = loads.iter().map(|load| load.time_s).fold(0.0, f64::max);
@@ -129,7 +162,7 @@ impl Side {
     }
 
     /// To the last third, from what the first would have been at the same speed of the machine.
-    fn words(&self, whose: &str, change: f64, point: &PlannedPoint) -> String {
+    fn words(&self, whose: &str, change: f64, point: &PlannedPoint) -> Found {
         let to = self.usual(|thirds| thirds.last);
         words(whose, change, to / change.exp(), to, point)
     }
@@ -152,6 +185,12 @@ fn change_over_loads(lives: &[Vec<WarmUp>]) -> Option<(f64, WarmUp, WarmUp)> {
     (is_one_way && middle.0.abs() >= OF_LOADS_MIN).then_some(middle)
 }
 
+/// The look at a process that was over before it could tell whether the cost falls on, where no later one at it could.
+fn short_look(life: &[WarmUp]) -> Option<WarmUp> {
+    let short = life.iter().rposition(|load| load.is_short)?;
+    (!life[short..].iter().any(|load| load.is_flat)).then(|| life[short])
+}
+
 /// By how much a cost fell within sets, as its logarithm, where it did so by itself and beside the generator's. That it
 /// rose says nothing here: a machine that slows down after a burst makes all costs rise in every set. What rises on one
 /// side only is seen beside the other.
@@ -165,7 +204,7 @@ fn fall_within_sets(thirds: &[Thirds]) -> Option<f64> {
 }
 
 /// That one side of a ratio changes beside the other, if so.
-fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
+fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<Found> {
     let of_set = |(turns, thirds): (&Turns, Thirds)| {
         let error = turns.round_sd? * (2.0 / f64::from(thirds.rounds)).sqrt();
         Some(SetChange { change: thirds.ratio_change?, error })
@@ -183,7 +222,7 @@ fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
     }
     let log_ratios: Vec<f64> = own.turns.iter().filter_map(|turns| turns.log_ratio).collect();
     let living = [(own, "", 1.0), (other, "the baseline is ", -1.0)];
-    let (side, whose, sign) = living.into_iter().find(|(side, ..)| side.lives_on)?;
+    let (side, whose, sign) = living.into_iter().find(|(side, ..)| side.is_older_in_later_sets)?;
     let change = change_over_sets(&log_ratios, OF_RATIO_MIN)? * sign;
     let third = side.values.len() / 3;
     let from = median(&side.values[..third])?;
@@ -191,15 +230,16 @@ fn beside(own: &Side, other: &Side, point: &PlannedPoint) -> Option<String> {
     Some(words(whose, change, from, to, point))
 }
 
-fn words(whose: &str, change: f64, from: f64, to: f64, point: &PlannedPoint) -> String {
+fn words(whose: &str, change: f64, from: f64, to: f64, point: &PlannedPoint) -> Found {
     let unit = point.experiment.cost.metric.unit;
     let unit = unit.split_once('/').map_or(unit, |(unit, _)| unit);
     let span = format!("{} to {} {unit}", number::si(from), number::si(to));
-    if change < 0.0 {
+    let text = if change < 0.0 {
         format!("{whose}still getting cheaper: {span}; give --ramp-time or more budget")
     } else {
         format!("{whose}getting dearer: {span}; --ramp-time shows whether that ends")
-    }
+    };
+    Found { change, text }
 }
 
 #[cfg(test)]
@@ -241,6 +281,33 @@ mod tests {
         assert_eq!(change_over_loads(&starts), None);
         let both_ways = [vec![load(20e3), load(60e3)], vec![load(60e3), load(20e3)]];
         assert_eq!(change_over_loads(&both_ways), None);
+    }
+
+    #[test]
+    fn a_look_that_was_cut_takes_the_verdict_away_unless_a_later_one_could_tell() {
+        let short = WarmUp { is_short: true, ..load(50e3) };
+        let flat = WarmUp { is_flat: true, ..load(20e3) };
+        assert_eq!(short_look(&[short]), Some(short));
+        assert_eq!(short_look(&[short, WarmUp { is_flat: false, ..flat }]), Some(short));
+        assert_eq!(short_look(&[short, flat]), None);
+        assert_eq!(short_look(&[flat, load(21e3)]), None);
+    }
+
+    #[test]
+    fn a_change_takes_away_no_difference_that_it_cannot_reach() {
+        let row = |ci: [f64; 2]| ResultRow {
+            verdict: Verdict::Slower,
+            ci_low: Some(ci[0]),
+            ci_high: Some(ci[1]),
+            ..ResultRow::default()
+        };
+        assert!(is_out_of_reach(&row([2.1, 2.8]), 0.19));
+        assert!(is_out_of_reach(&row([0.15, 0.17]), 0.5), "six times beside a change of 1.6");
+        assert!(!is_out_of_reach(&row([1.02, 1.2]), 0.19));
+        assert!(!is_out_of_reach(&row([0.9, 3.0]), 0.01), "both directions");
+        assert!(!is_out_of_reach(&row([2.1, 2.8]), UNKNOWN), "a load that was cut");
+        let open = ResultRow { verdict: Verdict::Inconclusive, ..row([2.1, 2.8]) };
+        assert!(!is_out_of_reach(&open, 0.19));
     }
 
     #[test]

@@ -9,9 +9,9 @@
 use pollux_report::number::percent;
 use pollux_stats::{Aim, standard_deviation, student_t_quantile};
 
-use super::runs::PointRuns;
+use super::estimates::PointRuns;
 use crate::arm::{Arm, ArmKind};
-use crate::plan::{Method, Plan, SAME_AGAIN};
+use crate::plan::{Method, Plan};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// How far the starts of one program lie apart, as a deviation of the logarithm of its cost. Seen here: 0.8 % of two
@@ -32,9 +32,8 @@ pub(super) fn allow(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
             _ => 0.0,
         };
         let is_running = |arm: &Arm| matches!(arm.kind, ArmKind::Running { .. });
-        // A process that ran before is the same process beside itself.
-        let is_same = |arm: &&Arm| arm.name == SAME_AGAIN && is_running(arm);
-        for arm in point.arms.iter().filter(|arm| !is_same(arm)) {
+        let is_other = |arm: &&Arm| !is_one_process(&arm.kind, &baseline.kind);
+        for arm in point.arms.iter().filter(is_other) {
             let allowance = DEVIATIONS * (unseen(arm) + unseen(baseline)).sqrt();
             let here = |row: &&mut ResultRow| {
                 row.experiment == runs.part && row.point == point.point.label && row.arm == arm.name
@@ -56,6 +55,15 @@ pub(super) fn allow(plan: &Plan, record: &Record, results: &mut [ResultRow]) {
             }
         }
     }
+}
+
+/// Whether both are one process that ran before, under whatever names: no start of it differs from the other.
+fn is_one_process(arm: &ArmKind, other: &ArmKind) -> bool {
+    let pid = |kind: &ArmKind| match kind {
+        ArmKind::Running { pid, .. } => Some(*pid),
+        _ => None,
+    };
+    pid(arm).is_some() && pid(arm) == pid(other)
 }
 
 /// Half of the 95 % interval of the mean of as many starts as show how they differ, each a logarithm of a ratio.
@@ -115,6 +123,18 @@ mod tests {
         let mut row = row_in_turns("node", verdict).with_interval(interval);
         widen(&mut row, 0.08, true);
         row
+    }
+
+    #[test]
+    fn one_process_under_two_names_has_no_other_start() {
+        let running = |pid, port| {
+            let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, port));
+            ArmKind::Running { pid, address }
+        };
+        assert!(is_one_process(&running(7, 8080), &running(7, 8081)));
+        assert!(!is_one_process(&running(7, 8080), &running(8, 8080)));
+        let started = ArmKind::Driver(pollux_engine::Driver::Completion);
+        assert!(!is_one_process(&started, &started));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pollux_report::number::{
 
 use super::SAME_AGAIN;
 use super::answer::{is_same_curve, measured, place};
-use crate::arm::Arm;
+use crate::arm::{Arm, ArmKind};
 use crate::experiments::Curve;
 use crate::form::Form;
 use crate::plan::{Plan, PlannedPoint};
@@ -95,10 +95,21 @@ fn explanation(
     let arm_of = |name: &str| point?.arms.iter().find(|arm| arm.name == name);
     let is_dearer = result.ratio.is_some_and(|ratio| ratio > 1.0) != result.more_is_better;
     let known = arm_of(arm).zip(arm_of(&result.baseline));
-    Some(match known.and_then(|(arm, baseline)| known_reason(arm, baseline, is_dearer)) {
-        Some(reason) => format!("known, not counted here: {reason}"),
-        None => format!("unexplained: no count moved by {:.0} %", MOVED * 100.0),
-    })
+    if let Some(reason) = known.and_then(|(arm, baseline)| known_reason(arm, baseline, is_dearer)) {
+        return Some(format!("known, not counted here: {reason}"));
+    }
+    let kinds = known.map(|(arm, baseline)| [&arm.kind, &baseline.kind]);
+    Some(of_alike(kinds.as_ref().map_or(&[], |kinds| kinds.as_slice())))
+}
+
+/// What is said of a difference between such arms beside counts that are alike: a program of the user's does between its
+/// calls what nothing counts.
+fn of_alike(kinds: &[&ArmKind]) -> String {
+    if kinds.iter().any(|kind| kind.is_of_user()) {
+        "calls alike: the rest is the program's own code".to_owned()
+    } else {
+        format!("unexplained: no count moved by {:.0} %", MOVED * 100.0)
+    }
 }
 
 /// Descriptors that a wait of an arm hands over, where it does.
@@ -581,6 +592,15 @@ fn in_turns(row: &ResultRow, [ratio, low, high]: [f64; 3]) -> String {
 mod tests {
     use super::*;
     use crate::judge::{row_for_tests, row_in_turns};
+
+    #[test]
+    fn what_a_program_of_the_users_does_between_alike_calls_is_its_own_code() {
+        let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 8080));
+        let ours = ArmKind::Driver(Driver::Completion);
+        let theirs = ArmKind::Running { pid: 7, address };
+        assert_eq!(of_alike(&[&ours, &theirs]), "calls alike: the rest is the program's own code");
+        assert_eq!(of_alike(&[&ours, &ours]), "unexplained: no count moved by 10 %");
+    }
 
     fn counted(arm: &str, calls: Reading<f64>) -> WhyRow {
         let missing = || Reading::unavailable("no event in the counted window");

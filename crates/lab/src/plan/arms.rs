@@ -12,7 +12,8 @@ use pollux_host::{self as host, patience};
 
 use super::{Machine, Method, Requirement, SAME_AGAIN, fits, left_out_of};
 use crate::arm::{Arm, ArmKind, Peer, Program, missing_driver};
-use crate::experiments::{Experiment, missing_form, missing_generator, running_fault};
+use crate::axis::{Axes, Value};
+use crate::experiments::{Experiment, Generator, missing_form, missing_generator, running_fault};
 use crate::job::{Job, Part};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
 
@@ -143,10 +144,10 @@ pub(super) fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
     arms
 }
 
-/// What is wrong with the arms that a user brought, a line for each mistake.
+/// What is wrong with the arms that a user brought, and with a load from another host, a line for each mistake.
 #[must_use]
 pub fn faults(job: &Job) -> Vec<String> {
-    let mut faults = Vec::new();
+    let mut faults = Vec::from_iter(agent_fault(job));
     for part in &job.parts {
         for Arm { name, kind } in &part.arms {
             let command_fault =
@@ -155,6 +156,23 @@ pub fn faults(job: &Job) -> Vec<String> {
         }
     }
     faults
+}
+
+/// What an agent can't do: it gives a load in turns.
+fn agent_fault(job: &Job) -> Option<String> {
+    let is_agent = |value: &Value| {
+        let axes: Axes = [("generator", value.clone())].into_iter().collect();
+        Generator::agent(&axes).is_some()
+    };
+    let mut parts = job.parts.iter().filter(|part| {
+        part.axes.get("generator").is_some_and(|values| values.iter().any(is_agent))
+    });
+    let part = parts.find(|part| part.rates || job.times_requests)?;
+    let flag = if part.rates { "--rates" } else { "--request-times" };
+    Some(format!(
+        "{flag}: an agent gives a load in turns, which say what a request costs, and this needs whole runs; expected \
+         neither with agent:NAME (`pollux load --agents` measures rates)"
+    ))
 }
 
 fn command_fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
@@ -230,6 +248,17 @@ pub fn missing_here(wanted: Requirement) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_measures_no_rates() {
+        let job = |line: &str| {
+            let text = format!("[[job]]\nexperiment = \"http\"\ngenerator = \"agent:a\"\n{line}");
+            crate::job::of_text(&text)
+        };
+        assert_eq!(faults(&job("")), [""; 0]);
+        let said = faults(&job("rates = true"));
+        assert!(said.len() == 1 && said[0].starts_with("--rates: an agent gives"), "{said:?}");
+    }
 
     fn job(line: &str) -> Job {
         let text = format!(

@@ -14,6 +14,7 @@ use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted, size_of};
 use crate::experiments::{Experiment, Generator, Metric};
 use crate::form::Form;
+use crate::hosts::Hosts;
 use crate::job::{Job, Part, RAMP_TIME, default_baseline};
 use crate::record::{ArmTimes, LeftOut, Look, Point};
 
@@ -111,6 +112,8 @@ pub struct PlannedPoint {
     pub interval: Duration,
     /// What the whole job may take: nothing waits for longer.
     pub budget: Option<Duration>,
+    /// Where servers listen, and where a load comes from that is another host's.
+    pub hosts: Hosts,
 }
 
 /// How a point is measured.
@@ -211,6 +214,7 @@ impl Plan {
                     runtime: part.runtime,
                     interval: part.interval,
                     budget: job.budget,
+                    hosts: job.hosts.clone(),
                 });
             }
         }
@@ -355,7 +359,9 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
             continue;
         }
         match axis.kind {
-            AxisKind::Word(_) | AxisKind::Cpus | AxisKind::Path => words.push(value.to_string()),
+            AxisKind::Word(_) | AxisKind::WordOrAgent(..) | AxisKind::Cpus | AxisKind::Path => {
+                words.push(value.to_string());
+            }
             AxisKind::Version(_) => {
                 words.push(format!("{}/{value}", axis.name.to_uppercase()));
             }

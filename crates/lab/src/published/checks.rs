@@ -13,6 +13,9 @@ use super::{Document, Figure, Matches, Series, experiment};
 use crate::experiments::GeneratorDescription;
 use crate::record::{Measurement, Record, ResultRow};
 
+/// A generator that is busy for so much of the time can't follow the server's best moments.
+const BUSY_SHARE_MAX: f64 = 0.95;
+
 /// A row of what must hold.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,9 +109,6 @@ impl Check {
         record.median_at(row.key(), read).ok_or_else(|| format!("{arm}: {}", why()))
     }
 }
-
-/// A generator that is busy for so much of the time can't follow the server's best moments.
-const BUSY_SHARE_MAX: f64 = 0.95;
 
 /// The judgement, or why there is none: at half of the runs or more the generator was the bound.
 pub(super) fn by_the_generator(

@@ -157,9 +157,13 @@ impl ResultRow {
 
     /// Whether the bounds of few sets, or else the interval, leave open that there is no difference.
     pub(crate) fn holds_one(&self) -> bool {
+        self.ends().is_none_or(|[low, high]| low <= 1.0 && high >= 1.0)
+    }
+
+    /// The bounds of few sets, or else the interval.
+    pub(crate) fn ends(&self) -> Option<[f64; 2]> {
         let interval = self.ci_low.zip(self.ci_high).map(|(low, high)| [low, high]);
-        let ends = self.bounds.or(interval);
-        ends.is_none_or(|[low, high]| low <= 1.0 && high >= 1.0)
+        self.bounds.or(interval)
     }
 
     /// Half-width of the 95 % interval of the ratio, relative to it, as far as its sets show it: more of them can narrow

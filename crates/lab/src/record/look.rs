@@ -1,6 +1,6 @@
 //! What a first look at an arm found, before anything was planned: how it starts, what it answers, what it can't do.
 //!
-//! The look is made once for each server that a user brought (`run::looks`). The plan is made from it: what an arm
+//! The look is made once for each server that a user brought (`run::before_plan`). The plan is made from it: what an arm
 //! can't do is not asked of it, and what it takes in time is counted on.
 
 use std::time::Duration;

@@ -22,6 +22,11 @@ use super::{
 use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
 
+/// The words without which the table says nothing.
+const WORDS: &str = "A/A: the baseline a second time; [low, high]: 95 % interval; set: fresh processes of all arms; \
+                     sys/ev: system calls for each event; ev/wait: events for each wait; \
+                     compl/enter: completions for each enter of a ring";
+
 /// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
 /// or without. A pipe or a file has no width: `usize::MAX` keeps every line whole.
 #[must_use]
@@ -39,11 +44,6 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
     foot(&mut page, record);
     page.finish()
 }
-
-/// The words without which the table says nothing.
-const WORDS: &str = "A/A: the baseline a second time; [low, high]: 95 % interval; set: fresh processes of all arms; \
-                     sys/ev: system calls for each event; ev/wait: events for each wait; \
-                     compl/enter: completions for each enter of a ring";
 
 fn head(page: &mut Page, record: &Record) {
     page.paragraph(&record.job.question, Tone::Bold, 0);

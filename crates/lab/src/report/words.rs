@@ -267,9 +267,10 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     if is_all_turns {
         let why_kept = match trust.blocks_disturbed {
             0 => "",
-            _ => ", kept, because a disturbance affects arm and baseline alike",
+            _ => ", whose sets are kept, because a disturbance affects arm and baseline alike",
         };
-        items.push(("disturbed sets", disturbed + why_kept));
+        // A block has a set of each point, and is disturbed as a whole.
+        items.push(("disturbed blocks", disturbed + why_kept));
         items.push(("stolen CPU", steal));
     } else {
         let noise = trust.noise.map_or_else(
@@ -528,7 +529,7 @@ mod tests {
                 "sets × rounds 8 × 40 to 80",
                 "widest interval ± 1.3 %",
                 "load average before 7.9, 8.3, 4.1",
-                "disturbed sets 3 of 8, kept, because a disturbance affects arm and baseline alike",
+                "disturbed blocks 3 of 8, whose sets are kept, because a disturbance affects arm and baseline alike",
             ]
         );
     }

@@ -36,16 +36,17 @@ use crate::record::{
     Run, Verdict,
 };
 
-mod arm;
+mod before_plan;
 mod length;
-mod looks;
+mod load_first;
 mod passes;
 mod process_output;
 mod set;
-mod warm_up;
+mod task;
+mod whole_run;
 
 pub use crate::scratch::Scratch;
-pub use looks::look;
+pub use before_plan::look;
 
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
@@ -436,10 +437,10 @@ impl Runner<'_> {
         point: &PlannedPoint,
         arm: &Arm,
         block: u64,
-    ) -> Result<arm::Ran, String> {
+    ) -> Result<whole_run::Ran, String> {
         self.observer.run_started(label);
         let stop = self.stop.clone();
-        let context = arm::RunContext {
+        let context = whole_run::RunContext {
             program: &self.program,
             seed: self.plan.job.seed.wrapping_add(block),
             pass: label.pass,
@@ -449,7 +450,7 @@ impl Runner<'_> {
             is_stopped: &|| stop.is_urgent(),
         };
         let observer = &mut *self.observer;
-        let ran = arm::run(&arm.kind, point, &context, &mut |interval| {
+        let ran = whole_run::run(&arm.kind, point, &context, &mut |interval| {
             observer.interval(label, interval);
         });
         let value = ran.as_ref().map(|ran| ran.measurement.value).map_err(String::as_str);

@@ -22,10 +22,10 @@ use pollux_stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::arm::spec_of;
 use super::length::Length;
 use super::passes::{counting_run, profile_of};
 use super::process_output::{started, stopped_or};
+use super::task::task_in_turns;
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::child::Task;
@@ -45,6 +45,8 @@ const PROFILED_TURNS: u32 = 10;
 const THIRD_MIN: usize = 2;
 /// Grace of each answer beyond the time that was ordered: a turn ends what it began.
 const GRACE: Duration = Duration::from_secs(20);
+/// The least that an arm is given to start, however near the end of its set is.
+const START_MIN: Duration = Duration::from_secs(1);
 
 /// An arm that lives on for another set.
 pub(super) struct Kept {
@@ -102,7 +104,9 @@ impl Runner<'_> {
         let key = (label.experiment.clone(), label.point.clone(), number);
         let kept_key = |arm: &Arm| (key.0.clone(), key.1.clone(), number, arm.name.clone());
         let kept = planned.iter().map(|arm| state.kept.remove(&kept_key(arm))).collect();
-        let mut arms = self.arms(set, &planned, kept, point);
+        // What a share of the first set is for can be known only once its arms are there.
+        let start_until = self.set_until(set.max(1), point, state);
+        let mut arms = self.arms(set, &planned, kept, point, start_until);
         let started = start.elapsed();
         let mut known = state.lengths.remove(&key);
         let end = self.set_until(set, point, state).filter(|_| set > 0);
@@ -111,21 +115,13 @@ impl Runner<'_> {
             Some(length) => length,
             None => self.length(&mut arms, point),
         };
-        for arm in arms.iter().filter(|arm| arm.planned.name != SAME_AGAIN) {
-            let found = arm.warm_up.map(|found| (arm.planned.name.clone(), found));
-            let is_new = |name: &String| {
-                length.warm_ups.get(name).is_none_or(|known| arm.is_kept && !known.is_flat)
-            };
-            length.warm_ups.extend(found.filter(|(name, _)| is_new(name)));
-        }
+        remember_loads(&mut length, &arms);
         let until = self.set_until(set, point, state);
         let per_round = self.rounds(&mut arms, set, &length, point, until);
         if set == 0 {
             self.counts(&mut arms, &length, number, point, state);
         }
-        let costs = of_rounds(&arms, Figure::cost_ns);
-        let ratios = ratios(&arms, &costs, point);
-        let thirds = thirds(&arms, &costs, point);
+        let figures = SetFigures::of(&arms, point);
         let load = self.warm_up_time(&arms, &length, point);
         if set == 0 && !load.is_zero() {
             length.load = load;
@@ -143,7 +139,8 @@ impl Runner<'_> {
             let planned = load / length.starts_every;
             length.looked = warmed.saturating_sub(planned);
             let effort = Effort { set: started + planned + ending.elapsed(), round: per_round };
-            let named = arms.iter().zip(&ratios).filter(|(arm, _)| arm.planned.name != SAME_AGAIN);
+            let named =
+                arms.iter().zip(&figures.ratios).filter(|(arm, _)| arm.planned.name != SAME_AGAIN);
             length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
         }
         for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
@@ -155,19 +152,9 @@ impl Runner<'_> {
                 }
                 continue;
             }
-            let outcome = end.and_then(|life| {
-                let measured =
-                    measurement(arm, &costs[position], ratios[position], &length, point)?;
-                let mut measured = with_turns(measured, arm, &length, life);
-                measured.turns.iter_mut().for_each(|turns| turns.thirds = thirds[position]);
-                Ok(measured)
-            });
-            let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
-            self.observer.run_ended(&label, value);
-            state.note_failure(&label, outcome.is_err());
             let outcome =
-                outcome.map_or_else(|reason| Outcome::Failed { reason }, Outcome::Measured);
-            state.add_run(label, position, outcome);
+                end.and_then(|life| figures.measurement(position, arm, &length, point, life));
+            self.note_outcome(label, position, outcome, state);
         }
         state.lengths.insert(key.clone(), length);
         state.record.rounds.push(RoundsOfSet {
@@ -183,6 +170,21 @@ impl Runner<'_> {
                 state.kept.insert(kept_key(planned), Kept { living, described });
             }
         }
+    }
+
+    /// What came of an arm in a set, to the observer and into the record.
+    fn note_outcome(
+        &mut self,
+        label: RunLabel,
+        position: usize,
+        outcome: Result<Measurement, String>,
+        state: &mut State,
+    ) {
+        let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
+        self.observer.run_ended(&label, value);
+        state.note_failure(&label, outcome.is_err());
+        let outcome = outcome.map_or_else(|reason| Outcome::Failed { reason }, Outcome::Measured);
+        state.add_run(label, position, outcome);
     }
 
     /// The arms of a group that take part in another set: both copies of the baseline, and of the others
@@ -203,14 +205,16 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// Starts arms, all at the same time, and waits until they are ready.
+    /// Starts arms, all at the same time, and waits until they are ready, or the set has to end.
     fn arms<'p>(
         &mut self,
         set: u32,
         planned: &[&'p Arm],
         mut kept: Vec<Option<Kept>>,
         point: &'p PlannedPoint,
+        until: Option<Instant>,
     ) -> Vec<SetArm<'p>> {
+        let until = until.map(|until| until.max(Instant::now() + START_MIN));
         let stop = self.stop.clone();
         let is_stopped = || stop.is_urgent();
         // The arm that starts first may have the better addresses.
@@ -220,10 +224,14 @@ impl Runner<'_> {
             .into_iter()
             .filter(|index| kept[*index].is_none())
             .map(|index| {
-                let (spec, program) =
-                    spec_of(&planned[index].kind, point, seed, self.scratch.path());
+                let (mut task, program) =
+                    task_in_turns(&planned[index].kind, point, seed, self.scratch.path());
+                if let Some(until) = until {
+                    let left = until.saturating_duration_since(Instant::now());
+                    task.spec.budget_ms = Some(left.as_millis() as u64);
+                }
                 let program = program.as_deref().unwrap_or(&self.program);
-                (index, RunningArm::start(Command::new::<&Path>(program), &spec))
+                (index, RunningArm::start(Command::new::<&Path>(program), &task))
             })
             .collect();
         started.sort_by_key(|(index, _)| *index);
@@ -233,7 +241,7 @@ impl Runner<'_> {
             None => {
                 let living = started.next().expect("what was not kept was started");
                 let ready = living.and_then(|mut living| {
-                    let described = living.ready(&is_stopped)?;
+                    let described = living.ready(until, &is_stopped)?;
                     Ok((living, described))
                 });
                 (index, false, ready)
@@ -429,6 +437,51 @@ fn is_baseline(arm: &Arm, point: &PlannedPoint) -> bool {
     arm.name == arm_name(point) || arm.name == SAME_AGAIN
 }
 
+/// What the rounds of a set came to, for each of its arms.
+struct SetFigures {
+    /// The cost of each round.
+    costs: Vec<Vec<Option<f64>>>,
+    ratios: Vec<Option<SetRatio>>,
+    thirds: Vec<Option<Thirds>>,
+}
+
+impl SetFigures {
+    fn of(arms: &[SetArm<'_>], point: &PlannedPoint) -> Self {
+        let costs = of_rounds(arms, Figure::cost_ns);
+        let ratios = ratios(arms, &costs, point);
+        let thirds = thirds(arms, &costs, point);
+        Self { costs, ratios, thirds }
+    }
+
+    /// What is recorded of the arm at this position, whose life ended so.
+    fn measurement(
+        &self,
+        position: usize,
+        arm: &SetArm<'_>,
+        length: &Length,
+        point: &PlannedPoint,
+        life: Life,
+    ) -> Result<Measurement, String> {
+        let costs = &self.costs[position];
+        let measured = measurement(arm, costs, self.ratios[position], length, point)?;
+        let mut measured = with_turns(measured, arm, length, life);
+        measured.turns.iter_mut().for_each(|turns| turns.thirds = self.thirds[position]);
+        Ok(measured)
+    }
+}
+
+/// Keeps what the loads of this set found, for the loads of those that follow.
+fn remember_loads(length: &mut Length, arms: &[SetArm<'_>]) {
+    for arm in arms.iter().filter(|arm| arm.planned.name != SAME_AGAIN) {
+        let found = arm.warm_up.map(|found| (arm.planned.name.clone(), found));
+        let is_new = |name: &String| {
+            length.warm_ups.get(name).is_none_or(|known| arm.is_kept && !known.is_flat)
+        };
+        let found = found.filter(|(name, _)| is_new(name));
+        length.warm_ups.extend(found);
+    }
+}
+
 fn of_rounds(arms: &[SetArm<'_>], of: impl Fn(&Figure) -> Option<f64>) -> Vec<Vec<Option<f64>>> {
     let of_arm =
         |arm: &SetArm<'_>| arm.rounds.iter().map(|figure| figure.as_ref().and_then(&of)).collect();
@@ -596,9 +649,22 @@ impl RunningArm {
         Ok(Self(program))
     }
 
-    /// Waits until it is set up.
-    fn ready(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<SubjectInfo, String> {
-        match self.answer(patience::SUBJECT_READY, is_stopped)? {
+    /// Waits until it is set up. One that has not started when its set has to end says so itself, or is killed soon after.
+    fn ready(
+        &mut self,
+        until: Option<Instant>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<SubjectInfo, String> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()) + START_MIN);
+        let patience =
+            left.map_or(patience::SUBJECT_READY, |left| left.min(patience::SUBJECT_READY));
+        let start = Instant::now();
+        let answer = self.answer(patience, is_stopped).map_err(|error| {
+            let is_cut = patience < patience::SUBJECT_READY && start.elapsed() >= patience;
+            let why = "; the budget left it no longer to start in this set";
+            error + if is_cut { why } else { "" }
+        });
+        match answer? {
             Reply::Ready(described) => Ok(described),
             other => Err(format!("said {other:?} before it was ready")),
         }
@@ -668,5 +734,29 @@ impl Drop for PinnedRunner {
     fn drop(&mut self) {
         // It was allowed there before.
         let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::ArmKind;
+    use crate::axis::Axes;
+    use crate::measure::RunSpec;
+    use pollux_engine::Driver;
+
+    #[test]
+    fn an_arm_that_does_not_start_is_ended_with_its_set() {
+        let spec = RunSpec::of(ArmKind::Driver(Driver::Completion), Axes::default());
+        let task = Task { experiment: crate::experiments::ALL[0], spec };
+        let mut command = Command::new("sh");
+        // It reads nothing, says nothing, and does not end.
+        command.args(["-c", "exec sleep 600"]);
+        let mut arm = RunningArm::start(command, &task).expect("a shell");
+        let start = Instant::now();
+        let until = Some(start + Duration::from_millis(50));
+        let said = arm.ready(until, &|| false).expect_err("it is not there");
+        assert!(said.ends_with("; the budget left it no longer to start in this set"), "{said}");
+        assert!(start.elapsed() < patience::SUBJECT_READY / 2, "{:?}", start.elapsed());
     }
 }

@@ -24,7 +24,7 @@ const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats m
                         control_half_width_max descriptors_per_wait completions_per_enter \
                         receive_buffers_per_event out_of_buffers_per_event \
                         memory_per_connection bounds place better \
-                        unsettled warm_up is_kept thirds ratio_change change_beside_generator \
+                        unsettled warm_up is_kept is_short thirds ratio_change change_beside_generator \
                         looks fault startup_s shutdown_s status body_bytes keeps_connections pipelines \
                         serves_several backlog answer_s wave_s remarks";
 
@@ -67,6 +67,7 @@ fn small_record() -> Record {
                 is_flat: true,
                 flat_after: 38_000,
                 flat_after_s: 0.6,
+                is_short: false,
             }),
             is_kept: true,
             thirds: Some(Thirds {

@@ -30,7 +30,7 @@ use pollux_http::{Rejection, Response, Status};
 
 use super::{Active, Again, State, UnderWay};
 use crate::answer::Answer;
-use crate::frames::Frames;
+use crate::frames::{self, Frames};
 use crate::kept_answer::Kept;
 use crate::protocol::{HEAD_BYTES_MAX, ask_room_bytes};
 use crate::requests::ANSWER_LIMITS;
@@ -120,13 +120,24 @@ impl Streams {
         actions: &mut Actions<'_>,
         write: impl FnOnce(&mut Connection<Asked>, &mut Output<'_>) -> R,
     ) -> R {
-        let mut out = Output::new(actions.spare());
-        let said = write(&mut self.connection, &mut out);
-        self.fresh.frames_out.count(out.bytes());
-        let len = out.len();
-        actions.advance(len);
-        said
+        let Self { connection, fresh, .. } = self;
+        write_frames(actions, &mut fresh.frames_out, |out| write(connection, out))
     }
+}
+
+/// Sends the frames that `write` writes, and counts them.
+#[inline]
+fn write_frames<R>(
+    actions: &mut Actions<'_>,
+    frames: &mut Frames,
+    write: impl FnOnce(&mut Output<'_>) -> R,
+) -> R {
+    let mut out = Output::new(actions.spare());
+    let wrote = write(&mut out);
+    frames.count(out.bytes());
+    let len = out.len();
+    actions.advance(len);
+    wrote
 }
 
 impl Active {
@@ -189,8 +200,7 @@ impl Active {
             }
         }
         if self.is_over() {
-            self.count_life(shared);
-            return close(actions);
+            return self.end_streams(shared, actions);
         }
         if self.state != State::Open {
             return;
@@ -204,6 +214,20 @@ impl Active {
             let due = actions.now().at + shared.terms.request_timeout;
             actions.set_deadline(actions.deadline().min(due));
         }
+    }
+
+    /// Ends a connection on which nothing is under way, and says so (RFC 9113 6.8).
+    fn end_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.count_life(shared);
+        let sent_before = actions.len();
+        if !actions.is_output_waiting()
+            && actions.room() >= CONTROL_ROOM_BYTES
+            && let Some(streams) = &mut self.streams
+        {
+            streams.say(actions, Connection::end);
+        }
+        self.count_output(shared, actions.len() - sent_before);
+        close(actions);
     }
 
     /// Whether nothing is under way any more on a socket that asks nothing any more.
@@ -293,12 +317,9 @@ impl Active {
         let scheme = if shared.terms.is_encrypted { "https" } else { "http" };
         let rest_at = head_len as u32;
         let asked = Asked { request, refused, rest_at, ..Asked::default() };
-        let mut out = Output::new(actions.spare());
         let ask = AskHead { head, scheme, known, path };
-        let id = connection.ask_head(&mut out, ask, ends, asked);
-        fresh.frames_out.count(out.bytes());
-        let len = out.len();
-        actions.advance(len);
+        let frames = &mut fresh.frames_out;
+        let id = write_frames(actions, frames, |out| connection.ask_head(out, ask, ends, asked));
         senders.extend(id.filter(|_| !ends));
         if is_too_long {
             shared.tally(request.start_ns).totals.cookies_refused += 1;
@@ -426,20 +447,16 @@ impl Active {
         let mut used = 0;
         while used < input.len() {
             let Some(streams) = &mut self.streams else { break };
-            let mut out = Output::new(actions.spare());
-            let read =
-                streams.connection.read(&input[used..], scratch, &mut out, &ANSWER_LIMITS, now_ms);
-            if let Err(fault) = &read {
-                streams.connection.fail(&mut out, fault);
-            }
-            streams.fresh.frames_out.count(out.bytes());
-            let len = out.len();
-            actions.advance(len);
+            let read = streams.say(actions, |connection, out| {
+                let read = connection.read(&input[used..], scratch, out, &ANSWER_LIMITS, now_ms);
+                read.inspect_err(|fault| connection.fail(out, fault))
+            });
             let step = match read {
                 Ok(step) => step,
                 Err(fault) => {
                     let why = Rejection::new(Status::BAD_GATEWAY, fault.reason, fault.rfc);
-                    self.give_up_streams(shared, &input[used..], &why);
+                    let at = used + streams.connection.sound_bytes();
+                    self.give_up_streams(shared, &input[at..], &why);
                     close(actions);
                     return input.len();
                 }
@@ -467,32 +484,9 @@ impl Active {
         let turn_ns = shared.turn_ns;
         let Some(streams) = &mut self.streams else { return };
         match event {
-            Event::Response { stream, response, ends } => {
-                let text_bytes = response.fields.len_bytes() + STATUS_LINE_BYTES;
-                streams.fresh.text_bytes_in += text_bytes as u64;
-                let Some(asked) = streams.connection.data_mut(stream) else { return };
-                asked.wire_bytes += used;
-                if response.facts.is_interim() {
-                    return;
-                }
-                asked.status = response.facts.status.code();
-                asked.first_ns = came_ns;
-                if shared.firsts.wanted(shared.terms.expect).is_suspect_status(asked.status) {
-                    asked.kept = Some(Box::new(kept_of(&response)));
-                }
-                let request = asked.request;
-                if let Some(cookies) = &mut self.cookies {
-                    response.fields.all("set-cookie").for_each(|value| cookies.note_value(value));
-                    if cookies.is_fresh() {
-                        self.learn(shared, &request);
-                    }
-                } else if shared.terms.keeps_cookies {
-                    // They are with the socket that has taken the place of this one.
-                    let late = &mut shared.slots[self.slot as usize].late_cookies;
-                    let values = response.fields.all("set-cookie");
-                    late.extend(values.map(|value| (request, value.to_vec())));
-                }
-                if ends {
+            Event::Response { stream, response, ends, .. } => {
+                self.on_response(shared, stream, &response, (used, came_ns));
+                if ends && !response.facts.is_interim() {
                     self.stream_answered(shared, stream, came_ns);
                 }
             }
@@ -509,7 +503,7 @@ impl Active {
                 let len = data.len();
                 streams.say(actions, |connection, out| connection.release(out, stream, len));
             }
-            Event::Trailers { stream, fields } => {
+            Event::Trailers { stream, fields, .. } => {
                 streams.fresh.text_bytes_in += fields.len_bytes() as u64;
                 if let Some(asked) = streams.connection.data_mut(stream) {
                     asked.wire_bytes += used;
@@ -539,6 +533,42 @@ impl Active {
             Event::Request { .. } | Event::Refused { .. } | Event::TooMany { .. } => {
                 unreachable!("a server asks nothing")
             }
+        }
+    }
+
+    /// The head of an answer, or of one that is interim.
+    #[inline]
+    fn on_response(
+        &mut self,
+        shared: &mut Shared,
+        stream: u32,
+        response: &Response<'_>,
+        (used, came_ns): (u64, u64),
+    ) {
+        let Some(streams) = &mut self.streams else { return };
+        let text_bytes = response.fields.len_bytes() + STATUS_LINE_BYTES;
+        streams.fresh.text_bytes_in += text_bytes as u64;
+        let Some(asked) = streams.connection.data_mut(stream) else { return };
+        asked.wire_bytes += used;
+        if response.facts.is_interim() {
+            return;
+        }
+        asked.status = response.facts.status.code();
+        asked.first_ns = came_ns;
+        if shared.firsts.wanted(shared.terms.expect).is_suspect_status(asked.status) {
+            asked.kept = Some(Box::new(kept_of(response)));
+        }
+        let request = asked.request;
+        if let Some(cookies) = &mut self.cookies {
+            response.fields.all("set-cookie").for_each(|value| cookies.note_value(value));
+            if cookies.is_fresh() {
+                self.learn(shared, &request);
+            }
+        } else if shared.terms.keeps_cookies {
+            // They are with the socket that has taken the place of this one.
+            let late = &mut shared.slots[self.slot as usize].late_cookies;
+            let values = response.fields.all("set-cookie");
+            late.extend(values.map(|value| (request, value.to_vec())));
         }
     }
 
@@ -575,8 +605,7 @@ impl Active {
     /// What follows answers: more requests, a pause, or the end.
     fn follow_streams(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if self.is_over() {
-            self.count_life(shared);
-            return close(actions);
+            return self.end_streams(shared, actions);
         }
         if !self.rests(shared, actions) {
             self.send(shared, actions);
@@ -743,7 +772,11 @@ impl Active {
         }
         let is_of_run = shared.stage == Stage::Running && shared.turn_ns >= shared.measure_from_ns;
         if is_of_run {
-            shared.firsts.note_unreadable(shared.turn_ns, (input, true), why);
+            // Its frame, where it speaks HTTP/2.
+            let has_begun = self.streams.as_ref().is_some_and(|own| own.connection.has_begun());
+            let frame = frames::in_words(input).filter(|_| has_begun);
+            let shown = frame.as_deref().map_or(input, str::as_bytes);
+            shared.firsts.note_unreadable(shared.turn_ns, (shown, true), why);
         }
         let has_none = self.streams.as_ref().is_none_or(|streams| streams.connection.is_empty());
         if has_none && shared.stage == Stage::Running {

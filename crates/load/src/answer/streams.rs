@@ -145,7 +145,7 @@ impl Http2 {
                 break;
             };
             match event {
-                Event::Response { stream, response, ends } => {
+                Event::Response { stream, response, ends, .. } => {
                     if let Some(answer) = connection.data_mut(stream) {
                         answer.status = response.facts.status.code();
                         whole.extend(ends.then(|| Ok(answer.end())));

@@ -273,6 +273,43 @@ pub(super) fn targets(outcome: &Outcome) -> Option<Table> {
     (rows.len() > 1).then(|| grid(&texts(&headings), rows))
 }
 
+/// Each agent's part; `None` where one generator did it all.
+pub(super) fn agents(outcome: &Outcome) -> Option<Table> {
+    let headings = [
+        "agent",
+        "#connections",
+        "#answers",
+        "#per second",
+        "#errors",
+        "#p50",
+        "#p99",
+        "#max",
+        "#busy",
+        "#clock within",
+    ];
+    let row = |agent: &crate::AgentOutcome| {
+        let name = match &agent.lost {
+            Some(_) => format!("{} (lost)", agent.name),
+            None => agent.name.clone(),
+        };
+        let shown = |ns: Option<u64>| or_na(ns, |ns| number::time(ns as f64));
+        vec![
+            name,
+            number::count(agent.connections.into()),
+            number::count(agent.answered),
+            number::count(agent.answered_per_s.round() as u64),
+            number::count(agent.errors),
+            shown(agent.p50_ns),
+            shown(agent.p99_ns),
+            shown(agent.max_ns),
+            number::percent(agent.busy_share),
+            number::time(agent.clock_uncertainty_s * 1e9),
+        ]
+    };
+    let rows: Vec<_> = outcome.agents.iter().map(row).collect();
+    (!rows.is_empty()).then(|| grid(&headings, rows))
+}
+
 /// What the server did to the connections beside the active ones; `None` without any.
 pub(super) fn crowd(outcome: &Outcome) -> Option<Table> {
     let headings = vec![

@@ -62,6 +62,7 @@ pub fn html(outcome: &Outcome) -> String {
         latency(outcome),
         over_time(outcome, &course),
         some("steps", "Steps of the schedule", steps::steps(outcome).as_ref().map(Table::html)),
+        some("agents", "Agents", facts::agents(outcome).as_ref().map(Table::html)),
         some("targets", "Targets", facts::targets(outcome).as_ref().map(Table::html)),
         some(
             "crowd",

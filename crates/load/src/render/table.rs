@@ -35,7 +35,12 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     page.gap();
     page.table(&facts::times(outcome));
     histogram(&mut page, &outcome.latency);
-    let grids = [steps::steps(outcome), facts::targets(outcome), facts::crowd(outcome)];
+    let grids = [
+        steps::steps(outcome),
+        facts::agents(outcome),
+        facts::targets(outcome),
+        facts::crowd(outcome),
+    ];
     for grid in grids.into_iter().flatten() {
         page.gap();
         page.table(&grid);
@@ -137,6 +142,25 @@ mod tests {
         assert!(text.contains("first failure  can't connect"), "{text}");
         assert!(text.contains("404: 15, 503: 5"), "{text}");
         assert!(text.contains("HTTP/1.1 404 Not Found, \"<h1>gone</h1>\""), "{text}");
+    }
+
+    #[test]
+    fn each_agent_has_a_row_and_a_lost_one_is_marked() {
+        let mut outcome = sample::outcome();
+        assert!(!table(&outcome, 100, false).contains("agent"));
+        let agent = |name: &str, lost: Option<&str>| crate::AgentOutcome {
+            name: name.to_owned(),
+            lost: lost.map(str::to_owned),
+            answered: 12_345,
+            p99_ns: lost.is_none().then_some(41_200_000),
+            ..crate::AgentOutcome::default()
+        };
+        outcome.agents = vec![agent("gen-1", None), agent("gen-2", Some("no answer"))];
+        let text = table(&outcome, 120, false);
+        let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default();
+        assert!(row("gen-1").contains("12,345") && row("gen-1").contains("41.2 ms"), "{text}");
+        assert!(row("gen-2 (lost)").contains("n/a"), "{text}");
+        assert!(super::super::html(&outcome).contains("gen-2 (lost)"));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use pollux_load::{Arrival, End, FindingKind, Outcome, Pace, Plan, Stage};
 
 use crate::{OK, plan, try_run};
 
+const ANSWERS: i64 = 40;
+
 /// What a server does once it has given all its answers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Death {
@@ -117,8 +119,6 @@ impl Drop for Mortal {
         }
     }
 }
-
-const ANSWERS: i64 = 40;
 
 fn run_beside(death: Death, connections: u32, rate: Option<f64>, warm_up: Duration) -> Outcome {
     let server = Mortal::start(ANSWERS, death);

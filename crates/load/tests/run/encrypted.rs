@@ -17,6 +17,9 @@ use crate::{is_sound, on_every_driver, plan, try_run};
 /// A body longer than a TLS record, so that an answer comes in several.
 const BODY_BYTES: usize = 40_000;
 
+/// A request that is answered by a body without a length.
+const UNTIL_CLOSE: &[u8] = b"GET /until-close ";
+
 /// A TLS server with a thread for each connection; its certificate is for `localhost`.
 struct Encrypted {
     port: u16,
@@ -84,9 +87,6 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream) {
         }
     }
 }
-
-/// A request that is answered by a body without a length.
-const UNTIL_CLOSE: &[u8] = b"GET /until-close ";
 
 /// Ends the answer by close_notify and leaves the end of the connection to the client, as OpenSSL's
 /// own server does.

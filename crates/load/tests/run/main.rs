@@ -21,6 +21,9 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use pollux_load::{End, Load, LoadError, Outcome, Plan, Target};
 
+/// The whole of a small right answer.
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
 /// A plan of `requests` over `connections`, in a closed loop without a warm-up.
 pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -> Plan {
     let target = Target::parse(url, None).expect("a URL");
@@ -63,9 +66,6 @@ pub(crate) fn is_sound(outcome: &Outcome) {
 pub(crate) fn some(number: u32) -> Option<NonZeroU32> {
     NonZeroU32::new(number)
 }
-
-/// The whole of a small right answer.
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// A stream of either family.
 trait Stream: Read + Write + Send {}
@@ -171,16 +171,20 @@ impl Server {
         Self { address, accepted, is_over, accepting: Some(accepting) }
     }
 
-    /// Answers every request; with the number of those that it answered.
+    /// Answers every request; with the number of those that it has read.
     fn counting() -> (Self, Arc<AtomicU64>) {
-        let answered = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&answered);
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked);
         let server = Self::start(move |mut peer| {
-            while peer.request().is_some() && peer.send(OK) {
+            while peer.request().is_some() {
+                // Before it is sent: a client that has the answer sees the count.
                 counted.fetch_add(1, SeqCst);
+                if !peer.send(OK) {
+                    return;
+                }
             }
         });
-        (server, answered)
+        (server, asked)
     }
 
     fn url(&self, path: &str) -> String {

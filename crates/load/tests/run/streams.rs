@@ -38,6 +38,8 @@ pub(crate) struct H2 {
     heads: BTreeMap<u32, String>,
     /// Requests that were shown.
     pub(crate) requests: u32,
+    /// GOAWAYs that came.
+    goaways: u32,
 }
 
 const LIMITS: Limits = Limits { body_bytes: 1 << 30, ..Limits::DEFAULT };
@@ -48,8 +50,10 @@ impl H2 {
         let scratch = Scratch::default();
         let input = Vec::new();
         let room = vec![0; 1 << 17];
-        let mut h2 =
-            Self { peer, connection, scratch, input, room, heads: BTreeMap::new(), requests: 0 };
+        let heads = BTreeMap::new();
+        let requests = 0;
+        let goaways = 0;
+        let mut h2 = Self { peer, connection, scratch, input, room, heads, requests, goaways };
         h2.say(Connection::start);
         h2
     }
@@ -83,7 +87,11 @@ impl H2 {
                 }
                 Some(Event::Reset { stream, code, .. }) => Some(Seen::Reset { stream, code }),
                 Some(Event::WindowOpened) => Some(Seen::Window),
-                Some(Event::TooMany { .. } | Event::GoneAway { .. }) | None => None,
+                Some(Event::GoneAway { .. }) => {
+                    self.goaways += 1;
+                    None
+                }
+                Some(Event::TooMany { .. }) | None => None,
                 Some(other) => panic!("{other:?}"),
             };
             self.input.drain(..used);
@@ -772,6 +780,60 @@ fn what_is_not_http2_is_malformed_or_named() {
     let outcome = try_run(streams(first_driver(), &server.url("/"), 1, 2, 6));
     let why = outcome.expect("poll is everywhere").first_failure.expect("why");
     assert!(why.contains("answers HTTP/2 by HTTP/1") && why.contains("--http 1.1"), "{why}");
+}
+
+/// A frame that breaks the rules behind sound ones which come with it, and others that nobody looks at.
+#[test]
+fn the_frame_at_fault_is_the_one_that_is_shown() {
+    let server = Server::start(|peer| {
+        let mut h2 = H2::new(peer, Settings::DEFAULT);
+        let Some((stream, _)) = h2.request() else { return };
+        h2.say(|connection, out| {
+            let head = b"HTTP/1.1 200 OK\r\nserver: test\r\n\r\n";
+            connection.send_head(out, stream, head, false);
+            connection.ping(out, *b"are you?");
+            // Of the stream 201, which nobody has begun.
+            out.put(&[0, 0, 4, 8, 0, 0, 0, 0, 201, 0, 0, 0, 9]);
+            connection.ping(out, *b"are you?");
+        });
+        h2.peer.stay_silent();
+    });
+    on_every_driver(
+        |driver| streams(driver, &server.url("/"), 1, 1, 4),
+        |outcome| {
+            assert_eq!((outcome.errors.malformed, outcome.totals.answered), (4, 0));
+            let wrong = outcome.first_wrong.as_ref().expect("one");
+            assert_eq!(wrong.status_line, "frame window_update, 4 bytes, flags 0x0, stream 201");
+            let why = wrong.why.as_deref();
+            assert_eq!(why, Some("a frame for a stream that was not begun"));
+        },
+    );
+}
+
+/// RFC 9113 6.8: so that the server knows that nothing else comes.
+#[test]
+fn a_connection_that_ends_regularly_says_so() {
+    let said = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&said);
+    let server = Server::start(move |peer| {
+        let mut h2 = H2::new(peer, Settings::DEFAULT);
+        h2.answer_all();
+        counted.fetch_add(h2.goaways, SeqCst);
+    });
+    on_every_driver(
+        |driver| {
+            said.store(0, SeqCst);
+            let plan = streams(driver, &server.url("/"), 2, 4, 100);
+            Plan { requests_per_connection: some(5), ..plan }
+        },
+        |outcome| {
+            all_right(outcome, 100);
+            let http2 = outcome.http2.as_ref().expect("it was spoken");
+            // The last ones end with the run.
+            assert!(http2.frames_out["goaway"] >= 18, "{http2:?}");
+            pollux_testing::wait_until("what was said has come", || said.load(SeqCst) >= 18);
+        },
+    );
 }
 
 /// A schedule that is faster than the server: what waits for a stream has waited from its time on.

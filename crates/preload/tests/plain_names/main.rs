@@ -11,7 +11,6 @@ mod library;
 mod scripts;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -27,8 +26,6 @@ use scripts::{SCRIPTS, Subject};
 
 /// Says to a process that it runs the scripts.
 const RUNS: &str = "POLLUX_TEST_RUNS_SCRIPTS";
-/// Stands between the answers, which have lines of their own.
-const END: &str = "\n--- end of script ";
 
 /// Nothing but for [`answers`], which starts this binary again.
 #[test]
@@ -36,12 +33,7 @@ fn this_runs_the_scripts() {
     if std::env::var_os(RUNS).is_none() {
         return;
     }
-    for (name, script) in SCRIPTS {
-        let seen = script(&Subject::new(Mechanism::Epoll));
-        let mut output = std::io::stdout();
-        write!(output, "{END}{name}\n{seen}{END}").expect("it is read");
-        output.flush().expect("it is read");
-    }
+    scripts::print_answers(Mechanism::Epoll);
     // Until the end, where the library looks for what it did not make.
     let subject = Subject::new(Mechanism::Epoll);
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -61,52 +53,47 @@ fn answers(title: &str, adjust: impl FnOnce(&mut Command)) -> BTreeMap<String, S
     let mut command = Command::new(std::env::current_exe().expect("the own path"));
     command.args(["--exact", "this_runs_the_scripts"]).env(RUNS, "1");
     adjust(&mut command);
-    let Output { status, stdout: said, stderr } = Process::run(&mut command);
-    assert!(status.success(), "{title}: {status}: {said}\n{stderr}");
-    assert!(!stderr.contains("past the C library"), "{title}: {stderr}");
-    let parts = said.split(END).filter_map(|part| part.split_once('\n'));
-    let answers: BTreeMap<String, String> =
-        parts.map(|(name, seen)| (name.to_owned(), seen.to_owned())).collect();
-    for (name, _) in SCRIPTS {
-        assert!(answers.contains_key(*name), "{title}: no answer of {name} in {said}");
-    }
-    answers
+    scripts::answers_of(title, &mut command)
 }
 
 #[test]
 fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
-    let expected = &answers("as it is", |_| {});
-    let wrong: Vec<String> = thread::scope(|scope| {
-        let mechanisms = [Mechanism::Epoll].into_iter().chain(allowed_but_epoll());
-        let judged: Vec<_> = mechanisms
-            .map(|mechanism| scope.spawn(move || differences(mechanism, expected)))
-            .collect();
-        judged.into_iter().flat_map(|judged| judged.join().expect("no panic")).collect()
+    let mechanisms = [Mechanism::Epoll].into_iter().chain(allowed_but_epoll());
+    // Passed on, and counted; most of a script is waiting.
+    let cases = mechanisms.flat_map(|mechanism| [(mechanism, false), (mechanism, true)]);
+    let (expected, seen) = thread::scope(|scope| {
+        let seen: Vec<_> = cases.map(|case| scope.spawn(move || (case, seen_by(case)))).collect();
+        let expected = answers("as it is", |_| {});
+        let seen = seen.into_iter().map(|seen| seen.join().expect("no panic"));
+        (expected, seen.collect::<Vec<_>>())
     });
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// What a mechanism does otherwise than declared, passed on and counted.
-fn differences(mechanism: Mechanism, expected: &BTreeMap<String, String>) -> Vec<String> {
-    let library = library::built();
-    let memory = Memory::new();
     let mut wrong = Vec::new();
-    for is_counted in [false, true] {
-        let title = format!("{mechanism}, counted: {is_counted}");
-        let seen = answers(&title, |command| {
-            command.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism.name());
-            if is_counted {
-                memory.count(command);
-            }
-        });
+    for (case, seen) in seen {
+        let title = title(case);
         for (name, _) in SCRIPTS {
-            let declared = deviations::of_preloaded(name, mechanism);
+            let declared = deviations::of_preloaded(name, case.0);
             let both = (&*expected[*name], &*seen[*name]);
-            let judged = scripts::judge(name, mechanism, both, declared);
+            let judged = scripts::judge(name, case.0, both, declared);
             wrong.extend(judged.map(|why| format!("{title}: {why}")));
         }
     }
-    wrong
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What each script saw on a mechanism, which counts or does not.
+fn seen_by((mechanism, is_counted): (Mechanism, bool)) -> BTreeMap<String, String> {
+    let library = library::built();
+    let memory = Memory::new();
+    answers(&title((mechanism, is_counted)), |command| {
+        command.env("LD_PRELOAD", &library).env("PX_POLLER", mechanism.name());
+        if is_counted {
+            memory.count(command);
+        }
+    })
+}
+
+fn title((mechanism, is_counted): (Mechanism, bool)) -> String {
+    format!("{mechanism}, counted: {is_counted}")
 }
 
 /// A panic of the library stays in it: the program continues, with the kernel's answer where something was only

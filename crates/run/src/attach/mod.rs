@@ -30,6 +30,9 @@ use follow::Followers;
 /// Between two drains: a server with 100,000 waits a second fills a tenth of a buffer meanwhile.
 pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
+/// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
+const DESCRIPTORS: usize = CALLS.len() + 1;
+
 /// Memory for the figures; all zero.
 #[must_use]
 pub fn memory() -> Box<[AtomicU64]> {
@@ -163,9 +166,6 @@ fn is_followable(pid: u32) -> Result<(), NotObservable> {
 fn family(pid: u32) -> BTreeSet<u32> {
     descendants(pid).into_iter().chain([pid]).collect()
 }
-
-/// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
-const DESCRIPTORS: usize = CALLS.len() + 1;
 
 /// Why a trace of so many threads was refused.
 fn refused(error: TraceError, pid: u32, threads: usize) -> NotObservable {

@@ -15,12 +15,13 @@ use pollux_tls::{
 };
 
 use crate::backends::names::places_of;
+use crate::certificates::FrontCertificates;
 use crate::config::{
-    Balance, Check, Frontend, GroupConfig, Http2, Mode, Protocol, ProxyConfig, ServerTls,
+    Balance, Check, Frontend, GroupConfig, Mode, Protocol, ProxyConfig, ServerTls,
 };
-use crate::head::rules::Rules;
 use crate::ids::{BackendId, FrontId, GroupId};
-use crate::tls::{Certificate, Keys, TlsError};
+use crate::sticky::StickyCookie;
+use crate::tls::TlsError;
 
 /// One group, as one loop has it.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Group {
     /// The first of them.
     first: BackendId,
     pub(crate) balancer: Balancer,
+    /// What leads clients back to the server that they had, if something does.
+    pub(crate) cookie: Option<StickyCookie>,
     pub(crate) sends_header: Option<ProxyVersion>,
     /// What its servers speak TLS with, if they do.
     pub(crate) tls: Option<ServerSecrets>,
@@ -51,6 +54,7 @@ impl Group {
             first = members.end;
             Self {
                 balancer: Balancer::new(group.balance, members.len(), seed),
+                cookie: StickyCookie::of(group),
                 sends_header: group.sends_header,
                 tls: None,
                 protocol: group.protocol,
@@ -95,9 +99,7 @@ impl Group {
 pub(crate) struct FrontendTable {
     all: Vec<Frontend>,
     /// For each, where its clients speak TLS.
-    secured: Vec<Option<Arc<ServerConfig>>>,
-    /// Of each, for answers.
-    rules: Vec<Rules>,
+    secured: Vec<Option<FrontCertificates>>,
     /// Where each leads to; none where sites say that.
     groups: Vec<Option<GroupId>>,
     by_address: Vec<(ListenAddress, FrontId)>,
@@ -114,14 +116,13 @@ impl FrontendTable {
         let by_address =
             addresses.iter().map(|(address, at)| (address.clone(), ids[*at])).collect();
         let all = config.frontends.clone();
-        let rules = all.iter().map(|front| Rules::new(&front.rules.response)).collect();
         let groups = all.iter().map(|front| front.group.map(GroupId::of_place)).collect();
-        Self { secured: vec![None; all.len()], rules, groups, all, by_address }
+        Self { secured: vec![None; all.len()], groups, all, by_address }
     }
 
     /// The front end that a connection was accepted by. A system call where there are
     /// several.
-    pub(crate) fn of(&self, actions: &Actions<'_>) -> FrontId {
+    pub(crate) fn of_connection(&self, actions: &Actions<'_>) -> FrontId {
         match self.all.len() {
             1 => FrontId::default(),
             // A connection that is gone already ends wherever it is led.
@@ -140,19 +141,20 @@ impl FrontendTable {
         self.groups[id.place()]
     }
 
-    /// Its rules for fields of answers.
+    /// What clients of this front end speak TLS with.
     #[inline]
-    pub(crate) fn rules(&self, id: FrontId) -> &Rules {
-        &self.rules[id.place()]
+    pub(crate) fn secured(&self, id: FrontId) -> Option<&Arc<ServerConfig>> {
+        self.certificates(id).map(FrontCertificates::config)
     }
 
-    /// What clients of this front end speak TLS with.
-    pub(crate) fn secured(&self, id: FrontId) -> Option<&Arc<ServerConfig>> {
+    /// What clients of this front end are shown, where they speak TLS.
+    #[inline]
+    pub(crate) fn certificates(&self, id: FrontId) -> Option<&FrontCertificates> {
         self.secured[id.place()].as_ref()
     }
 
     /// What clients speak TLS with, for each front end.
-    pub(crate) fn secure(&mut self, secured: Vec<Option<Arc<ServerConfig>>>) {
+    pub(crate) fn secure(&mut self, secured: Vec<Option<FrontCertificates>>) {
         assert_eq!(secured.len(), self.all.len(), "one for each front end");
         self.secured = secured;
     }
@@ -219,12 +221,14 @@ impl Balancer {
     }
 
     /// Chooses among the backends that `all` gives, but for those that were tried and failed, if there is
-    /// another one. `key` is the [`hash`] of what a request is placed by.
+    /// another one. `key` is the [`hash`] of what a request is placed by. The one at the place `kept`, which the client had
+    /// before, is chosen if it may have requests, whether one has to wait for it or not.
     pub(crate) fn choose(
         &mut self,
         all: impl Iterator<Item = Choice>,
         is_tried: impl Fn(usize) -> bool,
         key: u64,
+        kept: Option<usize>,
     ) -> usize {
         self.choices.clear();
         self.choices.extend(all);
@@ -239,6 +243,11 @@ impl Balancer {
             let all = self.choices.iter_mut().enumerate();
             let tried = all.filter(|(at, _)| is_tried(*at));
             tried.for_each(|(_, choice)| choice.share = 0);
+        }
+        if let Some(kept) = kept
+            && self.choices[kept].share > 0
+        {
+            return kept;
         }
         let is_by_hash = matches!(self.how, Balance::Client | Balance::Path);
         // Backends with a free connection come before those without; a hash stays.
@@ -292,7 +301,8 @@ impl Balancer {
             let mut places = (0..self.choices.len()).filter(|at| self.choices[*at].share > 0);
             places.nth(number as usize).unwrap_or(0)
         };
-        let (first, second) = (at(first), at(second));
+        let first = at(first);
+        let second = at(second);
         if load(self.choices[second]) < load(self.choices[first]) { second } else { first }
     }
 
@@ -345,7 +355,7 @@ const REMEDIES: Remedies = Remedies {
 #[derive(Clone, Debug)]
 pub struct Secrets {
     /// For each front end.
-    pub(crate) clients: Vec<Option<Arc<ServerConfig>>>,
+    pub(crate) clients: Vec<Option<FrontCertificates>>,
     /// For each group.
     pub(crate) servers: Vec<Option<ServerSecrets>>,
     /// What clients will not like about the certificates that they are shown, in lines.
@@ -368,24 +378,16 @@ impl ProxyConfig {
     /// # Errors
     /// A file can't be used, or a server has no name that a certificate can have.
     pub fn read_secrets(&self) -> Result<Secrets, TlsError> {
-        let shown = self.frontends.iter().map(|front| of_clients(front, &self.http2));
-        let shown = shown.collect::<Result<Vec<_>, _>>()?;
+        let read = |front| FrontCertificates::read(front, &self.sites, &self.http2);
+        let clients = self.frontends.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let servers = self.groups.iter().map(of_servers).collect::<Result<_, _>>()?;
         let mut remarks: Vec<String> =
-            shown.iter().flatten().flat_map(Certificate::remarks).collect();
+            clients.iter().flatten().flat_map(FrontCertificates::remarks).collect();
         // Front ends may have one in common.
         remarks.sort();
         remarks.dedup();
-        let config = |one: &Certificate| Arc::clone(one.config());
-        let clients = shown.iter().map(|one| one.as_ref().map(config)).collect();
         Ok(Secrets { clients, servers, remarks })
     }
-}
-
-fn of_clients(front: &Frontend, http2: &Http2) -> Result<Option<Certificate>, TlsError> {
-    let protocols: &[&[u8]] = if front.mode == Mode::Http { http2.protocols() } else { &[] };
-    let open = |keys: &Keys| Certificate::open(keys.clone(), protocols.iter().copied());
-    front.tls.as_ref().map(open).transpose()
 }
 
 fn of_servers(group: &GroupConfig) -> Result<Option<ServerSecrets>, TlsError> {
@@ -436,13 +438,8 @@ mod tests {
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
         let by_address =
             listens.iter().map(|text| read(text)).zip((0..).map(FrontId::of_place)).collect();
-        let frontends = FrontendTable {
-            all: Vec::new(),
-            secured: Vec::new(),
-            rules: Vec::new(),
-            groups: Vec::new(),
-            by_address,
-        };
+        let frontends =
+            FrontendTable { all: Vec::new(), secured: Vec::new(), groups: Vec::new(), by_address };
         for (local, place) in [
             ("127.0.0.1:80", 0),
             ("[::ffff:127.0.0.1]:80", 0),
@@ -468,7 +465,8 @@ mod tests {
         let mut balancer = Balancer::new(how, choices.len(), 7);
         let mut counts = vec![0; choices.len()];
         for key in 0..keys {
-            let at = balancer.choose(choices.iter().copied(), |_| false, hash(&key.to_le_bytes()));
+            let at =
+                balancer.choose(choices.iter().copied(), |_| false, hash(&key.to_le_bytes()), None);
             counts[at] += 1;
         }
         counts
@@ -478,8 +476,9 @@ mod tests {
     fn turns_follow_weights_exactly_and_alternate() {
         assert_eq!(spread(Balance::RoundRobin, &shares(&[1000, 2000, 5000]), 800), [100, 200, 500]);
         let mut balancer = Balancer::new(Balance::RoundRobin, 2, 0);
-        let turns: Vec<_> =
-            (0..4).map(|_| balancer.choose(shares(&[1, 1]).into_iter(), |_| false, 0)).collect();
+        let turns: Vec<_> = (0..4)
+            .map(|_| balancer.choose(shares(&[1, 1]).into_iter(), |_| false, 0, None))
+            .collect();
         assert_eq!(turns, [0, 1, 0, 1]);
     }
 
@@ -493,7 +492,7 @@ mod tests {
                 is_busy: false,
                 is_drained: false,
             });
-            balancer.choose(all.into_iter(), |_| false, 0)
+            balancer.choose(all.into_iter(), |_| false, 0, None)
         };
         assert_eq!(choose([(1000, 5), (1000, 4), (1000, 6)]), 1);
         assert_eq!(choose([(1000, 5), (1000, 4), (4000, 10)]), 2);
@@ -519,12 +518,14 @@ mod tests {
     fn keys_stay_where_they_are_when_a_backend_goes() {
         let place = |all: &[Choice], key: u32| {
             let mut balancer = Balancer::new(Balance::Path, all.len(), 0);
-            balancer.choose(all.iter().copied(), |_| false, hash(&key.to_le_bytes()))
+            balancer.choose(all.iter().copied(), |_| false, hash(&key.to_le_bytes()), None)
         };
-        let (all, less) = (shares(&[1000, 1000, 2000, 1000]), shares(&[1000, 0, 2000, 1000]));
+        let all = shares(&[1000, 1000, 2000, 1000]);
+        let less = shares(&[1000, 0, 2000, 1000]);
         let mut counts = [0; 4];
         for key in 0..5000 {
-            let (before, after) = (place(&all, key), place(&less, key));
+            let before = place(&all, key);
+            let after = place(&less, key);
             counts[before] += 1;
             assert!(before == after || before == 1, "key {key} moved from {before} to {after}");
         }
@@ -545,8 +546,14 @@ mod tests {
             let mut balancer = Balancer::new(how, 2, 0);
             for key in 0..20_u32 {
                 let key = hash(&key.to_le_bytes());
-                assert_eq!(balancer.choose(shares(&[1, 1]).into_iter(), |at| at == 0, key), 1);
-                assert_eq!(balancer.choose(shares(&[1, 0]).into_iter(), |at| at == 0, key), 0);
+                assert_eq!(
+                    balancer.choose(shares(&[1, 1]).into_iter(), |at| at == 0, key, None),
+                    1
+                );
+                assert_eq!(
+                    balancer.choose(shares(&[1, 0]).into_iter(), |at| at == 0, key, None),
+                    0
+                );
             }
         }
     }

@@ -15,13 +15,15 @@
 //! | part | one job |
 //! |---|---|
 //! | `groups` | which backend of a group gets the next request, and the TLS to it |
+//! | `counted_routes` | where answers of routes are counted |
 //! | `names` | the addresses of their names, looked up in threads of their own |
-//! | `pool`, `passing` | idle connections and waiting requests of all loops |
+//! | `pool`, `shared_upstreams` | idle connections and waiting requests of all loops |
 
+pub(crate) mod counted_routes;
 pub(crate) mod groups;
 pub(crate) mod names;
-pub(crate) mod passing;
 pub(crate) mod pool;
+pub(crate) mod shared_upstreams;
 
 use std::fmt::Write as _;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -36,6 +38,7 @@ use crate::backends::names::places_of;
 use crate::config::sections::{HealthRules, WEIGHT_MAX};
 use crate::config::{BackendConfig, ProxyConfig, ServerTls};
 use crate::ids::{BackendId, GroupId};
+use crate::sticky::{Mark, StickyCookie};
 
 /// A backend that just came up has at least this part of its weight, in thousandths.
 const SHARE_LEAST: u64 = 50;
@@ -60,6 +63,8 @@ pub struct Backend {
     /// When its name had this address no more, in nanoseconds; 0 for never.
     retired_ns: AtomicU64,
     rules: HealthRules,
+    /// What makes the mark of its address, where a cookie has one.
+    cookie: Option<Arc<StickyCookie>>,
     weight_configured: u32,
     weight: AtomicU32,
     is_draining: AtomicBool,
@@ -81,6 +86,8 @@ pub(crate) struct Target {
     address: String,
     /// Its address, behind the name of its group where there are several: for commands, logs and metrics.
     pub(crate) name: String,
+    /// What stands for it in cookies, where its group has some.
+    pub(crate) mark: Mark,
 }
 
 /// What commands say of a backend.
@@ -105,6 +112,7 @@ impl Backend {
         (group, group_name, server): (GroupId, Option<&str>, usize),
         tls: Option<&ServerTls>,
         rules: HealthRules,
+        cookie: Option<Arc<StickyCookie>>,
     ) -> Self {
         let backend = Self {
             group,
@@ -116,6 +124,7 @@ impl Backend {
             is_there: AtomicBool::new(false),
             retired_ns: AtomicU64::new(0),
             rules,
+            cookie,
             weight_configured: config.weight,
             weight: AtomicU32::new(config.weight),
             is_draining: AtomicBool::new(false),
@@ -138,7 +147,8 @@ impl Backend {
             Some(group) => format!("{group}/{address}"),
             None => address.clone(),
         };
-        let target = Target { to: ConnectTo { peer, source: None }, address, name };
+        let mark = self.cookie.as_ref().map(|cookie| cookie.mark(&address)).unwrap_or_default();
+        let target = Target { to: ConnectTo { peer, source: None }, address, name, mark };
         *self.target.write().expect("nothing panics under this lock") = Some(Arc::new(target));
     }
 
@@ -408,8 +418,10 @@ impl Schedule {
 pub(crate) fn states(backends: &[Backend]) -> String {
     let mut lines = String::new();
     for backend in backends.iter().filter(|backend| backend.is_there()) {
-        let (configured, weight) = (backend.configured_weight(), backend.weight());
-        let (is_draining, is_down) = (backend.is_draining(), backend.is_down());
+        let configured = backend.configured_weight();
+        let weight = backend.weight();
+        let is_draining = backend.is_draining();
+        let is_down = backend.is_down();
         if weight == configured && !is_draining && !is_down {
             continue;
         }
@@ -427,8 +439,9 @@ pub(crate) fn states(backends: &[Backend]) -> String {
 pub(crate) fn restore_states(backends: &[Backend], before: &str, now: &str) {
     for backend in backends.iter().filter(|backend| backend.is_there()) {
         let name = backend.name();
-        let find = |lines: &str| lines.lines().find_map(|line| Line::of(line, &name));
-        let (before, now) = (find(before), find(now));
+        let find = |lines: &str| lines.lines().find_map(|line| Line::parse(line, &name));
+        let before = find(before);
+        let now = find(now);
         if before == now {
             continue;
         }
@@ -452,11 +465,12 @@ struct Line {
 
 impl Line {
     /// What the line says, if it is about the backend of that name.
-    fn of(line: &str, name: &str) -> Option<Self> {
+    fn parse(line: &str, name: &str) -> Option<Self> {
         let mut words = line.strip_suffix(name)?.strip_suffix(' ')?.split(' ');
         let configured = Backend::read_weight(words.next()?)?;
         let weight = Backend::read_weight(words.next()?)?;
-        let (is_draining, is_down) = (words.next()? == "drain", words.next()? == "down");
+        let is_draining = words.next()? == "drain";
+        let is_down = words.next()? == "down";
         words.next().is_none().then_some(Self { configured, weight, is_draining, is_down })
     }
 }
@@ -466,10 +480,14 @@ impl Line {
 pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
     let groups = config.groups.iter().enumerate();
     let all = groups.flat_map(|(place, group)| {
-        let (rules, id) = (group.health.rules(), GroupId::of_place(place));
+        let rules = group.health.rules();
+        let id = GroupId::of_place(place);
         let name = (config.groups.len() > 1).then_some(group.name.as_str());
+        let cookie = StickyCookie::of(group).map(Arc::new);
         group.servers.iter().enumerate().flat_map(move |(at, server)| {
-            let new = move |_| Backend::new(server, (id, name, at), group.tls.as_ref(), rules);
+            let cookie = cookie.clone();
+            let tls = group.tls.as_ref();
+            let new = move |_| Backend::new(server, (id, name, at), tls, rules, cookie.clone());
             (0..places_of(&server.address)).map(new)
         })
     });
@@ -494,8 +512,8 @@ mod tests {
 
     fn backend(rules: HealthRules) -> Backend {
         let address = "127.0.0.1:1".parse().expect("an address");
-        let config = BackendConfig { address, weight: 10, connections_max: None };
-        Backend::new(&config, (GroupId::default(), None, 0), None, rules)
+        let config = BackendConfig { address, weight: 10, connections_max: None, resolve: None };
+        Backend::new(&config, (GroupId::default(), None, 0), None, rules, None)
     }
 
     #[test]

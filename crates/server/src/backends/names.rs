@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Address, ListenAddress, look_up};
 
 use crate::backends::Backend;
-use crate::backends::passing::Passing;
+use crate::backends::shared_upstreams::SharedUpstreams;
+use crate::config::Resolve;
 use crate::config::proxy::{ProxyConfig, reaches};
 use crate::fault::ProxyCounters;
 use crate::ids::GroupId;
@@ -39,6 +40,8 @@ const PLACES_OF_NAME: usize = 2 * ADDRESSES_OF_NAME_MAX;
 const LOOKUPS_MAX: usize = 4;
 /// The least time between the beginnings of two lookups of a name, however often its servers fail.
 const EARLY_GAP: Duration = Duration::from_secs(1);
+/// When what is never looked up again would be: longer than any process lives.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// How long a place of an address that a name has no more is left before another one gets it: loops know by then.
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 /// How long a start waits for names without which a group has no address; longer than resolv.conf(5) lets two attempts
@@ -80,6 +83,7 @@ pub(crate) struct Names {
     backends: Arc<[Backend]>,
     /// Where the proxy itself listens.
     listens: Vec<SocketAddr>,
+    /// Between two lookups of a name that says nothing else, and between tries of one that failed.
     interval: Duration,
     resolver: Resolver,
     state: Mutex<State>,
@@ -93,7 +97,7 @@ pub(crate) struct Names {
 }
 
 struct Users {
-    passing: Weak<Passing>,
+    upstreams: Weak<SharedUpstreams>,
     counters: Vec<Arc<ProxyCounters>>,
 }
 
@@ -107,6 +111,8 @@ struct Name {
     host: String,
     /// The places of its backends, with the port, for each server that has it.
     servers: Vec<(Range<usize>, u16)>,
+    /// When it is looked up again.
+    resolve: Resolve,
     /// What it has, in order.
     addresses: Vec<IpAddr>,
     /// All of these have their places.
@@ -123,8 +129,16 @@ struct Name {
 impl Name {
     /// Looks up again at that moment, but not too soon behind the last time.
     fn hurry(&mut self, now: Instant) {
+        if self.resolve == Resolve::Never && self.is_settled() {
+            return;
+        }
         let soonest = self.began.map_or(now, |began| (began + EARLY_GAP).max(now));
         self.due = self.due.min(soonest);
+    }
+
+    /// The last lookup was good.
+    fn is_settled(&self) -> bool {
+        self.was_looked_up && self.failure.is_none()
     }
 }
 
@@ -144,11 +158,17 @@ impl Names {
             let places = first..first + places_of(&server.address);
             first = places.end;
             let Address::Name { host, port } = &server.address else { continue };
+            // Servers of one name are looked up together, as often as one of them wants.
+            let resolve = server.resolve.unwrap_or(Resolve::Every(config.limits.lookup_interval));
             match names.iter_mut().find(|name| name.host == *host) {
-                Some(name) => name.servers.push((places, *port)),
+                Some(name) => {
+                    name.servers.push((places, *port));
+                    name.resolve = name.resolve.min(resolve);
+                }
                 None => names.push(Name {
                     host: host.clone(),
                     servers: vec![(places, *port)],
+                    resolve,
                     addresses: Vec::new(),
                     all_placed: true,
                     failure: None,
@@ -200,8 +220,12 @@ impl Names {
     }
 
     /// The backends are used by these from now on.
-    pub(crate) fn used_by(&self, passing: &Arc<Passing>, counters: Vec<Arc<ProxyCounters>>) {
-        let users = Users { passing: Arc::downgrade(passing), counters };
+    pub(crate) fn used_by(
+        &self,
+        upstreams: &Arc<SharedUpstreams>,
+        counters: Vec<Arc<ProxyCounters>>,
+    ) {
+        let users = Users { upstreams: Arc::downgrade(upstreams), counters };
         assert!(self.users.set(users).is_ok(), "a proxy is started once");
     }
 
@@ -272,10 +296,7 @@ impl Names {
                 let group = |(places, _): &(Range<usize>, u16)| self.backends[places.start].group;
                 name.servers.iter().any(|server| !self.has_one(group(server)))
             };
-            let wait = |name: &Name| match is_needed(name) {
-                true => START_WAIT,
-                false => START_WAIT_OTHER,
-            };
+            let wait = |name: &Name| if is_needed(name) { START_WAIT } else { START_WAIT_OTHER };
             let waits = state.names.iter().filter(|name| !name.was_looked_up).map(wait);
             let Some(left) = waits.max().and_then(|wait| wait.checked_sub(began.elapsed())) else {
                 return;
@@ -344,7 +365,6 @@ impl Names {
     fn looked_up(&self, state: &mut State, host: &str, found: io::Result<Vec<IpAddr>>) {
         let name = state.names.iter_mut().find(|name| name.host == host).expect("it was asked for");
         (name.is_under_way, name.was_looked_up) = (false, true);
-        name.due = Instant::now() + self.interval;
         self.lookups.fetch_add(1, Relaxed);
         let has_changed = match found {
             Ok(addresses) => {
@@ -356,9 +376,10 @@ impl Names {
                 let why = error.to_string();
                 if name.failure.as_ref() != Some(&why) {
                     self.logs.errors.report(Event::BackendLost, unix_s(), || {
-                        let stay = match name.addresses.is_empty() {
-                            true => "it gets no requests",
-                            false => "its addresses stay as they are",
+                        let stay = if name.addresses.is_empty() {
+                            "it gets no requests"
+                        } else {
+                            "its addresses stay as they are"
                         };
                         format!(
                             "the name \"{host}\" of a backend can't be looked up: {why}; {stay}"
@@ -369,12 +390,20 @@ impl Names {
                 !name.all_placed && self.assign(name, name.addresses.clone())
             }
         };
+        name.due = Instant::now()
+            + match name.resolve {
+                Resolve::Never if name.is_settled() => NEVER,
+                Resolve::Never => self.interval,
+                Resolve::Every(interval) => interval,
+            };
         if !name.all_placed {
             name.due = name.due.min(Instant::now() + REUSE_AFTER);
         }
         self.changed.notify_all();
-        if has_changed && let Some(passing) = self.users.get().and_then(|of| of.passing.upgrade()) {
-            passing.notify_moved();
+        if has_changed
+            && let Some(upstreams) = self.users.get().and_then(|of| of.upstreams.upgrade())
+        {
+            upstreams.notify_of_addresses();
         }
     }
 
@@ -413,7 +442,8 @@ impl Names {
         if is_news && !name.addresses.is_empty() {
             let list =
                 |all: &[IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let (before, now) = (list(&name.addresses), list(&used));
+            let before = list(&name.addresses);
+            let now = list(&used);
             self.logs.errors.report(Event::BackendHealth, unix_s(), || {
                 format!("the name \"{host}\" of a backend has moved from {before} to {now}")
             });
@@ -494,7 +524,7 @@ impl Names {
     fn is_unused(&self, place: usize) -> bool {
         let Some(users) = self.users.get() else { return true };
         let in_use = users.counters.iter().any(|of| of.backends()[place].in_use() > 0);
-        let is_idle = users.passing.upgrade().is_none_or(|of| of.view(place).idle == 0);
+        let is_idle = users.upstreams.upgrade().is_none_or(|of| of.view(place).idle == 0);
         !in_use && is_idle
     }
 

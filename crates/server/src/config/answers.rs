@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pollux_http::FilePath;
 use pollux_settings::{Keys, Kind, Table, bytes, integer, path, table};
@@ -20,7 +20,9 @@ const ORIGINS_MAX: usize = 64;
 /// Largest bound of a listing: the loop waits while it is made.
 pub(super) const LISTING_MAX: u64 = 1_000_000;
 /// Most pages for errors; there are fewer codes that the server answers with.
-const ERROR_PAGES_MAX: usize = 64;
+pub(super) const ERROR_PAGES_MAX: usize = 64;
+/// Most bytes of rules for answers, as they are written.
+pub(super) const RULES_BYTES_MAX: usize = FIELDS_BYTES_MAX / 2;
 /// What most keys of an answer are for.
 pub(super) const FILES: &str = "applies only to files";
 
@@ -54,6 +56,22 @@ pub struct Files {
     pub compresses: bool,
     /// The file below the folder that is sent for pages that there are none of.
     pub spa: Option<PathBuf>,
+    /// Whether they are answers to challenges of authorities (RFC 8555 8.3): short, and with names that are tokens.
+    pub are_challenges: bool,
+}
+
+impl Files {
+    /// The answers to challenges in this folder.
+    pub(crate) fn of_challenges(folder: &Path) -> Self {
+        Self {
+            root: folder.to_owned(),
+            listing_max: None,
+            has_precompressed: false,
+            compresses: false,
+            spa: None,
+            are_challenges: true,
+        }
+    }
 }
 
 table! { keys, key;
@@ -109,6 +127,7 @@ pub(super) fn answer(keys: &mut Keys<'_>) -> Answer {
             has_precompressed: precompressed,
             compresses: compress,
             spa,
+            are_challenges: false,
         }),
         (None, Some(len_bytes)) => Answer::Reply { len_bytes, is_split: split_reply },
         (None, None) => Answer::Echo,
@@ -148,11 +167,16 @@ impl Extras {
 
 /// Refuses rules that are longer than fits into an answer of pollux's own, beside so many bytes.
 pub(super) fn fit_into_a_head(keys: &mut Keys<'_>, rules: &[AnswerRule], others_bytes: usize) {
-    let bytes = others_bytes + rules.iter().map(|rule| rule.to_string().len()).sum::<usize>();
-    let most = FIELDS_BYTES_MAX / 2;
+    let bytes = others_bytes + rules_bytes(rules);
+    let most = RULES_BYTES_MAX;
     if bytes > most {
         keys.note("response_field", format!("{bytes} bytes in all; expected at most {most}"));
     }
+}
+
+/// Bytes of rules, as they are written.
+pub(super) fn rules_bytes(rules: &[AnswerRule]) -> usize {
+    rules.iter().map(|rule| rule.to_string().len()).sum()
 }
 
 /// A rule for requests, which may set Host too.
@@ -225,7 +249,7 @@ fn origin() -> Kind<String> {
 }
 
 /// `STATUS FILE`.
-fn error_page() -> Kind<(u16, PathBuf)> {
+pub(super) fn error_page() -> Kind<(u16, PathBuf)> {
     Kind::new(
         "'STATUS FILE'",
         "a status from 400 to 599 and a file, both in one pair of quotes, such as \"404 404.html\"",
@@ -246,7 +270,7 @@ const STATUSES: RangeInclusive<u16> = 200..=599;
 
 /// A rule, and the answers that it applies to.
 ///
-/// The table of settings reads them, `head/common.rs` applies them. Which paths match is found out once
+/// The table of settings reads them, `head/shared_fields.rs` applies them. Which paths match is found out once
 /// for each request, as bits in the order of the rules; the status is known only when a head is begun.
 ///
 /// ```text
@@ -276,7 +300,7 @@ impl AnswerRule {
             if word.starts_with(['/', '*']) && path.is_none() {
                 path = Some(Pattern::read(word)?);
             } else if word.starts_with(|c: char| c.is_ascii_digit()) && statuses.is_empty() {
-                statuses = word.split(',').map(status).collect::<Result<_, _>>()?;
+                statuses = word.split(',').map(status_range).collect::<Result<_, _>>()?;
             } else {
                 return Ok(Self { path, statuses, rule: FieldRule::read(rest)? });
             }
@@ -321,7 +345,7 @@ impl fmt::Display for AnswerRule {
 }
 
 /// `404` or `4xx`.
-fn status(word: &str) -> Result<RangeInclusive<u16>, String> {
+pub(super) fn status_range(word: &str) -> Result<RangeInclusive<u16>, String> {
     let range = match word.strip_suffix("xx") {
         Some(class) => class.parse::<u16>().ok().filter(|class| *class < 10).map(|class| {
             let first = class * 100;

@@ -3,12 +3,21 @@
 //! [`pollux_settings::Given`] says what was said. The command line and the lab make a [`ServeConfig`];
 //! nothing is opened here.
 
+pub(crate) mod access;
+mod acme;
+pub(crate) mod added;
 pub(crate) mod answers;
+pub(crate) mod client_tls;
 pub(crate) mod descriptors;
+mod named;
+pub(crate) mod passed;
 pub(crate) mod proxy;
+pub(crate) mod rates;
 pub(crate) mod sections;
-pub mod settings;
+pub mod serve_or_proxy;
 pub(crate) mod sites;
+pub(crate) mod sticky;
+pub(crate) mod users;
 pub(crate) mod written;
 
 use std::net::IpAddr;
@@ -18,6 +27,7 @@ use std::time::Duration;
 use pollux_engine::{Address, CpuList, Driver, ListenAddress, ListenError, Listeners};
 use pollux_http::h2;
 use pollux_settings::{Key, Keys, Kind, bytes, duration, integer, one_of, parsed, path, table};
+use pollux_sys::links;
 use pollux_tls::{HTTP_1_1, HTTP_2};
 
 pub use crate::config::answers::AnswerRule;
@@ -26,12 +36,17 @@ pub(crate) use crate::system::ADDRESSES_MAX;
 use crate::tls;
 pub use answers::{Answer, Extras, Files};
 pub(crate) use answers::{FIELDS_BYTES_MAX, request_rule};
+pub use client_tls::ClientTls;
 pub use proxy::{ProxyConfig, ProxyLimits};
+pub use rates::LimitConfig;
 pub use sections::{
     BackendConfig, Balance, Check, Forwarding, Frontend, GroupConfig, Health, Mode, Protocol,
-    ServerTls,
+    Resolve, ServerTls,
 };
 pub use sites::{RouteConfig, SiteConfig, Sites};
+pub(crate) use sticky::SameSite;
+pub use sticky::Sticky;
+pub use users::UsersConfig;
 use written::note_shared_paths;
 
 /// Most threads; one per CPU of the largest machines.
@@ -306,7 +321,7 @@ table! { keys, key, default;
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Loops {
         #[heading("Loops")]
-        /// Event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll or uring
+        /// Event mechanism: {names}
         pub poller: Option<Driver> =
             key.otherwise("the best that the kernel allows").optional(&driver()),
         /// Threads, each with a loop of its own
@@ -602,23 +617,14 @@ impl LogTarget {
     /// name fails where it is a socket, and for another user than the one that started the process.
     pub(crate) fn led_to(&self) -> Self {
         let Self::File(path) = self else { return self.clone() };
-        let mut at = path.clone();
-        for _ in 0..LINKS_MAX {
-            match at.to_str() {
-                Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => return Self::Stdout,
-                Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => return Self::Stderr,
-                _ => {}
-            }
-            let Ok(target) = at.read_link() else { break };
-            // Joined with one that is absolute it is that one.
-            at = at.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
-        }
-        self.clone()
+        let stream = |at: PathBuf| match at.to_str() {
+            Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => Some(Self::Stdout),
+            Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => Some(Self::Stderr),
+            _ => None,
+        };
+        links::hops(path).find_map(stream).unwrap_or_else(|| self.clone())
     }
 }
-
-/// Most links from the name of a log to a stream.
-const LINKS_MAX: usize = 8;
 
 /// Level of the error log; each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -884,14 +890,14 @@ mod tests {
     #[test]
     fn every_wrong_value_is_reported_at_once() {
         let message = build("reply = 1\nthreads = 0\nidle_timeout = \"5\"\npoller = \"kqueue\"");
-        assert_eq!(
-            message.expect_err("three mistakes"),
+        let pollers = Driver::ALL.map(Driver::name).join(", ");
+        let expected = format!(
             "p:2:11: threads = 0: expected a whole number from 1 to 1,024, or auto: one for each CPU\n\
-         p:3:16: idle_timeout = \"5\": a number without its unit; expected a duration from 1ms to \
-         24h, such as 500ms, 10s or 1m30s\n\
-         p:4:10: poller = \"kqueue\": no such poller; expected select, poll, aio, epoll, \
-         epoll-et, epoll-oneshot, uring-poll, uring"
+             p:3:16: idle_timeout = \"5\": a number without its unit; expected a duration from 1ms to \
+             24h, such as 500ms, 10s or 1m30s\n\
+             p:4:10: poller = \"kqueue\": no such poller; expected {pollers}"
         );
+        assert_eq!(message.expect_err("three mistakes"), expected);
     }
 
     /// A key without effect misleads the user: each either acts by itself or is refused.
@@ -987,6 +993,7 @@ mod tests {
             &OF_BOTH[..],
             &[
                 "mode",
+                "certs",
                 "accept_proxy",
                 "x_forwarded",
                 "forwarded",
@@ -994,6 +1001,7 @@ mod tests {
                 "response_field",
                 "backend",
                 "balance",
+                "sticky",
                 "health_check",
                 "slow_start",
                 "fall",
@@ -1010,6 +1018,7 @@ mod tests {
                 "request_timeout",
                 "tunnel_timeout",
                 "tunnel_drain_timeout",
+                "tunnel_workers_max",
                 "read_rate_min",
                 "upstream_idle_timeout",
                 "max_body",
@@ -1036,6 +1045,8 @@ mod tests {
                 "health_interval = \"1s\"",
                 "health_timeout = \"1s\"",
                 "rise = 2",
+                "sticky_cookie = \"a\"",
+                "sticky_same_site = \"lax\"",
                 "down_time = \"1s\"\nhealth_check = \"tcp\"",
                 "sni = \"a\"",
                 "ca = \"x\"",

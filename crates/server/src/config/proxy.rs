@@ -7,10 +7,14 @@ use std::time::Duration;
 use pollux_engine::{Address, ListenAddress};
 use pollux_settings::{Keys, Kind, Table, bytes, integer, one_of, table};
 
+use crate::config::acme;
 use crate::config::descriptors::{CONNECTIONS_DEFAULT, KEPT, limit, without_files};
+use crate::config::rates::{self, LimitConfig};
 use crate::config::sections;
 use crate::config::sites;
+use crate::config::sites::Known;
 use crate::config::sites::RouteAnswer;
+use crate::config::users;
 use crate::config::written::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
@@ -23,10 +27,12 @@ use crate::identity::Identity;
 
 /// The name of the group that has no section of its own.
 pub(crate) const GROUP_DEFAULT: &str = "default";
-/// Most backends.
-pub(crate) const BACKENDS_MAX: usize = 256;
 /// Most groups of backends.
 const GROUPS_MAX: usize = 64;
+/// Most workers of earlier settings that keep tunnels: each is a process with its memory.
+const TUNNEL_WORKERS_MAX: u64 = 1024;
+/// Most patterns of files that are included.
+const INCLUDES_MAX: usize = 64;
 /// Most idle upstream connections.
 const IDLE_MAX: u64 = 65_536;
 /// Bounds of what streams of HTTP/2 may hold: at least what a few do.
@@ -67,6 +73,8 @@ pub struct ProxyConfig {
     pub groups: Vec<GroupConfig>,
     /// What answers at front ends that lead to no backend.
     pub sites: Sites,
+    /// How often each client may ask, where a route of a site says which of them holds.
+    pub rates: Vec<LimitConfig>,
     /// Whether and how clients may speak HTTP/2.
     pub http2: Http2,
     /// Who may connect to its unix sockets.
@@ -87,7 +95,7 @@ pub struct ProxyConfig {
 impl Table for ProxyConfig {
     fn read(keys: &mut Keys<'_>) -> Self {
         keys.heading("Addresses");
-        let Ways { frontends, mut groups, sites } = ways(keys);
+        let Ways { frontends, mut groups, sites, rates } = ways(keys);
         let about = "Most connections to each server at once, for those that have no max_connections of \
                      their own; requests beyond wait";
         let most = keys.key("server_max_connections", about).otherwise("no limit");
@@ -131,7 +139,7 @@ impl Table for ProxyConfig {
                 ("proxy_read_timeout", "nginx's; the time for an answer is first_byte_timeout"),
             ],
         );
-        if keys.is_right() && frontends.iter().all(|front| front.tls.is_some()) {
+        if keys.is_right() && frontends.iter().all(|front| front.tls.is_on()) {
             no_effect(keys, "pipes_max", "has no effect where all clients speak TLS");
         }
         let mut servers = groups.iter().flat_map(|group| &group.servers);
@@ -152,6 +160,7 @@ impl Table for ProxyConfig {
             frontends,
             groups,
             sites,
+            rates,
             http2,
             sockets,
             identity,
@@ -175,6 +184,7 @@ struct Ways {
     frontends: Vec<Frontend>,
     groups: Vec<GroupConfig>,
     sites: Sites,
+    rates: Vec<LimitConfig>,
 }
 
 /// Front ends and the backends that they lead to: one of each by flags or at the top of the file, or
@@ -187,14 +197,17 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
     let said_of_front = keys.first_given();
     let about = "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; each address of a host is a server; \
                  repeatable";
-    let addresses =
-        keys.key("backend", about).only_flag().list(&sections::server_address(), 0..=BACKENDS_MAX);
+    let addresses = keys
+        .key("backend", about)
+        .only_flag()
+        .list(&sections::server_address(), 0..=sections::BACKENDS_MAX);
     let has_flags = !addresses.is_empty();
-    let of_file = keys.tables("server", sections::SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
+    let of_file =
+        keys.tables("server", sections::SERVER, 0..=sections::BACKENDS_MAX, BackendConfig::read);
     let has_servers = !of_file.is_empty();
     let servers = addresses.into_iter().map(BackendConfig::at).chain(of_file).collect();
     keys.heading("Backends");
-    let group = GroupConfig::of(keys, GROUP_DEFAULT.to_owned(), |_| servers);
+    let group = GroupConfig::read_named(keys, GROUP_DEFAULT.to_owned(), |_| servers);
     let said = keys.first_given();
     let said_of_group = keys.first_given_of(&GROUP_KEYS);
     let before = keys.mistakes();
@@ -208,28 +221,57 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, |keys| {
         Frontend::of_section(keys, names.as_deref(), has_sites)
     });
+    let rates = rates::limits(keys);
+    let users = users::users(keys);
+    keys.heading("Sites");
+    let about = "Read these files as well, by names with * from the folder of this one: [[site]], [[backend]] and other such sections, \
+                 in the order of their names";
+    let pattern = Kind::new("FILES", "names such as sites/*.toml", |text| {
+        if text.is_empty() { Err(String::new()) } else { Ok(text.to_owned()) }
+    });
+    // They were taken in with the file.
+    let key = keys.key("include", about).only_file().example("\"sites/*.toml\"");
+    key.list(&pattern, 0..=INCLUDES_MAX);
     if has_sites || keys.is_describing() {
-        let frontends = match frontends.is_empty() {
-            true => vec![Frontend { group: None, ..front.clone() }],
-            false => frontends.clone(),
+        let frontends = if frontends.is_empty() {
+            vec![Frontend { group: None, ..front.clone() }]
+        } else {
+            frontends.clone()
         };
-        let schemes: Vec<&str> = frontends
-            .iter()
-            .filter(|front| front.group.is_none())
-            .map(|front| if front.tls.is_some() { "https" } else { "http" })
-            .collect();
-        let mut sites = sites::sites(keys, names.as_deref(), &schemes);
+        let mut sites =
+            sites::sites(keys, names.as_deref(), &frontends, Known { limits: &rates, users });
+        if let Some(folder) = acme::challenges(keys) {
+            acme::answer_challenges(&mut sites.all, &folder);
+            sites.challenges = Some(folder);
+        }
         let leads_round = |front: &Frontend| front.leads_to_https && !front.x_forwarded.believes();
-        if !schemes.contains(&"https") && frontends.iter().any(leads_round) {
+        let speaks_tls = |front: &Frontend| front.group.is_none() && front.tls.is_on();
+        if !frontends.iter().any(speaks_tls) && frontends.iter().any(leads_round) {
             sites.warnings.push(HTTPS_NOWHERE.to_owned());
         }
+        sites.warnings.extend(open_passwords(&sites, &frontends));
+        sites.warnings.extend(one_for_all(&sites, &frontends));
         if has_sites {
-            let ways = Ways { frontends, groups, sites };
+            let ways = Ways { frontends, groups, sites, rates };
             let said =
                 Said { of_front: said_of_front, of_group: said_of_group, has_servers, has_flags };
             ways.consistent_sites(keys, said);
             return ways;
         }
+    } else {
+        keys.foreign("trusted_proxies", || {
+            "trusted_proxies: applies only to sites, whose allow and deny it is for; expected [[site]]"
+                .to_owned()
+        });
+        for name in ["request_id", "request_id_answer", "acme_challenges"] {
+            keys.foreign(name, || format!("{name}: applies only to sites; expected [[site]]"));
+        }
+    }
+    if keys.names("users") && keys.is_right() {
+        keys.refuse("[[users]] applies only to sites; expected [[site]] as well");
+    }
+    if !rates.is_empty() && keys.is_right() {
+        keys.refuse("[[limit]] applies only to sites; expected [[site]] as well");
     }
     let twice = |at: &usize| groups[..*at].iter().any(|other| other.name == groups[*at].name);
     match said {
@@ -238,7 +280,12 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
             if group.servers.is_empty() {
                 keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
             }
-            return Ways { frontends: vec![front], groups: vec![group], sites: Sites::default() };
+            return Ways {
+                frontends: vec![front],
+                groups: vec![group],
+                sites: Sites::default(),
+                rates: Vec::new(),
+            };
         }
         Some(name) => {
             keys.note(
@@ -259,7 +306,38 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
             }
         }
     }
-    Ways { frontends, groups, sites: Sites::default() }
+    Ways { frontends, groups, sites: Sites::default(), rates: Vec::new() }
+}
+
+/// What is said where passwords are asked for on a connection that others can read on the way.
+fn open_passwords(sites: &Sites, frontends: &[Frontend]) -> Option<String> {
+    let asks = sites.routes().any(|route| route.users.is_some());
+    let is_open = |front: &&Frontend| {
+        let is_guarded = front.tls.is_on() || front.leads_to_https || front.x_forwarded.believes();
+        front.group.is_none() && !is_guarded
+    };
+    let front = frontends.iter().find(is_open).filter(|_| asks)?;
+    let listen: Vec<String> = front.listen.iter().map(ToString::to_string).collect();
+    Some(format!(
+        "users: passwords that come by {} can be read on their way, as no TLS is spoken there; expected cert and key, or redirect \
+         = \"https\", in its [[frontend]]",
+        listen.join(" ")
+    ))
+}
+
+/// What is said where wrong passwords of any client are held against all, as none of them has an address.
+fn one_for_all(sites: &Sites, frontends: &[Frontend]) -> Option<String> {
+    let asks = sites.routes().any(|route| route.users.is_some());
+    if !asks || sites.trusted.has_unix_sockets {
+        return None;
+    }
+    let fronts = frontends.iter().filter(|front| front.group.is_none() && !front.accepts_header);
+    let mut listens = fronts.flat_map(|front| &front.listen);
+    let unix = listens.find(|at| matches!(at, Address::Known(ListenAddress::Unix(_))))?;
+    Some(format!(
+        "users: clients that come by {unix} have no address, so that ten wrong passwords of one hold up all; expected \"unix:\" in \
+         trusted_proxies where a proxy in front says whose request it is, or accept_proxy"
+    ))
 }
 
 /// What is said where every request is led to what nobody here speaks.
@@ -267,9 +345,13 @@ const HTTPS_NOWHERE: &str = "redirect = \"https\" leads to https, which no [[fro
                              believed to (x_forwarded \"add\" or \"keep\"): its clients may be led round";
 
 /// Keys of a group that has no section of its own.
-const GROUP_KEYS: [&str; 17] = [
+const GROUP_KEYS: [&str; 21] = [
     "protocol",
     "balance",
+    "sticky",
+    "sticky_cookie",
+    "sticky_secret",
+    "sticky_same_site",
     "health_check",
     "health_path",
     "health_host",
@@ -342,6 +424,7 @@ impl ProxyConfig {
             name: GROUP_DEFAULT.to_owned(),
             servers: backends.into_iter().map(Into::into).map(BackendConfig::at).collect(),
             balance: Default::default(),
+            sticky: None,
             health: Health::default(),
             sends_header: None,
             tls: None,
@@ -354,6 +437,7 @@ impl ProxyConfig {
             }],
             groups: vec![group],
             sites: Sites::default(),
+            rates: Vec::new(),
             http2: Http2::default(),
             sockets: UnixSockets::default(),
             identity: None,
@@ -393,7 +477,7 @@ impl ProxyConfig {
     /// Pipes that so many descriptors allow: they have half of what there is where a client of TCP mode may need two, else an
     /// eighth, as bytes go through buffers where there is none.
     fn pipes_within(&self, descriptors: u64) -> u64 {
-        if self.frontends.iter().all(|front| front.tls.is_some()) {
+        if self.frontends.iter().all(|front| front.tls.is_on()) {
             return 0;
         }
         let has_streams = self.frontends.iter().any(|front| front.mode == Mode::Tcp);
@@ -446,9 +530,12 @@ table! { keys, key, default;
         /// Time that a connection to a backend is kept without a request; shorter than the backend's
         /// own
         pub upstream_idle_timeout: Duration = key.default("20s").one(&timeout()),
-        /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than eight
-        /// workers of earlier settings have some
+        /// Time that tunnels (WebSocket) and streams of TCP mode have to end after a reload, as long as no more than
+        /// tunnel_workers_max workers of earlier settings have some
         pub tunnel_drain_timeout: Duration = key.default("1h").one(&timeout()),
+        /// Workers of earlier settings that may keep tunnels and streams after reloads; beyond that the oldest one ends
+        /// within drain_timeout
+        pub tunnel_workers_max: usize = key.default("8").one(&integer(1..=TUNNEL_WORKERS_MAX)),
         /// Most connections to each backend that are kept without a request
         pub upstream_idle_max: Option<usize> =
             key.otherwise("as many as --max-connections").optional(&integer(0..=IDLE_MAX)),
@@ -509,6 +596,12 @@ fn wrong_way(front: &Frontend, group: &GroupConfig) -> Option<String> {
             "\"{}\" has the protocol \"{}\", which applies only to mode \"http\"; expected none, as \"tcp\" leads to it",
             group.name,
             group.protocol.name()
+        ));
+    }
+    if front.mode == Mode::Tcp && group.sticky.is_some() {
+        return Some(format!(
+            "\"{}\" has sticky, which applies only to mode \"http\"; expected none, as \"tcp\" leads to it",
+            group.name
         ));
     }
     let limited = servers.find(|server| server.connections_max.is_some())?;
@@ -608,13 +701,40 @@ mod tests {
     }
 
     #[test]
+    fn passwords_by_a_unix_socket_without_a_client_are_warned_of() {
+        let warnings = |front: &str| {
+            let text = format!(
+                "{front}\n[[users]]\nname = \"staff\"\nfile = \"u\"\n[[site]]\nhost = \"*\"\nusers = \"staff\"\n\
+                 route = [{{ path = \"/\", reply = 1 }}]"
+            );
+            let warnings = read(&text).expect("right").sites.warnings;
+            warnings.into_iter().filter(|it| it.contains("no address")).collect::<Vec<_>>()
+        };
+        let unix = "listen = [\"127.0.0.1:8080\", \"unix:/run/p.sock\"]";
+        let one = warnings(unix);
+        assert!(
+            one.len() == 1
+                && one[0].starts_with("users: clients that come by unix:/run/p.sock have no"),
+            "{one:?}"
+        );
+        for right in [
+            format!("trusted_proxies = \"unix:\"\n{unix}"),
+            format!("accept_proxy = true\n{unix}"),
+            "listen = \"127.0.0.1:8080\"".to_owned(),
+        ] {
+            assert_eq!(warnings(&right), [""; 0], "{right}");
+        }
+    }
+
+    #[test]
     fn each_key_of_a_group_is_refused_at_the_top_beside_sites() {
         let description = pollux_settings::describe::<ProxyConfig>();
         let rows = |path: &str| {
             let section = description.sections.iter().find(|section| section.path == path);
             section.expect("a section").rows.iter().map(|row| row.name).collect::<Vec<_>>()
         };
-        let (top, group) = (rows(""), rows("backend"));
+        let top = rows("");
+        let group = rows("backend");
         let mut both: Vec<_> = group.into_iter().filter(|name| top.contains(name)).collect();
         let mut refused = GROUP_KEYS.to_vec();
         both.sort_unstable();

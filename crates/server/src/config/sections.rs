@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use pollux_engine::{Address, ListenAddress};
 use pollux_http::{ProxyVersion, is_host_and_port};
-use pollux_settings::{Keys, Kind, Table, did_you_mean, integer, name, one_of, path, table};
+use pollux_settings::{Keys, Kind, Table, integer, name, one_of, path, table};
 use pollux_tls::server_name;
 
+use crate::config::added;
 use crate::config::answers::{fit_into_a_head, passed_rule};
-use crate::config::proxy::BACKENDS_MAX;
+use crate::config::named::place_of;
+use crate::config::passed;
+use crate::config::passed::PassedAnswers;
 use crate::config::{
-    ADDRESSES_MAX, AnswerRule, CONNECTIONS_MAX, RULES_MAX, address, certificate, read_address,
-    request_rule, timeout,
+    ADDRESSES_MAX, AnswerRule, CONNECTIONS_MAX, ClientTls, RULES_MAX, Sticky, address,
+    read_address, request_rule, timeout,
 };
 use crate::fields::FieldRule;
-use crate::tls;
 use crate::tls::Trust;
 
+/// Most backends.
+pub(super) const BACKENDS_MAX: usize = 256;
 /// Longest name of a service that a check asks for: its length is a byte in the message.
 const SERVICE_BYTES_MAX: usize = 100;
 /// Largest weight.
@@ -33,6 +37,8 @@ pub struct GroupConfig {
     pub servers: Vec<BackendConfig>,
     /// How requests are spread over them.
     pub balance: Balance,
+    /// What leads clients back to the one that they had, if something does.
+    pub sticky: Option<Sticky>,
     /// When they are taken for up and down.
     pub health: Health,
     /// Whether each connection to them begins with a head of the PROXY protocol. Such a connection is
@@ -47,7 +53,7 @@ pub struct GroupConfig {
 impl Table for GroupConfig {
     fn read(keys: &mut Keys<'_>) -> Self {
         let name = keys.key("name", "Name for [[frontend]]").required(&name());
-        Self::of(keys, name.unwrap_or_default(), |keys| {
+        Self::read_named(keys, name.unwrap_or_default(), |keys| {
             keys.tables("server", SERVER, 1..=BACKENDS_MAX, BackendConfig::read)
         })
     }
@@ -55,7 +61,7 @@ impl Table for GroupConfig {
 
 impl GroupConfig {
     /// The group called `name`, whose servers are read last.
-    pub(super) fn of(
+    pub(super) fn read_named(
         keys: &mut Keys<'_>,
         name: String,
         servers: impl FnOnce(&mut Keys<'_>) -> Vec<BackendConfig>,
@@ -63,6 +69,7 @@ impl GroupConfig {
         let ways = Balance::ALL.map(|each| (each.name(), each.about(), each));
         let balance = keys.key("balance", "Which backend gets a request").default("round-robin");
         let balance = balance.one(&one_of("policy", ways).called("HOW"));
+        let sticky = Sticky::read(keys, &name);
         let health = Health::read(keys);
         let about = "Send a PROXY protocol header on each connection to a backend; connections are then not reused \
                      for other clients";
@@ -85,7 +92,7 @@ impl GroupConfig {
         if let Some(unix) = unix.filter(|_| is_unnamed && keys.is_right()) {
             keys.note("tls", format!("{} has no name; expected one with sni", unix.address));
         }
-        Self { name, servers, balance, health, sends_header, tls, protocol }
+        Self { name, servers, balance, sticky, health, sends_header, tls, protocol }
     }
 }
 
@@ -209,7 +216,28 @@ table! { keys, key;
         /// Most connections to it at once, those without a request among them
         pub connections_max as "max_connections": Option<u32> =
             key.otherwise("that of --server-max-connections").optional(&integer(1..=CONNECTIONS_MAX)),
+        /// When its name is looked up again
+        pub resolve: Option<Resolve> = key.otherwise("every lookup_interval").optional(&resolve()),
     }
+    => of_its_address
+}
+
+/// When the name of a server is looked up again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Resolve {
+    /// So long after the last time, and earlier when a server of the name fails.
+    Every(Duration),
+    /// Never: it stays where it was found at the start, or by the last reload.
+    Never,
+}
+
+fn resolve() -> Kind<Resolve> {
+    let every = timeout();
+    let accepts = format!("{}, or never", every.accepts());
+    Kind::new("HOW", accepts, move |text| match text {
+        "never" => Ok(Resolve::Never),
+        text => every.read(text).map(Resolve::Every),
+    })
 }
 
 /// The address of a server, which is one machine, or several by one name.
@@ -226,9 +254,20 @@ pub(super) fn server_address() -> Kind<Address> {
 }
 
 impl BackendConfig {
+    /// Refuses what is said of names where there is none.
+    fn of_its_address(self, keys: &mut Keys<'_>) -> Self {
+        if self.resolve.is_some()
+            && keys.is_right()
+            && !matches!(self.address, Address::Name { .. })
+        {
+            keys.note("resolve", "applies only to servers that are names of hosts; expected none");
+        }
+        self
+    }
+
     /// The one at this address, with all defaults.
     pub(super) fn at(address: Address) -> Self {
-        Self { address, weight: 1, connections_max: None }
+        Self { address, weight: 1, connections_max: None, resolve: None }
     }
 }
 
@@ -457,11 +496,15 @@ table! { keys, key, default;
         pub(crate) leads_to_https: bool = false,
         /// What is passed on
         pub mode: Mode = key.default("http").one(&Mode::kind()),
-        /// Its certificate, where clients speak TLS.
-        pub tls: Option<tls::Keys> = certificate(keys),
+        /// What its clients speak TLS with.
+        pub tls: ClientTls = ClientTls::read(keys),
         /// Require a PROXY protocol header (version 1 or 2) on each connection, which names the client: for
         /// clients that are proxies of your own
         pub accepts_header as "accept_proxy": bool = key.switch(),
+        /// Most connections of one client, an address of IPv4 or 64 bits of one of IPv6, at once; more of them are
+        /// closed without a word
+        pub connections: Option<u32> =
+            key.only_file().otherwise("no limit beside max_connections").optional(&integer(1..=CONNECTIONS_MAX)),
         /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which name the
         /// client to the backend; others that clients could claim to be somebody by (X-Real-IP, True-Client-IP,
         /// X-Forwarded-Port and all that docs/proxy.md lists) pass only with add and keep
@@ -470,6 +513,10 @@ table! { keys, key, default;
         pub forwarded: Forwarding = key.default("remove").one(&Forwarding::kind()),
         /// What is done to fields of its requests and their answers.
         pub rules: FieldRules = rules(keys),
+        /// Its pages for answers of pollux's own.
+        pub(crate) pages: Vec<(u16, PathBuf)> = Vec::new(),
+        /// What becomes of answers of backends.
+        pub(crate) passed: PassedAnswers = PassedAnswers::default(),
     }
     => of_its_mode
 }
@@ -478,11 +525,18 @@ impl Frontend {
     /// Refuses rules for requests where bytes are passed on.
     fn of_its_mode(self, keys: &mut Keys<'_>) -> Self {
         if self.mode == Mode::Tcp {
-            for name in ["x_forwarded", "forwarded", "request_field", "response_field"] {
+            for name in
+                ["connections", "x_forwarded", "forwarded", "request_field", "response_field"]
+            {
                 only_http(keys, name);
             }
         }
         self
+    }
+
+    /// What its clients speak.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_on() { "https" } else { "http" }
     }
 
     /// That of a section, where these are the names of the groups, none where they are not known, and there are sites or not.
@@ -498,7 +552,22 @@ impl Frontend {
                      for those of /.well-known/acme-challenge/";
         let redirect = keys.key("redirect", about).optional(&one_of("way", [("https", "", ())]));
         let front = Self { listen, leads_to_https: redirect.is_some(), ..Self::read(keys) };
-        if front.leads_to_https && front.tls.is_some() {
+        let about = "Compress text of answers of backends for clients that take it (br, zstd, gzip), unless a site or a route \
+                     says otherwise";
+        let compresses = keys.key("compress", about).switch();
+        let compresses = passed::said(keys, "compress", compresses);
+        let pages = added::pages(keys);
+        let passed = PassedAnswers::of(keys, compresses);
+        let front = Self { pages, passed, ..front };
+        if front.mode == Mode::Tcp {
+            for name in ["compress", "compress_types", "compress_min", "error_page", "intercept"] {
+                only_http(keys, name);
+            }
+        }
+        if let Some(why) = front.passed.without_page(&front.pages).filter(|_| !has_sites) {
+            keys.note("intercept", why);
+        }
+        if front.leads_to_https && front.tls.is_on() {
             keys.note(
                 "redirect",
                 "leads to itself: clients speak TLS here; expected it where there is no cert",
@@ -522,12 +591,9 @@ impl Frontend {
             }
             return front;
         };
-        let group = groups.iter().position(|name| *name == wanted).unwrap_or_else(|| {
-            let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
-            keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));
-            0
-        });
-        Self { group: Some(group), ..front }
+        let known = groups.iter().map(String::as_str);
+        let group = place_of(keys, "backend", "backend", &wanted, known);
+        Self { group: Some(group.unwrap_or_default()), ..front }
     }
 }
 
@@ -547,7 +613,7 @@ pub struct FieldRules {
     pub response: Vec<AnswerRule>,
 }
 
-fn rules(keys: &mut Keys<'_>) -> FieldRules {
+pub(super) fn rules(keys: &mut Keys<'_>) -> FieldRules {
     let about = "Change a request field, such as \"set X-Env: prod\", \"set Host: app.example\" or \"remove Cookie\"; \
                  repeatable, applied in order";
     let request = keys.key("request_field", about).list(&request_rule(), 0..=RULES_MAX);

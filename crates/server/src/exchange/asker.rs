@@ -11,8 +11,9 @@ use std::collections::VecDeque;
 
 use pollux_engine::{Actions, Command, ConnectionId};
 
-use crate::exchange::table::{Outgoing, used_len};
+use crate::exchange::connections::Outgoing;
 use crate::ids::StreamsId;
+use crate::places::Places;
 
 /// The connection to be woken, and which of its streams it is, where it has several.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     /// The session that is called.
-    pub(crate) fn of(actions: &Actions<'_>) -> Self {
+    pub(crate) fn of_session(actions: &Actions<'_>) -> Self {
         Self { connection: actions.id(), stream: None }
     }
 
@@ -60,31 +61,27 @@ impl Asker {
 /// For each connection of HTTP/2 its streams that have to look at their exchanges, so that none has to be looked for.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyStreams {
-    all: Vec<Vec<u32>>,
-    free: Vec<StreamsId>,
+    all: Places<StreamsId, Vec<u32>>,
 }
 
 impl ReadyStreams {
     /// A connection begins.
     pub(crate) fn begin(&mut self) -> StreamsId {
-        let streams = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Vec::new());
-            StreamsId::of_place(self.all.len() - 1)
-        });
-        debug_assert!(self.all[streams.place()].is_empty(), "no exchange named the one before");
-        self.all[streams.place()].clear();
+        let streams = self.all.reuse(Vec::new);
+        debug_assert!(self.all.get(streams).is_empty(), "no exchange named the one before");
+        self.all.get_mut(streams).clear();
         streams
     }
 
     /// It is gone, and no exchange names it any more.
     pub(crate) fn end(&mut self, streams: StreamsId) {
-        self.all[streams.place()] = Vec::new();
-        self.free.push(streams);
+        *self.all.get_mut(streams) = Vec::new();
+        self.all.free(streams);
     }
 
     /// Adds one; whether it is the first since they were taken, so that the connection has to be woken.
     fn add(&mut self, streams: StreamsId, stream: u32) -> bool {
-        let ready = &mut self.all[streams.place()];
+        let ready = self.all.get_mut(streams);
         ready.push(stream);
         ready.len() == 1
     }
@@ -92,21 +89,17 @@ impl ReadyStreams {
     /// Takes all that are ready into `taken`, which is empty.
     pub(crate) fn take(&mut self, streams: StreamsId, taken: &mut Vec<u32>) {
         debug_assert!(taken.is_empty(), "those of before were looked at");
-        taken.append(&mut self.all[streams.place()]);
+        taken.append(self.all.get_mut(streams));
     }
 
     /// Gives memory back that a connection without streams does not need.
     pub(crate) fn release_memory_of(&mut self, streams: StreamsId) {
-        self.all[streams.place()] = Vec::new();
+        *self.all.get_mut(streams) = Vec::new();
     }
 
     /// Drops the places behind that of the last connection.
     pub(crate) fn release_memory(&mut self) {
-        let len = used_len(self.all.len(), self.free.iter().map(|of| of.place()));
-        self.all.truncate(len);
-        self.all.shrink_to_fit();
-        self.free.retain(|of| of.place() < len);
-        self.free.shrink_to_fit();
+        self.all.release_memory(|_| {});
     }
 }
 
@@ -117,7 +110,8 @@ mod tests {
     #[test]
     fn only_the_first_of_some_ready_streams_needs_a_wake() {
         let mut ready = ReadyStreams::default();
-        let (one, two) = (ready.begin(), ready.begin());
+        let one = ready.begin();
+        let two = ready.begin();
         let wakes = [(one, 1), (one, 3), (two, 1), (one, 5)].map(|(of, id)| ready.add(of, id));
         assert_eq!(wakes, [true, false, true, false]);
         let mut taken = Vec::new();
@@ -139,7 +133,7 @@ mod tests {
             ready.end(*of);
         }
         ready.release_memory();
-        assert_eq!((ready.all.capacity(), ready.free.len()), (11, 10));
+        assert_eq!(ready.all.size(), (11, 10));
         assert!(ready.add(all[10], 1));
         let mut places: Vec<_> = (0..12).map(|_| ready.begin().place()).collect();
         places.sort_unstable();

@@ -26,13 +26,13 @@ use pollux_engine::{Actions, Moment};
 
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::config::{Limits, ProxyLimits};
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::{Exchange, Stage};
-use crate::exchange::upstreams::Upstreams;
 use crate::ids::ExchangeId;
 
 /// What is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Due {
+pub(crate) enum Expired {
     Drain,
     Request,
     Queue,
@@ -63,21 +63,22 @@ impl Deadlines {
     }
 
     /// What is over by `now`; of several what leaves the least to do.
-    fn over(self, now: Moment) -> Option<Due> {
+    fn expired(self, now: Moment) -> Option<Expired> {
         let all = [
-            (self.drain, Due::Drain),
-            (self.request, Due::Request),
-            (self.queue, Due::Queue),
-            (self.body, Due::Body),
+            (self.drain, Expired::Drain),
+            (self.request, Expired::Request),
+            (self.queue, Expired::Queue),
+            (self.body, Expired::Body),
         ];
-        all.into_iter().find(|(end, _)| *end <= now).map(|(_, due)| due)
+        all.into_iter().find(|(end, _)| *end <= now).map(|(_, expired)| expired)
     }
 }
 
-impl Upstreams {
+impl ProxyLoop {
     #[inline]
     fn deadlines(&self, at: ExchangeId, stood: Option<Duration>) -> Deadlines {
-        let (exchange, limits) = (self.exchanges.get(at), &self.limits);
+        let exchange = self.exchanges.get(at);
+        let limits = &exchange.settings(&self.epochs).limits;
         if exchange.is_tunnel() {
             return Deadlines::NONE;
         }
@@ -133,8 +134,8 @@ impl Upstreams {
     }
 
     /// What is over now that the deadline of the asker's connection has passed; none where that was moved on meanwhile.
-    pub(crate) fn due(&self, at: ExchangeId, stood: Option<Duration>) -> Option<Due> {
-        self.deadlines(at, stood).over(self.now.at)
+    pub(crate) fn expired(&self, at: ExchangeId, stood: Option<Duration>) -> Option<Expired> {
+        self.deadlines(at, stood).expired(self.now.at)
     }
 }
 
@@ -155,7 +156,7 @@ impl UpstreamWait {
     /// What one at this stage waits for; whether all of the request was sent, the answer takes nothing more for now, and a
     /// tunnel is open both ways.
     #[inline]
-    fn of(
+    fn at_stage(
         stage: Stage,
         is_request_sent: impl Fn() -> bool,
         is_response_full: impl Fn() -> bool,
@@ -179,7 +180,7 @@ impl UpstreamWait {
 
     #[inline]
     fn of_exchange(exchange: &Exchange) -> Self {
-        Self::of(
+        Self::at_stage(
             exchange.stage,
             || exchange.request.is_done(),
             || exchange.response.is_full(),
@@ -199,12 +200,16 @@ impl UpstreamWait {
     }
 }
 
-impl Upstreams {
+impl ProxyLoop {
     /// Sets the deadline of the upstream connection of the exchange, where something just happened.
     #[inline]
     pub(super) fn set_upstream_deadline(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get_mut(at);
-        let end = UpstreamWait::of_exchange(exchange).end(self.now.at, &self.limits);
+        let wait = UpstreamWait::of_exchange(exchange);
+        let end = match wait {
+            UpstreamWait::Tunnel => self.now.at + exchange.tunnel_timeout,
+            _ => wait.end(self.now.at, &exchange.settings(&self.epochs).limits),
+        };
         if exchange.is_multiplexed {
             // Its connection goes by the first of all.
             exchange.upstream_deadline = end;
@@ -244,7 +249,7 @@ mod tests {
         ];
         let last = Moment::from_nanos(7);
         for (what, stage, [is_sent, is_full, is_open], seconds) in table {
-            let wait = UpstreamWait::of(stage, || is_sent, || is_full, || is_open);
+            let wait = UpstreamWait::at_stage(stage, || is_sent, || is_full, || is_open);
             let end = wait.end(last, &limits);
             let expected = seconds.map_or(Moment::NEVER, |s| last + Duration::from_secs(s));
             assert_eq!(end, expected, "{what}");
@@ -262,20 +267,20 @@ mod tests {
             ([0, 0, 0, 0], 0, None),
             ([0, 20, 0, 0], 20, None),
             ([0, 20, 0, 11], 11, None),
-            ([0, 20, 0, 10], 10, Some(Due::Body)),
-            ([0, 20, 10, 12], 10, Some(Due::Queue)),
-            ([0, 20, 9, 8], 8, Some(Due::Queue)),
-            ([0, 10, 0, 0], 10, Some(Due::Request)),
-            ([0, 10, 7, 8], 7, Some(Due::Request)),
+            ([0, 20, 0, 10], 10, Some(Expired::Body)),
+            ([0, 20, 10, 12], 10, Some(Expired::Queue)),
+            ([0, 20, 9, 8], 8, Some(Expired::Queue)),
+            ([0, 10, 0, 0], 10, Some(Expired::Request)),
+            ([0, 10, 7, 8], 7, Some(Expired::Request)),
             ([12, 20, 0, 0], 12, None),
-            ([10, 20, 0, 0], 10, Some(Due::Drain)),
-            ([9, 8, 7, 6], 6, Some(Due::Drain)),
+            ([10, 20, 0, 0], 10, Some(Expired::Drain)),
+            ([9, 8, 7, 6], 6, Some(Expired::Drain)),
         ];
         for ([drain, request, queue, body], first, over) in table {
             let [drain, request, queue, body] = [drain, request, queue, body].map(at);
             let deadlines = Deadlines { drain, request, queue, body };
             assert_eq!(deadlines.first(), at(first), "{deadlines:?}");
-            assert_eq!(deadlines.over(at(10)), over, "{deadlines:?}");
+            assert_eq!(deadlines.expired(at(10)), over, "{deadlines:?}");
         }
     }
 }

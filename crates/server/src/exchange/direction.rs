@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Pipe};
-use pollux_http::h2::{Connection, Output};
+use pollux_http::h2::{Connection, NeverIndexed, Output};
 use pollux_http::{BodyReader, Fields, Framing, Limits, Rejection};
 
-use crate::exchange::frames::{self, Waits};
+use crate::coding::Encoder;
+use crate::exchange::frames::{self, AskedBy, Waits};
 use crate::exchange::framing::Framer;
 use crate::exchange::message::{Message, PIECE_BYTES_MAX};
 use crate::exchange::pipes::Pipes;
@@ -41,8 +42,12 @@ pub(crate) struct Direction {
     framer: Framer,
     /// Trailers as they come, while they do, where the other side takes some.
     trailers: Option<Vec<u8>>,
+    /// Names of fields that its sender has marked as never to be put into a table of HPACK, each with a line feed behind it.
+    never_indexed: Vec<u8>,
     /// What was given to the other side last has not left it yet.
     pub(super) is_leaving: bool,
+    /// Compresses the body as it comes, where that is done, until all of it is there.
+    encoder: Option<Box<Encoder>>,
 }
 
 impl Default for Direction {
@@ -54,7 +59,9 @@ impl Default for Direction {
             reader,
             framer: Framer::RAW,
             trailers: None,
+            never_indexed: Vec::new(),
             is_leaving: false,
+            encoder: None,
         }
     }
 }
@@ -65,12 +72,23 @@ impl Direction {
         self.message.reset();
         self.framer.rewind();
         self.trailers = None;
+        self.never_indexed.clear();
         self.is_leaving = false;
+        self.encoder = None;
     }
 
     /// Drops the room of one that is not in use.
     pub(crate) fn release_memory(&mut self) {
         self.message.release_memory();
+        self.never_indexed = Vec::new();
+    }
+
+    /// Keeps the names of fields that their sender has marked, for a stream: where they stand is another place there.
+    #[inline]
+    pub(super) fn mark(&mut self, fields: Fields<'_>, marks: NeverIndexed) {
+        if marks != NeverIndexed::default() {
+            note_marks(&mut self.never_indexed, fields, marks);
+        }
     }
 
     /// Where heads are written, in front of all body bytes.
@@ -127,6 +145,11 @@ impl Direction {
         self.framer.begin(tail);
     }
 
+    /// A request that was whole continues, with bytes that are not HTTP.
+    pub(super) fn reopen(&mut self) {
+        (self.message.is_whole, self.framer.is_end_out) = (false, false);
+    }
+
     /// Keeps what is sent, for a second try ([`Message::keep_sent`]).
     pub(super) fn keep_sent(&mut self, is_idempotent: bool) {
         self.message.keep_sent(is_idempotent);
@@ -165,6 +188,7 @@ impl Direction {
     /// Nothing more comes, or more does: bytes that are not HTTP end with their connection.
     pub(crate) fn set_whole(&mut self, is_whole: bool) {
         self.message.is_whole = is_whole;
+        self.finish_encoder();
     }
 
     /// Body bytes, without framing.
@@ -203,10 +227,54 @@ impl Direction {
                 // The reader knows their limit.
                 trailers.extend_from_slice(&piece[..step.consumed]);
             }
-            self.message.push(&piece[step.data]);
+            self.push(&piece[step.data]);
             self.message.is_whole = step.is_done;
         }
+        self.finish_encoder();
         Ok(used)
+    }
+
+    /// The body is compressed on its way.
+    pub(super) fn encode_by(&mut self, encoder: Box<Encoder>) {
+        self.encoder = Some(encoder);
+    }
+
+    /// Adds bytes of the body, as they leave.
+    #[inline]
+    fn push(&mut self, data: &[u8]) {
+        match &mut self.encoder {
+            None => self.message.push(data),
+            Some(encoder) => encoder.write(data, |made| self.message.push(made)),
+        }
+    }
+
+    /// What the encoder keeps of a body that is whole is made too.
+    #[inline]
+    fn finish_encoder(&mut self) {
+        if self.message.is_whole
+            && let Some(encoder) = self.encoder.take()
+        {
+            encoder.finish(|made| self.message.push(made));
+        }
+    }
+
+    /// Has what the encoder keeps be there for the other side, which has got all that was: the sender may have paused.
+    pub(crate) fn flush(&mut self) {
+        if let Some(encoder) = &mut self.encoder
+            && self.framer.is_head_out
+            && self.message.is_empty()
+        {
+            encoder.flush(|made| self.message.push(made));
+        }
+    }
+
+    /// Bytes of the body, as its sender counts them, that the other side has got rid of, or that are kept nowhere else.
+    pub(super) fn gone_bytes(&self) -> u64 {
+        match &self.encoder {
+            None => self.body_bytes().saturating_sub(self.body_bytes_left()),
+            Some(_) if self.message.is_full() => 0,
+            Some(encoder) => encoder.taken_bytes(),
+        }
     }
 
     /// The trailers as they came, once, when all of them are there; none where there are none or nobody takes them.
@@ -230,7 +298,7 @@ impl Direction {
 
     /// Takes all of some bytes of a body, which the window of its stream bounds.
     pub(super) fn take_all(&mut self, data: &[u8]) {
-        self.message.push(data);
+        self.push(data);
     }
 
     /// Bytes that it holds: those that wait, and those that are kept for a second try.
@@ -242,6 +310,7 @@ impl Direction {
     /// Drops all that it holds, so that it never becomes whole.
     pub(super) fn give_up(&mut self) {
         self.message.give_up();
+        self.encoder = None;
     }
 
     /// Bytes of the body that the other side was not given, or that have not left it.
@@ -267,6 +336,7 @@ impl Direction {
         if !self.message.is_whole {
             self.reader.end()?;
             self.message.is_whole = true;
+            self.finish_encoder();
         }
         Ok(())
     }
@@ -286,11 +356,11 @@ impl Direction {
         &mut self,
         by: &mut Connection<T>,
         out: &mut Output<'_>,
-        (scheme, never_indexed): (&str, &[u8]),
+        how: AskedBy<'_>,
         data: T,
     ) -> Option<u32> {
-        let how = (scheme, never_indexed);
-        frames::ask(&mut self.framer, &mut self.message, by, out, how, data)
+        let Self { framer, message, never_indexed, .. } = self;
+        frames::ask(framer, message, by, out, (how, &never_indexed[..]), data)
     }
 
     /// Gives a stream what windows and room take, in frames; says how many bytes of the body that were, or 1 where there was none.
@@ -301,7 +371,8 @@ impl Direction {
         out: &mut Output<'_>,
         hides_empty: bool,
     ) -> u64 {
-        frames::send(&mut self.framer, &mut self.message, by, stream, out, hides_empty)
+        let Self { framer, message, never_indexed, .. } = self;
+        frames::send(framer, message, by, stream, out, (&never_indexed[..], hides_empty))
     }
 
     /// What was given to the other side has left it; says whether there is room again for that reason.
@@ -312,7 +383,8 @@ impl Direction {
 
     /// How many bytes of the body may still go through pipes; none where they are framed anew, or kept for a second try.
     pub(super) fn spliceable(&self) -> Option<u64> {
-        let is_as_it_is = self.framer.is_plain() && !self.message.keeps_sent();
+        let is_as_it_is =
+            self.framer.is_plain() && !self.message.keeps_sent() && self.encoder.is_none();
         self.reader.plain_left().filter(|_| is_as_it_is)
     }
 
@@ -346,5 +418,15 @@ impl Direction {
     /// Drops what is in a pipe: the connection that it was for is gone.
     pub(super) fn drop_piped(&mut self, pipes: &mut Pipes) {
         self.message.drop_piped(pipes);
+    }
+}
+
+#[cold]
+fn note_marks(names: &mut Vec<u8>, fields: Fields<'_>, marks: NeverIndexed) {
+    let fields = fields.into_iter().enumerate();
+    let marked = fields.filter(|(place, _)| marks.has(*place)).map(|(_, field)| field.name);
+    for name in marked.chain(marks.has_path().then_some(":path")) {
+        names.extend(name.bytes().map(|byte| byte.to_ascii_lowercase()));
+        names.push(b'\n');
     }
 }

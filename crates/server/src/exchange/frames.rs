@@ -10,6 +10,7 @@
 //! What a call sends is at most one frame of the body, with all heads in front of it: streams take turns. What ends the stream
 //! stands in the last frame where its end is known by then.
 
+use pollux_engine::Actions;
 use pollux_http::Fields;
 use pollux_http::h2::{AskHead, CONTROL_ROOM_BYTES, Connection, Output};
 
@@ -32,14 +33,34 @@ pub(crate) enum Waits {
     End(usize),
 }
 
+/// What a request says by its stream beside its head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedBy<'a> {
+    pub(super) scheme: &'a str,
+    /// It asks for a WebSocket: the stream stays open for one.
+    pub(super) is_websocket: bool,
+}
+
+/// Sends the frames that `write` writes.
+#[inline]
+pub(crate) fn write_frames<R>(
+    actions: &mut Actions<'_>,
+    write: impl FnOnce(&mut Output<'_>) -> R,
+) -> R {
+    let mut out = Output::new(actions.spare());
+    let wrote = write(&mut out);
+    let len = out.len();
+    actions.advance(len);
+    wrote
+}
+
 /// Room that such lines take at most as a field block: a long one has five bytes of lengths, where a line has four that stand
 /// between, and the frames have heads.
 const fn room_for(lines: usize) -> usize {
     lines + lines / 16 + CONTROL_ROOM_BYTES
 }
 
-const _: () =
-    assert!(room_for(HEAD_BYTES_MAX) < pollux_engine::Actions::ROOM_MIN, "a call takes it");
+const _: () = assert!(room_for(HEAD_BYTES_MAX) < Actions::ROOM_MIN, "a call takes it");
 
 /// What of this message waits.
 pub(super) fn waits(framer: &Framer, message: &Message) -> Waits {
@@ -51,29 +72,36 @@ pub(super) fn waits(framer: &Framer, message: &Message) -> Waits {
             (false, interims) => Waits::Head(room_for(interims)),
         };
     }
-    match body.is_empty() {
-        false => Waits::Body,
-        true if message.is_whole && !framer.is_end_out => {
-            Waits::End(room_for(message.trailers().len()))
-        }
-        true => Waits::Nothing,
+    if !body.is_empty() {
+        Waits::Body
+    } else if message.is_whole && !framer.is_end_out {
+        Waits::End(room_for(message.trailers().len()))
+    } else {
+        Waits::Nothing
     }
 }
 
 /// Begins the stream of a request by its head, which ends it where nothing follows; none when its peer takes no more streams.
-/// There has to be as much room as [`waits`] says.
+/// Fields of the names `never_indexed` are put into no table.
+/// There has to be as much room as [`waits`] says. Where it asks for a WebSocket nothing follows until that was agreed to
+/// ([`Direction::reopen`](crate::exchange::direction::Direction::reopen)).
 pub(super) fn ask<T>(
     framer: &mut Framer,
     message: &mut Message,
     by: &mut Connection<T>,
     out: &mut Output<'_>,
-    (scheme, never_indexed): (&str, &[u8]),
+    (how, never_indexed): (AskedBy<'_>, &[u8]),
     data: T,
 ) -> Option<u32> {
     let (head, body) = message.waiting();
     let is_all = message.is_whole && body.is_empty() && message.trailers().is_empty();
+    let AskedBy { scheme, is_websocket } = how;
     let ask = AskHead { head, scheme, known: None, path: None };
-    let stream = by.ask_head_marked(out, ask, never_indexed, is_all, data)?;
+    let stream = if is_websocket {
+        by.ask_head_for_protocol(out, ask, "websocket", never_indexed, data)?
+    } else {
+        by.ask_head_marked(out, ask, never_indexed, is_all, data)?
+    };
     let len = head.len();
     (framer.is_head_out, framer.is_end_out) = (true, is_all);
     message.took(len);
@@ -82,14 +110,14 @@ pub(super) fn ask<T>(
 
 /// Sends what windows and room take, up to one frame of the body; says how many bytes were taken, or 1 for an end alone. There
 /// has to be as much room as [`waits`] says. An end that comes with the head stands in it where `hides_empty` says so, else in
-/// a frame of its own, for those who wait for a body.
+/// a frame of its own, for those who wait for a body. Fields of the names `never_indexed` are put into no table.
 pub(super) fn send<T>(
     framer: &mut Framer,
     message: &mut Message,
     by: &mut Connection<T>,
     stream: u32,
     out: &mut Output<'_>,
-    hides_empty: bool,
+    (never_indexed, hides_empty): (&[u8], bool),
 ) -> u64 {
     let mut taken = 0;
     while !framer.is_head_out {
@@ -102,7 +130,7 @@ pub(super) fn send<T>(
         let is_final = message.has_head() && len == head.len();
         let is_all =
             is_final && message.is_whole && behind.is_empty() && message.trailers().is_empty();
-        by.send_head(out, stream, &heads[..len], is_all && hides_empty);
+        by.send_head_marked(out, stream, &heads[..len], never_indexed, is_all && hides_empty);
         (framer.is_head_out, framer.is_end_out) = (is_final, is_all && hides_empty);
         message.took(len);
         taken += len as u64;
@@ -128,7 +156,7 @@ pub(super) fn send<T>(
     }
     if is_last && has_trailers && out.room() >= room_for(message.trailers().len()) {
         let trailers: Vec<_> = Fields::of_trailers(message.trailers()).collect();
-        by.send_trailers(out, stream, &trailers);
+        by.send_trailers_marked(out, stream, &trailers, never_indexed);
         framer.is_end_out = true;
     }
     framer.is_end_out |= ends;

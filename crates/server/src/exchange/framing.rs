@@ -66,9 +66,10 @@ impl Framer {
     pub(super) fn send(&mut self, message: &mut Message, actions: &mut Actions<'_>) -> u64 {
         let len = self.fill(message, actions.spare());
         actions.advance(len);
-        match message.has_pipe() && !message.has_bytes_waiting() {
-            true => len as u64 + message.send_piped(actions),
-            false => len as u64,
+        if message.has_pipe() && !message.has_bytes_waiting() {
+            len as u64 + message.send_piped(actions)
+        } else {
+            len as u64
         }
     }
 
@@ -96,7 +97,8 @@ impl Framer {
     #[inline(never)]
     fn fill_piece(&mut self, message: &mut Message, out: &mut [u8]) -> usize {
         let (head, body) = message.waiting();
-        let (mut len, mut taken) = (0, 0);
+        let mut len = 0;
+        let mut taken = 0;
         if !self.is_head_out {
             if !message.has_head() || head.len() + TAIL_BYTES_MAX > out.len() {
                 return fill_head(message, out);
@@ -158,9 +160,10 @@ impl Framer {
 #[cold]
 fn fill_head(message: &mut Message, out: &mut [u8]) -> usize {
     let (head, interims) = message.waiting();
-    let (head, room) = match message.has_head() {
-        true => (head, out.len().saturating_sub(TAIL_BYTES_MAX)),
-        false => (interims, out.len()),
+    let (head, room) = if message.has_head() {
+        (head, out.len().saturating_sub(TAIL_BYTES_MAX))
+    } else {
+        (interims, out.len())
     };
     let len = head.len().min(room);
     out[..len].copy_from_slice(&head[..len]);
@@ -223,7 +226,9 @@ mod tests {
         ) {
             let length = if is_chunked { Length::Chunks } else { Length::Unsaid };
             let tail = HeadTail::of(HopFields { length, hop: Hop::Close, expects_continue: false });
-            let (mut message, mut left, mut pushed) = (Message::default(), Vec::new(), Vec::new());
+            let mut message = Message::default();
+            let mut left = Vec::new();
+            let mut pushed = Vec::new();
             let mut interim_bytes = 0;
             if has_interim && !is_kept {
                 message.head().extend_from_slice(INTERIM);

@@ -8,14 +8,14 @@
 
 use pollux_engine::Moment;
 
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::fault::{Fault, ProxyCounter};
 use crate::ids::ExchangeId;
 
 /// The part of the limit that is free once streams were cut: the search for them is worth it then.
 const FREED_SHARE: usize = 8;
 
-impl Upstreams {
+impl ProxyLoop {
     /// Counts what the exchange of a stream holds now.
     #[inline]
     pub(super) fn count_held(&mut self, at: ExchangeId) {

@@ -15,10 +15,11 @@ use std::time::Duration;
 use pollux_engine::{Command, Moment};
 
 use crate::config::Mode;
-use crate::exchange::table::{
-    Link, LinkStreams, Links, Next, OFFERS_MAX, Outgoing, Purpose, Stage,
+use crate::exchange::connections::{
+    Multiplexed, Outgoing, Purpose, UpstreamConnection, UpstreamConnections,
 };
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::proxy_loop::ProxyLoop;
+use crate::exchange::table::{Next, OFFERS_MAX, Stage};
 use crate::fault::{Fault, ProxyCounter};
 use crate::ids::{BackendId, ExchangeId, UpstreamId};
 
@@ -28,9 +29,9 @@ const STANDS_MAX: Duration = Duration::from_secs(1);
 /// Requests that a connection has at a time, however many more its backend allows: what goes wrong with it costs no others.
 pub(super) const STREAMS_MAX: u32 = 100;
 
-impl Link {
+impl UpstreamConnection {
     /// Of a connection of HTTP/2.
-    pub(super) fn streams(&mut self) -> &mut LinkStreams {
+    pub(super) fn streams(&mut self) -> &mut Multiplexed {
         self.streams.as_mut().expect("it carries requests on streams")
     }
 
@@ -39,50 +40,55 @@ impl Link {
     }
 }
 
-impl Links {
-    /// A connection to `backend` that takes another request, and whose output has not waited for long.
+impl UpstreamConnections {
+    /// A connection to `backend` that takes another request, whose output has not waited for long, and of which it is not asked
+    /// whether its backend is there.
     fn with_room(&self, backend: BackendId, now: Moment) -> Option<UpstreamId> {
         let mut all = self.multiplexed[backend.place()].iter().copied();
-        all.find(|link| {
-            let link = self.get(*link);
-            let stands_since = link.streams.as_ref().and_then(|streams| streams.stands_since);
-            link.takes_more() && stands_since.is_none_or(|since| since + STANDS_MAX > now)
+        all.find(|upstream| {
+            let upstream = self.get(*upstream);
+            let moves = |streams: &Multiplexed| {
+                !streams.is_asked && streams.stands_since.is_none_or(|it| it + STANDS_MAX > now)
+            };
+            upstream.takes_more() && upstream.streams.as_deref().is_some_and(moves)
         })
     }
 
     /// One that has no request, to any backend.
     fn idle_multiplexed(&self) -> Option<UpstreamId> {
         let mut all = self.multiplexed.iter().flatten().copied();
-        all.find(|link| self.get(*link).streams.as_ref().is_some_and(|streams| streams.is_idle))
+        all.find(|upstream| {
+            self.get(*upstream).streams.as_ref().is_some_and(|streams| streams.is_idle)
+        })
     }
 
     /// It takes no more requests.
-    fn remove_multiplexed(&mut self, link: UpstreamId) {
-        let backend = self.get(link).backend;
-        self.multiplexed[backend.place()].retain(|each| *each != link);
+    fn remove_multiplexed(&mut self, upstream: UpstreamId) {
+        let backend = self.get(upstream).backend;
+        self.multiplexed[backend.place()].retain(|each| *each != upstream);
     }
 }
 
 /// Requests.
-impl Upstreams {
+impl ProxyLoop {
     /// Gives the request a place on a connection of HTTP/2. Its session is still to be woken.
     pub(super) fn join(&mut self, at: ExchangeId, backend: BackendId) {
-        let found = self.links.with_room(backend, self.now.at);
-        let link = found.unwrap_or_else(|| self.open_multiplexed(backend));
+        let found = self.connections.with_room(backend, self.now.at);
+        let upstream = found.unwrap_or_else(|| self.open_multiplexed(backend));
         if found.is_some() {
             self.proxied.count(ProxyCounter::Reuses);
         }
         let now = self.now.at;
-        let joined = self.links.get_mut(link);
+        let joined = self.connections.get_mut(upstream);
         let is_connected = joined.id.is_some();
         let streams = joined.streams();
         streams.carried += 1;
         streams.ready.push(at);
         if std::mem::take(&mut streams.is_idle) {
-            self.exchanger.pool().release(backend.place());
+            self.handover.pool().release(backend.place());
         }
         let exchange = self.exchanges.get_mut(at);
-        (exchange.link, exchange.stream, exchange.is_ready) = (Some(link), 0, true);
+        (exchange.upstream, exchange.stream, exchange.is_ready) = (Some(upstream), 0, true);
         exchange.is_reused = is_connected;
         exchange.times.assigned.get_or_insert(now);
         if is_connected {
@@ -92,35 +98,36 @@ impl Upstreams {
     }
 
     fn open_multiplexed(&mut self, backend: BackendId) -> UpstreamId {
-        let link = self.links.begin(backend, None);
+        let upstream = self.connections.begin(backend, None);
         let tls = self.tls_to(backend, Mode::Http);
-        let streams_max = self.links.streams_max[backend.place()].clamp(1, STREAMS_MAX);
-        let opened = self.links.get_mut(link);
+        let streams_max = self.connections.streams_max[backend.place()].clamp(1, STREAMS_MAX);
+        let opened = self.connections.get_mut(upstream);
         opened.tls.clone_from(&tls);
-        opened.streams = Some(Box::new(LinkStreams {
+        opened.streams = Some(Box::new(Multiplexed {
             carried: 0,
             streams_max,
             is_idle: false,
             ready: Vec::new(),
             stands_since: None,
+            is_asked: false,
             dropped: Vec::new(),
         }));
-        self.links.multiplexed[backend.place()].push(link);
+        self.connections.multiplexed[backend.place()].push(upstream);
         self.proxied.count(ProxyCounter::Connects);
         let to = self.to(backend);
         let deadline = self.now.at + self.limits.connect_timeout;
-        let session = Outgoing { purpose: Purpose::Streams(link), tls };
+        let session = Outgoing { purpose: Purpose::Http2(upstream), tls };
         self.commands.push_back(Command::Connect { to, session, deadline });
-        link
+        upstream
     }
 
     /// Has the session of its connection of HTTP/2 look at the request, once that is called.
     pub(super) fn make_ready(&mut self, at: ExchangeId) {
         let exchange = self.exchanges.get_mut(at);
-        if let Some(link) = exchange.link.filter(|_| exchange.is_multiplexed)
+        if let Some(upstream) = exchange.upstream.filter(|_| exchange.is_multiplexed)
             && !std::mem::replace(&mut exchange.is_ready, true)
         {
-            self.links.get_mut(link).streams().ready.push(at);
+            self.connections.get_mut(upstream).streams().ready.push(at);
         }
     }
 
@@ -145,9 +152,9 @@ impl Upstreams {
         self.wake_all(at);
     }
 
-    /// A connection has lost a request, whose stream, if it has one, is not ended.
-    pub(super) fn drop_stream(&mut self, link: UpstreamId, stream: u32) {
-        let lost = self.links.get_mut(link);
+    /// A connection has lost a request, whose stream, if it has one, is not ended: that keeps its place until it is.
+    pub(super) fn drop_stream(&mut self, upstream: UpstreamId, stream: u32) {
+        let lost = self.connections.get_mut(upstream);
         if stream != 0 {
             lost.streams().dropped.push(stream);
         }
@@ -157,30 +164,30 @@ impl Upstreams {
                 self.commands.push_back(Command::Wake(id));
             }
             Some(_) => {}
-            None if is_empty => self.forget_connect(link),
+            None if is_empty => self.forget_connect(upstream),
             None => {}
         }
     }
 }
 
 /// Connections.
-impl Upstreams {
+impl ProxyLoop {
     /// A connection has no request. Whether it is kept for others.
-    pub(super) fn park_multiplexed(&mut self, link: UpstreamId) -> bool {
-        let backend = self.links.get(link).backend;
-        let is_open = self.links.multiplexed[backend.place()].contains(&link);
+    pub(super) fn park_multiplexed(&mut self, upstream: UpstreamId) -> bool {
+        let backend = self.connections.get(upstream).backend;
+        let is_open = self.connections.multiplexed[backend.place()].contains(&upstream);
         let is_there = self.backends[backend.place()].is_there();
         if self.is_draining || !is_there || !is_open {
             return false;
         }
-        if self.exchanger.lacks_room() {
+        if self.handover.lacks_room() {
             self.proxied.count(ProxyCounter::IdleDropped);
             return false;
         }
-        let streams = self.links.get_mut(link).streams();
+        let streams = self.connections.get_mut(upstream).streams();
         if !streams.is_idle {
-            if !self.exchanger.pool().reserve(backend.place()) {
-                self.proxied.count(ProxyCounter::Refused);
+            if !self.handover.pool().reserve(backend.place()) {
+                self.proxied.count(ProxyCounter::NotKept);
                 return false;
             }
             streams.is_idle = true;
@@ -190,41 +197,41 @@ impl Upstreams {
     }
 
     /// A connection takes no more requests; those that it has are finished.
-    pub(super) fn close_to_others(&mut self, link: UpstreamId) {
-        self.links.remove_multiplexed(link);
-        let Link { backend, streams, .. } = self.links.get_mut(link);
+    pub(super) fn close_to_others(&mut self, upstream: UpstreamId) {
+        self.connections.remove_multiplexed(upstream);
+        let UpstreamConnection { backend, streams, .. } = self.connections.get_mut(upstream);
         if let Some(streams) = streams
             && std::mem::take(&mut streams.is_idle)
         {
-            self.exchanger.pool().release(backend.place());
+            self.handover.pool().release(backend.place());
         }
     }
 
     /// It is gone, and has no request any more.
-    pub(super) fn end_multiplexed(&mut self, link: UpstreamId) {
-        self.close_to_others(link);
-        self.links.end(link);
+    pub(super) fn end_multiplexed(&mut self, upstream: UpstreamId) {
+        self.close_to_others(upstream);
+        self.connections.end(upstream);
     }
 
     /// Closes one that has no request, for want of room; false when there is none.
     pub(super) fn close_idle_multiplexed(&mut self) -> bool {
-        let Some(link) = self.links.idle_multiplexed() else { return false };
+        let Some(upstream) = self.connections.idle_multiplexed() else { return false };
         self.proxied.count(ProxyCounter::IdleDropped);
-        self.close_to_others(link);
-        self.wake_link(link);
+        self.close_to_others(upstream);
+        self.wake_multiplexed(upstream);
         true
     }
 
     /// The backend is gone, or has another address: its connections end when their requests do.
     pub(super) fn leave_multiplexed(&mut self, backend: BackendId) {
-        while let Some(link) = self.links.multiplexed[backend.place()].last().copied() {
-            self.close_to_others(link);
-            self.wake_link(link);
+        while let Some(upstream) = self.connections.multiplexed[backend.place()].last().copied() {
+            self.close_to_others(upstream);
+            self.wake_multiplexed(upstream);
         }
     }
 
-    fn wake_link(&mut self, link: UpstreamId) {
-        let woken = self.links.get_mut(link);
+    fn wake_multiplexed(&mut self, upstream: UpstreamId) {
+        let woken = self.connections.get_mut(upstream);
         if let Some(id) = woken.id
             && !std::mem::replace(&mut woken.is_woken, true)
         {

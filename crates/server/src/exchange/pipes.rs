@@ -25,7 +25,8 @@ pub(crate) struct Pipes {
 impl Pipes {
     /// Those of one of so many loops, which have so many together at most.
     pub(crate) fn new(open_max: usize, loops: usize) -> Self {
-        let (open_max, large_max) = (open_max.div_ceil(loops), LARGE_MAX.div_ceil(loops));
+        let open_max = open_max.div_ceil(loops);
+        let large_max = LARGE_MAX.div_ceil(loops);
         Self { empty: VecDeque::new(), open: 0, open_max, large: 0, large_max }
     }
 

@@ -2,67 +2,75 @@
 //!
 //! | step | called by | when |
 //! |---|---|---|
-//! | [`begin`](Upstreams::begin), [`begin_again`](Upstreams::begin_again) | the asker's session | the head of a request is sound, and a backend is to answer it; the second where it is the last one of this loop again |
-//! | [`choose`](Upstreams::choose), [`obtain`](Upstreams::obtain) | `begin`, `fault` for a second try, and `assign.rs` where a request that waited has its turn or its backend went down | a backend, and a connection to it |
-//! | [`upstream_ready`](Upstreams::upstream_ready), [`request_leaves_by`](Upstreams::request_leaves_by) | the upstream's session | it is connected, was woken, or has got rid of what it had |
-//! | [`request_bytes`](Upstreams::request_bytes), [`request_data`](Upstreams::request_data) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
-//! | [`wake_found`](Upstreams::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
-//! | [`interim`](Upstreams::interim) | the upstream's session | an interim answer (1xx) came |
-//! | [`upgraded`](Upstreams::upgraded) | the upstream's session | the backend continues with WebSocket (101): a tunnel from here on |
-//! | [`answer_head`](Upstreams::answer_head), [`answer_head_of_stream`](Upstreams::answer_head_of_stream) | the upstream's session | the head of the answer came (`answer_head_again`: the last one again): from here on there is no second try |
-//! | [`answer_bytes`](Upstreams::answer_bytes), [`answer_data`](Upstreams::answer_data) | the upstream's session | some of its body came |
-//! | [`answer_end`](Upstreams::answer_end) | the upstream's session | all of it came: the exchange lets go of the connection |
-//! | [`park`](Upstreams::park) | the upstream's session | right behind `answer_end`, before the client has the answer: the connection is kept for another request |
-//! | [`answer_leaves`](Upstreams::answer_leaves), [`answer_leaves_by`](Upstreams::answer_leaves_by) | the asker's session | it was woken, or has got rid of what it had |
-//! | [`fault`](Upstreams::fault) | either session, at any time | a second try, a page, or a cut |
-//! | [`finish`](Upstreams::finish) | the asker's session | the last byte was handed over, or the client is gone |
+//! | [`begin`](ProxyLoop::begin), [`begin_again`](ProxyLoop::begin_again) | the asker's session | the head of a request is sound, and a backend is to answer it; the second where it is the last one of this loop again |
+//! | [`choose`](ProxyLoop::choose), [`obtain`](ProxyLoop::obtain) | `begin`, `fault` for a second try, and `assign.rs` where a request that waited has its turn or its backend went down | a backend, and a connection to it |
+//! | [`upstream_ready`](ProxyLoop::upstream_ready), [`request_leaves_by`](ProxyLoop::request_leaves_by) | the upstream's session | it is connected, was woken, or has got rid of what it had |
+//! | [`request_bytes`](ProxyLoop::request_bytes), [`request_data`](ProxyLoop::request_data) | the asker's session | behind `begin`, with what came behind the head; then whenever more of the body came |
+//! | [`wake_found`](ProxyLoop::wake_found) | `request_bytes` | all of the request is there: an idle connection that was found sends it |
+//! | [`interim`](ProxyLoop::interim) | the upstream's session | an interim answer (1xx) came |
+//! | [`upgraded`](ProxyLoop::upgraded), [`upgraded_by_stream`](ProxyLoop::upgraded_by_stream) | the upstream's session | the backend continues with WebSocket (101, or 2xx by a stream): a tunnel from here on |
+//! | [`leave_tunnel`](ProxyLoop::leave_tunnel) | the upstream's session | it has lost a tunnel, which is over |
+//! | [`answer_head`](ProxyLoop::answer_head), [`answer_head_of_stream`](ProxyLoop::answer_head_of_stream) | the upstream's session | the head of the answer came (`answer_head_again`: the last one again): from here on there is no second try |
+//! | [`answer_bytes`](ProxyLoop::answer_bytes), [`answer_data`](ProxyLoop::answer_data) | the upstream's session | some of its body came |
+//! | [`answer_end`](ProxyLoop::answer_end) | the upstream's session | all of it came: the exchange lets go of the connection |
+//! | [`park`](ProxyLoop::park) | the upstream's session | right behind `answer_end`, before the client has the answer: the connection is kept for another request |
+//! | [`answer_leaves`](ProxyLoop::answer_leaves), [`answer_leaves_by`](ProxyLoop::answer_leaves_by) | the asker's session | it was woken, or has got rid of what it had |
+//! | [`fault`](ProxyLoop::fault) | either session, at any time | a second try, a page, or a cut |
+//! | [`finish`](ProxyLoop::finish) | the asker's session | the last byte was handed over, or the client is gone (`booking.rs`) |
 //!
 //! A step changes the [`Exchange`](crate::exchange::table::Exchange) and wakes the other side. What a session does with its own
 //! connection beside that stands in its file: `front/h1/later.rs`, `front/h2/later.rs`, `upstream.rs`. An exchange knows whom
 //! it has to wake, the [`Asker`], and nothing else of who asked: a connection of HTTP/1.1, or a stream of one of HTTP/2. Where
 //! these differ the step says so: a stream never pauses its connection, gives all that its window let through
-//! ([`request_data`](Upstreams::request_data), [`answer_data`](Upstreams::answer_data)), and takes frames
-//! ([`answer_leaves_by`](Upstreams::answer_leaves_by), [`request_leaves_by`](Upstreams::request_leaves_by)). So it is with
+//! ([`request_data`](ProxyLoop::request_data), [`answer_data`](ProxyLoop::answer_data)), and takes frames
+//! ([`answer_leaves_by`](ProxyLoop::answer_leaves_by), [`request_leaves_by`](ProxyLoop::request_leaves_by)). So it is with
 //! the other side, whose connection has one request at a time (`upstream.rs`), or streams (`upstream/h2.rs`).
 //!
 //! | of an exchange | is |
 //! |---|---|
 //! | `request`, `response` | what goes one way, bounded: `head` is written into, `take` adds what came of a body, `send` gives the connection of the other side what fits, with the framing; `is_whole` once all of it came, `is_done` once all has left |
 //! | `stage` | how far it came, the word of the log |
-//! | `link`, `ticket` | the upstream connection that has it; its place in the queue for one |
+//! | `upstream`, `ticket` | the upstream connection that has it; its place in the queue for one |
 //! | `body_clock`, the deadlines | by when the client has to act (`deadlines.rs`, `set_asker_deadline`) |
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use pollux_engine::{Actions, Moment};
+use pollux_engine::Actions;
 use pollux_http::h2::NeverIndexed;
 use pollux_http::{
     BodyReader, Fields, Limits, Method, ProxyHeader, Rejection, Request, Response, ResponseBody,
     ResponseFacts, Status,
 };
+use pollux_tls::{ClientIdentity, ShownId};
 
+use crate::backends::Target;
+use crate::backends::groups::Group;
 use crate::backends::pool::Admission;
 use crate::body_clock::BodyClock;
+use crate::coding::Encoder;
 use crate::counters::ServerCounter;
 use crate::exchange::asker::Asker;
+use crate::exchange::booking::note_line;
 use crate::exchange::deadlines::UpstreamWait;
 use crate::exchange::direction::{Direction, Side};
 use crate::exchange::frames;
-use crate::exchange::table::{Next, OFFERS_MAX, Stage};
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::proxy_loop::ProxyLoop;
+use crate::exchange::table::{Exchange, Next, OFFERS_MAX, Stage};
 use crate::fault::{Fault, Party, ProxyCounter};
 use crate::fields;
 use crate::head::Version;
 use crate::head::cache::{AnswerKey, LastRequest, RequestFacts, RequestKey};
+use crate::head::changed::{encode_head, vary_by_coding};
 use crate::head::proxied::{
     AnswerContext, RequestContext, Rewritten, write_answer, write_interim, write_request,
-    write_upgrade,
+    write_tunnel, write_upgrade,
 };
 use crate::head::tail::{HeadTail, HopFields, TAIL_BYTES_MAX};
 use crate::head::websocket::{self, Key};
 use crate::ids::{BackendId, ExchangeId, FrontId, GroupId};
-use crate::log::{AccessLog, Entry, Proxied};
-use crate::record::{Books, End, Outcome};
+use crate::log::AccessLog;
+use crate::sticky::{Brought, Mark, NewCookie};
 
 /// Upstream connections that one request may have, one after the other.
 const TRIES_MAX: u32 = 3;
@@ -75,6 +83,10 @@ const INTERIM_BYTES_MAX: usize = 40 * 1024;
 /// Longest interim answer that is passed on.
 const INTERIM_HEAD_BYTES_MAX: usize = 16 * 1024;
 
+const SWITCHING_PROTOCOLS: Status = Status::of(101);
+
+const HEAD_TOO_LONG: &str = "a head of more than 56 KiB, which no client of HTTP/2 gets";
+
 /// What an exchange has to know of who asks, beside the request.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
@@ -82,6 +94,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) front: FrontId,
     /// Whether the client speaks TLS.
     pub(crate) is_secure: bool,
+    /// The certificate that the client has seen, where there are several by name.
+    pub(crate) shown: Option<ShownId>,
     /// The group of backends that its front end leads to.
     pub(crate) group: GroupId,
     /// The client's address without its port; empty on a unix socket.
@@ -97,6 +111,17 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct NewHead<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) head: &'a [u8],
+    /// Whether the same head may be passed on again without being looked at.
+    pub(crate) may_repeat: bool,
+    /// The id of the request; empty where it has none.
+    pub(crate) id: &'a str,
+    /// Who asks, as a password has shown, and the same for a backend that is to get it; empty where there was none.
+    pub(crate) user: (&'a str, &'a str),
+    /// What its client has shown that was asked for a certificate; `client_passed` where its site asks for one.
+    pub(crate) client: Option<&'a ClientIdentity>,
+    pub(crate) client_passed: bool,
+    /// How a log calls its site and its route; empty where it has none.
+    pub(crate) names: (&'a str, &'a str),
     /// What the backend is asked for, where a route has read the path.
     pub(crate) target: Option<&'a [u8]>,
     pub(crate) facts: RequestFacts,
@@ -109,15 +134,19 @@ pub(crate) struct NewHead<'a> {
     pub(crate) log: Option<&'a AccessLog>,
 }
 
-impl Upstreams {
+impl ProxyLoop {
     /// A sound head came: the request has an exchange, in which its head stands as the backend gets it, and a connection
     /// that is found, opened or waited for.
     pub(crate) fn begin(&mut self, asked: &Asked<'_>, new: &NewHead<'_>) -> ExchangeId {
-        let NewHead { request, head, target, facts, max_forwards, never_indexed, limits, log } =
+        let NewHead { request, head, target, facts, max_forwards, never_indexed, limits, .. } =
             *new;
+        let (user, user_passed) = new.user;
+        let log = new.log;
         let (at, backend) = self.enter(asked, facts);
         let front = self.frontends.get(asked.front);
+        let settings = self.epochs.now();
         let is_secure = asked.is_secure;
+        let is_by_stream = self.exchanges.get(at).is_multiplexed;
         let host = request.host();
         let context = RequestContext {
             peer: asked.peer,
@@ -126,28 +155,43 @@ impl Upstreams {
             is_secure,
             x_forwarded: front.x_forwarded,
             forwarded: front.forwarded,
-            rules: &front.rules.request,
+            rules: &settings.fields[facts.fields.place()].request,
             max_forwards,
             target,
-            prefix: facts.route.map_or("", |route| &self.rewrites[route.place()].strip),
+            user: user_passed,
+            client: new.client_passed.then_some(new.client),
+            prefix: facts.route.map_or("", |route| &settings.rewrites[route.place()].strip),
+            cookie: self.groups[asked.group.place()].cookie.as_ref(),
+            is_by_stream,
         };
         let exchange = self.exchanges.get_mut(at);
+        // What its answer says of paths at this host gets back what the route has taken away.
+        if facts.route.is_some_and(|route| settings.rewrites[route.place()].is_some()) {
+            let host = fields::host_of(context.rules).unwrap_or(context.host);
+            exchange.host.extend_from_slice(host.as_bytes());
+        }
         let asks = write_request(exchange.request.head(), request, &context);
-        // By HTTP/2 a backend is asked for no WebSocket: what it answers to GET is passed on, if it is none of 2xx.
-        exchange.wants_upgrade = asks && !exchange.is_multiplexed;
-        if asks && facts.version == Version::Http2 {
-            let key = Key::random();
-            if exchange.wants_upgrade {
-                fields::write(exchange.request.head(), websocket::KEY, key.text());
-            }
-            exchange.accept = Some(key.accept());
+        let is_stream = facts.version == Version::Http2;
+        // A stream has no key: a backend of HTTP/1.1 gets one of the proxy's own, and that of a client is answered here.
+        let own = (asks && is_stream && !is_by_stream).then(Key::random);
+        let of_client = if asks && !is_stream && is_by_stream { Key::of(request) } else { None };
+        if let Some(key) = &own {
+            fields::write(exchange.request.head(), websocket::KEY, key.text());
+        }
+        exchange.accept = own.or(of_client).map(|key| key.accept());
+        // Without a key to answer it is a GET, whose Upgrade may be ignored (RFC 9110 7.8).
+        exchange.wants_upgrade = asks && (is_stream == is_by_stream || exchange.accept.is_some());
+        let written_bytes = exchange.request.head().len();
+        if let Some(config) = settings.request_id.as_ref().filter(|_| !new.id.is_empty()) {
+            exchange.id.extend_from_slice(new.id.as_bytes());
+            fields::write(exchange.request.head(), &config.name, new.id.as_bytes());
         }
         let hop = HopFields::of_request(request, facts.version, exchange.wants_upgrade);
         let tail = HeadTail::of(if exchange.is_multiplexed { hop.on_stream() } else { hop });
         let head_bytes = exchange.request.head().len() + TAIL_BYTES_MAX;
         let is_marked = never_indexed != NeverIndexed::default();
-        if is_marked && exchange.is_multiplexed {
-            note_marks(&mut exchange.never_indexed, request, never_indexed);
+        if exchange.is_multiplexed {
+            exchange.request.mark(request.fields, never_indexed);
         }
         let is_too_long = exchange.is_multiplexed && head_bytes > frames::HEAD_BYTES_MAX;
         match facts.version {
@@ -155,7 +199,7 @@ impl Upstreams {
             _ => exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail),
         }
         if let Some(log) = log {
-            note_line(&mut exchange.line, request, log);
+            note_line(&mut exchange.line, request, (user, new.client), new.names, log);
         }
         if request.framing.has_body() {
             self.counters.add(ServerCounter::Bodies, 1);
@@ -163,12 +207,15 @@ impl Upstreams {
             && hop == HopFields::default()
             && request.method != Method::Options
             && !is_marked
-            && exchange.accept.is_none()
+            && new.may_repeat
         {
             let last = self.repeats.request.get_or_insert_default();
             let is_stream = asked.asker.is_stream();
-            let by = RequestKey { front: asked.front, is_secure, is_stream, peer: asked.peer };
-            last.note(head, by, exchange.request.head(), &exchange.line, facts);
+            let Asked { front, shown, peer, .. } = *asked;
+            let by = RequestKey { front, is_secure, is_stream, shown, peer };
+            let written = &exchange.request.head()[..written_bytes];
+            let line = &*exchange.line;
+            last.note(head, by, written, line, &exchange.host, facts);
         }
         if is_too_long {
             self.part(at);
@@ -179,13 +226,23 @@ impl Upstreams {
 
     /// The same of a head that is the last one of this loop again.
     #[inline]
-    pub(crate) fn begin_again(&mut self, asked: &Asked<'_>, last: &LastRequest) -> ExchangeId {
+    pub(crate) fn begin_again(
+        &mut self,
+        asked: &Asked<'_>,
+        last: &LastRequest,
+        id: &str,
+    ) -> ExchangeId {
         let (at, _) = self.enter(asked, last.facts);
         let exchange = self.exchanges.get_mut(at);
         exchange.request.head().extend_from_slice(&last.written);
+        if let Some(config) = self.epochs.now().request_id.as_ref().filter(|_| !id.is_empty()) {
+            exchange.id.extend_from_slice(id.as_bytes());
+            fields::write(exchange.request.head(), &config.name, id.as_bytes());
+        }
         let tail = if exchange.is_multiplexed { HeadTail::STREAM } else { HeadTail::NONE };
         exchange.request.begin_without_body(&tail);
         exchange.line.extend_from_slice(&last.line);
+        exchange.host.extend_from_slice(&last.host);
         at
     }
 
@@ -198,18 +255,45 @@ impl Upstreams {
         let may_splice = !is_framed && self.pipes.is_on();
         let at = self.exchanges.begin(asked.asker, self.now.at);
         let exchange = self.exchanges.get_mut(at);
-        (exchange.front, exchange.group, exchange.route) = (asked.front, group, facts.route);
+        (exchange.group, exchange.route) = (group, facts.route);
+        exchange.epoch = Some(self.epochs.hold());
+        exchange.counted = facts.route.map(|route| self.epochs.now().counted[route.place()]);
         if let Some(header) = asked.header {
             exchange.header = header;
         }
         (exchange.key, exchange.kind, exchange.version) = (facts.key, facts.kind, facts.version);
+        exchange.brought = facts.brought;
         (exchange.is_idempotent, exchange.may_splice) = (facts.is_idempotent, may_splice);
-        exchange.rules = facts.rules;
+        (exchange.fields, exchange.rules) = (facts.fields, facts.rules);
+        exchange.wishes = facts.wishes;
         exchange.is_last = asked.is_last;
         exchange.is_multiplexed = is_multiplexed;
         // A stream that is refused was not looked at, whatever it asks for.
         exchange.request.keep_sent(facts.is_idempotent || is_multiplexed);
-        (at, self.choose(at))
+        let backend = self.choose(at);
+        if !facts.brought.mark.is_none() {
+            self.count_brought(facts.brought.mark, backend);
+        }
+        (at, backend)
+    }
+
+    /// A request with this mark went to that backend first.
+    #[cold]
+    fn count_brought(&self, mark: Mark, backend: BackendId) {
+        let is_kept = self.targets[backend.place()].as_ref().is_some_and(|it| it.mark == mark);
+        self.proxied.count(if is_kept {
+            ProxyCounter::StickyKept
+        } else {
+            ProxyCounter::StickyMoved
+        });
+    }
+
+    /// Writes the cookie that an answer sets which makes a tunnel of its connection.
+    fn write_new_cookie(&mut self, at: ExchangeId) {
+        let exchange = self.exchanges.get_mut(at);
+        let Some(cookie) = new_cookie(&self.groups, &self.targets, exchange) else { return };
+        cookie.write(exchange.response.head());
+        self.proxied.count(ProxyCounter::StickySet);
     }
 
     /// Finds the backend whose turn it is, and obtains a connection to it. Says which one that is; where none may have the
@@ -219,8 +303,11 @@ impl Upstreams {
         if let Some(failed) = exchange.backend {
             exchange.tried.add(failed);
         }
-        let (group, tried, key) = (exchange.group, exchange.tried, exchange.key);
-        let Some(backend) = self.pick_backend(group, &tried, key) else {
+        let group = exchange.group;
+        let tried = exchange.tried;
+        let key = exchange.key;
+        let mark = exchange.brought.mark;
+        let Some(backend) = self.pick_backend(group, &tried, key, mark) else {
             self.give_up_later(at, self.why_none(group));
             return self.groups[group.place()].first();
         };
@@ -236,7 +323,7 @@ impl Upstreams {
     /// head is written ([`Self::wake_found`]).
     fn obtain(&mut self, at: ExchangeId, backend: BackendId) {
         match self.ask_pool(at, backend) {
-            Admission::Private => self.reuse_here(at, backend),
+            Admission::Private => self.reuse_local(at, backend),
             Admission::Own(pooled) => self.take_own(at, backend, pooled),
             Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
             Admission::Open => self.open_for(at, backend),
@@ -308,7 +395,7 @@ impl Upstreams {
             self.count_held(at);
         }
         let exchange = self.exchanges.get(at);
-        if !exchange.has_answer() {
+        if exchange.is_tunnel() || !exchange.has_answer() {
             self.set_upstream_deadline(at, actions);
         }
         if sent_bytes > 0 {
@@ -363,7 +450,8 @@ impl Upstreams {
         if exchange.is_tunnel() && !exchange.has_backend() {
             return Ok(());
         }
-        let (request, is_body) = (&mut exchange.request, exchange.stage != Stage::Tunnel);
+        let request = &mut exchange.request;
+        let is_body = exchange.stage != Stage::Tunnel;
         request.take_all(data);
         if is_body && request.body_bytes() > limits.body_bytes {
             return Err(Rejection::BODY_LARGE);
@@ -374,10 +462,22 @@ impl Upstreams {
         Ok(())
     }
 
-    /// Fields behind the body of a stream, which [`Self::request_data`] ends.
-    pub(crate) fn request_trailers(&mut self, at: ExchangeId, trailers: Fields<'_>) {
+    /// Fields behind the body of a stream, which [`Self::request_data`] ends, and those of them that are put into no table.
+    pub(crate) fn request_trailers(
+        &mut self,
+        at: ExchangeId,
+        trailers: Fields<'_>,
+        never_indexed: NeverIndexed,
+    ) {
         let exchange = self.exchanges.get_mut(at);
-        let rules = &self.frontends.get(exchange.front).rules.request;
+        if exchange.is_multiplexed {
+            exchange.request.mark(trailers, never_indexed);
+        }
+        if exchange.is_tunnel() {
+            // It has left the settings that its rules are of, and bytes have no trailers.
+            return exchange.request.add_trailers(trailers, |_| true);
+        }
+        let rules = &exchange.settings(&self.epochs).fields[exchange.fields.place()].request;
         exchange.request.add_trailers(trailers, |name| fields::drops(rules, name));
     }
 
@@ -474,14 +574,63 @@ impl Upstreams {
         if !exchange.wants_upgrade || exchange.version == Version::Http10 {
             return Err("an upgrade (101) that was not asked for".into());
         }
-        write_upgrade(exchange.response.head(), response, exchange.accept.as_ref())?;
+        let before = exchange.response.head().len();
+        let own = exchange.settings(&self.epochs).answered_id();
+        write_upgrade(exchange.response.head(), response, exchange.accept.as_ref(), own)?;
+        self.write_new_cookie(at);
+        self.write_id(at);
+        self.begin_tunnel(at, actions, before)
+    }
+
+    /// The same by a stream that was asked for one, whose answer of 2xx says so (RFC 8441 5). The backend may end its side with it.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub(super) fn upgraded_by_stream(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        response: &Response<'_>,
+        ends: bool,
+    ) -> Result<(), Cow<'static, str>> {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.forget_sent();
+        let before = exchange.response.head().len();
+        let own = exchange.settings(&self.epochs).answered_id();
+        write_tunnel(exchange.response.head(), response, exchange.accept.as_ref(), own);
+        self.write_new_cookie(at);
+        self.write_id(at);
+        self.begin_tunnel(at, actions, before)?;
+        self.exchanges.get_mut(at).response.set_whole(ends);
+        Ok(())
+    }
+
+    /// The head is there that makes a tunnel of the client's connection or stream, behind what was there `before`.
+    fn begin_tunnel(
+        &mut self,
+        at: ExchangeId,
+        actions: &mut Actions<'_>,
+        before: usize,
+    ) -> Result<(), Cow<'static, str>> {
+        let exchange = self.exchanges.get_mut(at);
+        let is_stream = exchange.asker.is_stream();
+        if is_stream && exchange.response.head().len() > frames::HEAD_BYTES_MAX {
+            exchange.response.head().truncate(before);
+            return Err(HEAD_TOO_LONG.into());
+        }
         exchange.reach(Stage::Tunnel);
-        let (tail, status) = match exchange.accept {
-            Some(_) => (HeadTail::STREAM, Status::OK),
-            None => (HeadTail::of(HopFields::UPGRADE), response.facts.status),
+        // It may live for long, and needs nothing else of them.
+        let settings = exchange.settings(&self.epochs);
+        let of_route = exchange.route.map(|route| settings.tunnel_timeouts[route.place()]);
+        exchange.tunnel_timeout = of_route.unwrap_or(settings.limits.tunnel_timeout);
+        exchange.leave_epoch(&self.epochs);
+        let (tail, status) = if is_stream {
+            (HeadTail::STREAM, Status::OK)
+        } else {
+            (HeadTail::of(HopFields::UPGRADE), SWITCHING_PROTOCOLS)
         };
         exchange.response.begin_tunnel(&tail);
-        exchange.request.set_whole(false);
+        exchange.request.reopen();
         exchange.is_last = true;
         exchange.status = Some(status);
         exchange.times.first_byte = Some(self.now.at);
@@ -490,7 +639,18 @@ impl Upstreams {
         Ok(())
     }
 
-    /// The head of the answer came: what was sent of the request is kept no more, as there is no second try.
+    /// The upstream connection, or the stream there, is no more that a tunnel had: both of its sides have come to their end.
+    pub(super) fn leave_tunnel(&mut self, at: ExchangeId) {
+        self.detach(at);
+        let exchange = self.exchanges.get_mut(at);
+        exchange.request.set_whole(true);
+        // A stream can tell an end from a cut, and does.
+        let is_said = exchange.response.is_whole() || !exchange.asker.is_stream();
+        exchange.response.set_whole(is_said);
+    }
+
+    /// The head of the answer came, with a body behind it unless it `ends`: what was sent of the request is kept no more, as
+    /// there is no second try. Where a page takes its place nothing of it is passed on ([`Fault::Replaced`]).
     ///
     /// # Errors
     /// Why it is not taken.
@@ -499,39 +659,67 @@ impl Upstreams {
         at: ExchangeId,
         response: &Response<'_>,
         head: &[u8],
+        ends: bool,
     ) -> Result<(), Cow<'static, str>> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
         if exchange.wants_tunnel() && matches!(response.facts.status.code(), 200..=299) {
             return Err("an answer of 2xx to the request for a WebSocket, which a stream would take for one".into());
         }
-        let rules = self.frontends.rules(exchange.front);
+        let settings = exchange.settings(&self.epochs);
+        let set = &settings.fields[exchange.fields.place()];
+        let status = response.facts.status;
         exchange.request.forget_sent();
+        if exchange.wishes.has_changes && set.changes.replaces(status, exchange.wishes) {
+            self.answer_is_there(at);
+            self.exchanges.get_mut(at).fault = Some(Fault::Replaced(status));
+            return Ok(());
+        }
         let is_early = !exchange.request.is_whole();
+        let cookie = new_cookie(&self.groups, &self.targets, exchange);
         // Nobody wants the rest: the answer says that the connection ends here (RFC 9112 9.5).
-        exchange.is_last |= is_early && response.facts.status.code() >= 400;
+        exchange.is_last |= is_early && status.code() >= 400;
+        let rules = set.response.applying(exchange.rules, status.code());
         let context = AnswerContext {
             kind: exchange.kind,
             date: &self.date,
-            rules: rules.applying(exchange.rules, response.facts.status.code()),
+            rules,
             rewrite: exchange.route.map(|route| Rewritten {
-                by: &self.rewrites[route.place()],
+                by: &settings.rewrites[route.place()],
                 host: exchange.backend.map_or("", |backend| &self.backends[backend.place()].host),
+                asked_host: &exchange.host,
             }),
+            cookie,
         };
         let out = exchange.response.head();
         let before = out.len();
         if !write_answer(out, response, &context) {
             return Err("a coding before chunked, which was not asked for".into());
         }
+        let mut encoder = None;
+        if exchange.wishes.has_changes && !ends && set.changes.compresses(response, rules) {
+            let coding = exchange.wishes.coding;
+            if let Some(coding) = coding {
+                encoder = self.encoders.begin(coding, self.now.unix_s);
+            }
+            if let Some(coding) = coding.filter(|_| encoder.is_some()) {
+                encode_head(out, before, coding);
+            }
+            vary_by_coding(out, before);
+        }
         if exchange.asker.is_stream() && out.len() > frames::HEAD_BYTES_MAX {
             out.truncate(before);
-            return Err("a head of more than 56 KiB, which no client of HTTP/2 gets".into());
+            return Err(HEAD_TOO_LONG.into());
         }
-        if !is_early && !head.is_empty() {
+        // Where it leads depends on the host that was asked for.
+        let is_led = !exchange.host.is_empty() && response.fields.first("location").is_some();
+        if cookie.is_some() {
+            self.proxied.count(ProxyCounter::StickySet);
+        } else if !is_early && !head.is_empty() && !is_led && !exchange.wishes.has_changes {
             self.repeats.note_answer(head, by, &out[before..], response.facts);
         }
-        self.answer_began(at, &response.facts);
+        self.write_id(at);
+        self.answer_began(at, &response.facts, encoder);
         Ok(())
     }
 
@@ -549,8 +737,11 @@ impl Upstreams {
         if ends && facts.body == ResponseBody::UntilClose && !self.exchange(at).asker.is_stream() {
             facts.body = ResponseBody::Length(0);
         }
-        self.answer_head(at, &Response { facts, ..*response }, &[])?;
+        self.answer_head(at, &Response { facts, ..*response }, &[], ends)?;
         let exchange = self.exchanges.get_mut(at);
+        if exchange.fault.is_some() {
+            return Ok(());
+        }
         exchange.ends_with_head = ends;
         exchange.response.set_whole(ends);
         Ok(())
@@ -564,19 +755,35 @@ impl Upstreams {
     ) -> Option<ResponseFacts> {
         let by = self.answer_key(at);
         let exchange = self.exchanges.get_mut(at);
-        if !exchange.request.is_whole() || exchange.wants_tunnel() {
+        if !exchange.request.is_whole() || exchange.wants_tunnel() || exchange.wishes.has_changes {
+            return None;
+        }
+        if new_cookie(&self.groups, &self.targets, exchange).is_some() {
             return None;
         }
         let facts = self.repeats.answer(input, by, exchange.response.head())?;
         exchange.request.forget_sent();
-        self.answer_began(at, &facts);
+        self.write_id(at);
+        self.answer_began(at, &facts, None);
         Some(facts)
+    }
+
+    /// Adds it to the head of an answer: each request has its own, so that it is not remembered with that.
+    #[inline]
+    fn write_id(&mut self, at: ExchangeId) {
+        let exchange = self.exchanges.get_mut(at);
+        if let Some(name) = exchange.settings(&self.epochs).answered_id()
+            && !exchange.id.is_empty()
+        {
+            fields::write(exchange.response.head(), name, &exchange.id);
+        }
     }
 
     fn answer_key(&self, at: ExchangeId) -> AnswerKey {
         let exchange = self.exchanges.get(at);
         AnswerKey {
-            front: exchange.front,
+            epoch: exchange.epoch,
+            fields: exchange.fields,
             kind: exchange.kind,
             unix_s: self.now.unix_s,
             rules: exchange.rules,
@@ -585,17 +792,34 @@ impl Upstreams {
         }
     }
 
-    fn answer_began(&mut self, at: ExchangeId, facts: &ResponseFacts) {
+    fn answer_began(
+        &mut self,
+        at: ExchangeId,
+        facts: &ResponseFacts,
+        encoder: Option<Box<Encoder>>,
+    ) {
         let exchange = self.exchanges.get_mut(at);
         let reader = BodyReader::of_response(facts.body, &self.answer_limits);
-        let (tail, is_last) = self.repeats.tail((facts.body, exchange.version, exchange.is_last));
+        // How long what is made of it will be is not known.
+        let body = if encoder.is_some() { ResponseBody::Chunked } else { facts.body };
+        let (tail, is_last) = self.repeats.tail((body, exchange.version, exchange.is_last));
         exchange.response.begin_body(reader, tail);
         if tail.is_of_stream {
             exchange.response.take_trailers();
         }
+        if let Some(encoder) = encoder {
+            exchange.response.encode_by(encoder);
+        }
         exchange.reach(Stage::Answering);
         exchange.is_last = is_last;
-        (exchange.status, exchange.times.first_byte) = (Some(facts.status), Some(self.now.at));
+        exchange.status = Some(facts.status);
+        self.answer_is_there(at);
+    }
+
+    /// The backend has begun to answer, whatever becomes of that.
+    fn answer_is_there(&mut self, at: ExchangeId) {
+        let exchange = self.exchanges.get_mut(at);
+        exchange.times.first_byte = Some(self.now.at);
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = exchange.backend.expect("it answers");
@@ -619,7 +843,9 @@ impl Upstreams {
         let used = exchange.response.take(input)?;
         if let Some(section) = exchange.response.whole_trailers() {
             let status = exchange.status.unwrap_or(Status::OK).code();
-            let rules = self.frontends.rules(exchange.front).applying(exchange.rules, status);
+            let settings = exchange.settings(&self.epochs);
+            let rules = &settings.fields[exchange.fields.place()].response;
+            let rules = rules.applying(exchange.rules, status);
             let trailers = Fields::of_trailers(&section);
             exchange.response.add_trailers(trailers, |name| rules.drops(name));
         }
@@ -641,17 +867,34 @@ impl Upstreams {
         let response = &mut self.exchanges.get_mut(at).response;
         response.take_all(data);
         response.set_whole(ends);
-        if !ends {
+        if !ends || self.exchanges.get(at).is_tunnel() {
             self.answer_grew(at, actions);
+        }
+    }
+
+    /// The fields of a head, or of trailers, that a backend has marked are put into no table for a client's stream either.
+    #[inline]
+    pub(super) fn mark_answer(
+        &mut self,
+        at: ExchangeId,
+        fields: Fields<'_>,
+        never_indexed: NeverIndexed,
+    ) {
+        let exchange = self.exchanges.get_mut(at);
+        if exchange.asker.is_stream() {
+            exchange.response.mark(fields, never_indexed);
         }
     }
 
     /// Fields behind the body of an answer by a stream, which end it. Clients of HTTP/1.1 get none.
     pub(super) fn answer_trailers(&mut self, at: ExchangeId, trailers: Fields<'_>) {
         let exchange = self.exchanges.get_mut(at);
-        if exchange.asker.is_stream() {
+        // A tunnel has left the settings that its rules are of, and bytes have no trailers.
+        if exchange.asker.is_stream() && !exchange.is_tunnel() {
             let status = exchange.status.unwrap_or(Status::OK).code();
-            let rules = self.frontends.rules(exchange.front).applying(exchange.rules, status);
+            let settings = exchange.settings(&self.epochs);
+            let rules = &settings.fields[exchange.fields.place()].response;
+            let rules = rules.applying(exchange.rules, status);
             exchange.response.add_trailers(trailers, |name| rules.drops(name));
         }
         exchange.response.set_whole(true);
@@ -660,8 +903,7 @@ impl Upstreams {
     /// How much of the body that came by a stream the client has taken since this was asked last: its window opens by so much.
     pub(super) fn answer_gone(&mut self, at: ExchangeId) -> u64 {
         let exchange = self.exchanges.get_mut(at);
-        let left = exchange.response.body_bytes_left();
-        let gone = exchange.response.body_bytes().saturating_sub(left);
+        let gone = exchange.response.gone_bytes();
         let more = gone.saturating_sub(exchange.released);
         exchange.released += more;
         more
@@ -699,7 +941,8 @@ impl Upstreams {
     pub(super) fn slow_down(&mut self, at: ExchangeId, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get(at);
         let response = &exchange.response;
-        let (is_full, has_pipe) = (response.is_full(), response.has_pipe());
+        let is_full = response.is_full();
+        let has_pipe = response.has_pipe();
         if is_full && !exchange.is_multiplexed {
             // With a pipe each piece is a pause.
             self.proxied.add(ProxyCounter::Pauses, u64::from(!has_pipe));
@@ -737,6 +980,7 @@ impl Upstreams {
         if exchange.response.is_leaving {
             return false;
         }
+        exchange.response.flush();
         let sent_bytes = send(&mut exchange.response, actions);
         if exchange.stage == Stage::Answering && sent_bytes > 0 {
             exchange.stage = Stage::Committed;
@@ -801,9 +1045,9 @@ impl Upstreams {
     pub(super) fn fault_together(&mut self, at: ExchangeId, fault: Fault, is_first: bool) -> Next {
         let exchange = self.exchanges.get_mut(at);
         // An idle connection that was closed says nothing of its backend, nor does a request that takes long altogether, nor
-        // one that is to go elsewhere.
+        // one that is to go elsewhere, or that asks for more than HTTP.
         let is_its_fault = fault.party() == Party::Upstream
-            && !matches!(fault, Fault::RequestTimeout | Fault::Refused)
+            && !matches!(fault, Fault::RequestTimeout | Fault::Refused | Fault::NoWebSocket)
             && !(fault == Fault::Closed && exchange.is_reused)
             && is_first;
         if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
@@ -822,7 +1066,11 @@ impl Upstreams {
         // Why a connect failed, or why bytes are not an answer, was reported where it was seen.
         let is_reported = matches!(
             fault,
-            Fault::ConnectFailed | Fault::TlsFailed | Fault::NoHttp2 | Fault::BadAnswer
+            Fault::ConnectFailed
+                | Fault::TlsFailed
+                | Fault::NoHttp2
+                | Fault::NoWebSocket
+                | Fault::BadAnswer
         );
         if fault.party() == Party::Upstream && !is_reported && is_first {
             self.report_fault(at, fault);
@@ -851,7 +1099,7 @@ impl Upstreams {
             Fault::ConnectFailed | Fault::ConnectTimeout => true,
             // It was not looked at (RFC 9113 8.7).
             Fault::Refused => true,
-            Fault::TlsFailed | Fault::NoHttp2 => !has_left,
+            Fault::TlsFailed | Fault::NoHttp2 | Fault::NoWebSocket => !has_left,
             Fault::Closed | Fault::Reset => !has_left || exchange.is_idempotent,
             _ => false,
         };
@@ -866,7 +1114,7 @@ impl Upstreams {
             exchange.response.drop_piped(&mut self.pipes);
             exchange.response.reset();
         }
-        Next::of(exchange.stage, fault)
+        Next::after_fault(exchange.stage, fault)
     }
 
     /// The time to drain is over: what is under way is cut, whether an answer has begun or not.
@@ -880,113 +1128,17 @@ impl Upstreams {
         self.give_up(at, fault);
         self.wake_asker_later(at);
     }
-
-    /// The exchange is over: it is booked and gone.
-    pub(crate) fn finish(
-        &mut self,
-        at: ExchangeId,
-        fault: Option<Fault>,
-        peer: &str,
-        log: Option<&mut AccessLog>,
-    ) {
-        if fault.is_some() || log.is_some() {
-            self.book(at, fault, peer, log);
-        } else {
-            let exchange = self.exchanges.get(at);
-            let books = Books { counters: &self.counters, proxied: Some(&self.proxied), log };
-            books.count_answer(exchange.status, exchange.response.body_bytes());
-        }
-        self.end(at);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn book(&self, at: ExchangeId, fault: Option<Fault>, peer: &str, log: Option<&mut AccessLog>) {
-        let exchange = self.exchanges.get(at);
-        let outcome = Outcome {
-            status: exchange.status,
-            body_bytes: exchange.response.body_bytes(),
-            end: fault.map_or(End::Whole, |fault| End::Failed(fault, exchange.refusal)),
-        };
-        let books = Books { counters: &self.counters, proxied: Some(&self.proxied), log };
-        books.book(outcome, |_, outcome| self.entry(at, outcome, peer));
-    }
-
-    /// What the log says of it.
-    fn entry<'a>(&'a self, at: ExchangeId, outcome: &Outcome, peer: &'a str) -> Entry<'a> {
-        let exchange = self.exchanges.get(at);
-        let fault = outcome.end.fault();
-        let Line { method, target, referer, agent } = Line::of(&exchange.line);
-        let times = exchange.times;
-        let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
-        let proxied = Proxied {
-            backend: exchange.backend.map_or("", |backend| self.name(backend)),
-            queued: since(times.assigned),
-            connected: since(times.connected),
-            first_byte: since(times.first_byte),
-            total: Some(self.now.at - times.began),
-            tries: exchange.tries,
-            end: outcome.end.word(),
-            state: fault.map(|_| exchange.state()),
-            is_retry_safe: fault.map(|_| exchange.is_retry_safe()),
-        };
-        Entry {
-            peer,
-            method,
-            target,
-            version: exchange.version.text(),
-            status: outcome.status_logged(),
-            body_bytes: outcome.body_bytes,
-            referer,
-            agent,
-            cut: None,
-            proxied: Some(proxied),
-        }
-    }
 }
 
-/// Keeps what the log says of a request: method and target, and for the combined form two fields behind
-/// them; no value of a field has a line feed.
-fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log: &AccessLog) {
-    line.extend_from_slice(request.method.name().as_bytes());
-    line.push(b' ');
-    line.extend_from_slice(request.target.text());
-    if log.names_agents() {
-        for name in ["referer", "user-agent"] {
-            line.push(b'\n');
-            line.extend_from_slice(request.fields.first(name).unwrap_or_default());
-        }
-    }
-}
-
-/// Keeps the names of fields that a client has marked: where they stand is another place at the next hop.
-#[cold]
-fn note_marks(names: &mut Vec<u8>, request: &Request<'_>, marks: NeverIndexed) {
-    let fields = request.fields.into_iter().enumerate();
-    let marked = fields.filter(|(place, _)| marks.has(*place)).map(|(_, field)| field.name);
-    for name in marked.chain(marks.has_path().then_some(":path")) {
-        names.extend(name.bytes().map(|byte| byte.to_ascii_lowercase()));
-        names.push(b'\n');
-    }
-}
-
-/// What [`note_line`] kept.
-#[derive(Default)]
-struct Line<'l> {
-    method: &'l str,
-    target: &'l [u8],
-    referer: &'l [u8],
-    agent: &'l [u8],
-}
-
-impl<'l> Line<'l> {
-    fn of(line: &'l [u8]) -> Self {
-        let mut parts = line.split(|byte| *byte == b'\n');
-        let mut next = || parts.next().unwrap_or_default();
-        let mut words = next().splitn(2, |byte| *byte == b' ');
-        let mut word = || words.next().unwrap_or_default();
-        // Methods are ASCII.
-        let (method, target) = (str::from_utf8(word()).unwrap_or_default(), word());
-        Self { method, target, referer: next(), agent: next() }
-    }
+/// The cookie that the answer to a request sets: where its group has one, and its backend is another one than the client had.
+#[inline]
+fn new_cookie<'g>(
+    groups: &'g [Group],
+    targets: &[Option<Arc<Target>>],
+    exchange: &Exchange,
+) -> Option<NewCookie<'g>> {
+    let of = groups[exchange.group.place()].cookie.as_ref()?;
+    let Brought { mark: had, is_secure } = exchange.brought;
+    let mark = targets[exchange.backend?.place()].as_ref()?.mark;
+    (mark != had).then_some(NewCookie { of, mark, is_secure })
 }

@@ -15,19 +15,20 @@ use std::sync::Arc;
 use pollux_engine::{Actions, Pipe, SplicedIn};
 
 use crate::exchange::direction::Side;
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::fault::ProxyCounter;
 use crate::ids::ExchangeId;
 
 /// Less of a body than this goes through buffers: a copy costs less then than the calls that save it.
 const SPLICED_BYTES_MIN: u64 = 32 * 1024;
 
-impl Upstreams {
+impl ProxyLoop {
     /// Has what follows of a body stay in the socket where it is so much that a pipe is cheaper than buffers, and its last bytes
     /// too: a receive for them would bring of what follows whatever came. Behind one that was as long another one may come.
     pub(crate) fn leave_long_body(&self, at: ExchangeId, side: Side, actions: &mut Actions<'_>) {
         let exchange = self.exchanges.get(at);
-        let (left, sent) = (exchange.spliceable(side), exchange.sent_by(side));
+        let left = exchange.spliceable(side);
+        let sent = exchange.sent_by(side);
         if left.is_none_or(|left| left < SPLICED_BYTES_MIN && !sent.is_spliced()) {
             if exchange.may_splice && sent.was_long(SPLICED_BYTES_MIN) {
                 actions.receive_little();

@@ -1,4 +1,4 @@
-//! One request with its answer, as both sides know it, and the upstream connections of a loop.
+//! One request with its answer, as both sides know it.
 //!
 //! ```text
 //!  Client begins it ─► an upstream connection has it ─► answer begins ─► answer whole ─► Client ends it
@@ -7,28 +7,30 @@
 //! ```
 //!
 //! The client's session owns it: it is there from a sound request head to the end of its answer,
-//! and gone when the client is. The upstream connection that has it is known by its link; both
-//! directions of that knowledge change together, in [`Upstreams`](crate::exchange::upstreams::Upstreams), so neither ever
+//! and gone when the client is. The upstream connection that has it is known by its number; both
+//! directions of that knowledge change together, in [`ProxyLoop`](crate::exchange::proxy_loop::ProxyLoop), so neither ever
 //! names one that is gone.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{ConnectionId, Moment};
+use pollux_engine::Moment;
 use pollux_http::h2::ErrorCode;
 use pollux_http::{ProxyHeader, RequestKind, Status};
-use pollux_tls::SharedTls;
 
-use crate::backends::passing::Pooled;
 use crate::backends::pool::Ticket;
 use crate::body_clock::BodyClock;
 use crate::exchange::asker::Asker;
 use crate::exchange::direction::{Direction, Side};
 use crate::fault::{Fault, Party};
 use crate::head::Version;
+use crate::head::changed::Wishes;
 use crate::head::websocket::Accept;
-use crate::ids::{BackendId, ExchangeId, FrontId, GroupId, PairId, RouteId, UpstreamId};
+use crate::ids::{
+    BackendId, EpochId, ExchangeId, FieldSetId, GroupId, RouteCountId, RouteId, UpstreamId,
+};
+use crate::places::Places;
 use crate::refusal::Refusal;
+use crate::sticky::Brought;
 
 /// Backends that a request may be offered to where each refuses the connection, which costs nothing of it, and little
 /// time.
@@ -43,7 +45,7 @@ pub(crate) struct Exchange {
     /// The asker is paused until the backend takes more of the request; of a stream, what it has sent waits for that.
     pub(crate) is_asker_paused: bool,
     /// The upstream connection that has it.
-    pub(super) link: Option<UpstreamId>,
+    pub(super) upstream: Option<UpstreamId>,
     /// That is of HTTP/2 and carries others beside it.
     pub(super) is_multiplexed: bool,
     /// Its stream there, once that has begun; 0 before.
@@ -74,14 +76,24 @@ pub(crate) struct Exchange {
     pub(super) backend: Option<BackendId>,
     /// Those before, which failed.
     pub(super) tried: Tried,
-    /// The place of the front end that it came by.
-    pub(crate) front: FrontId,
     /// What a backend is chosen by, where that counts.
     pub(super) key: u64,
+    /// What its client brought of the cookie of its group.
+    pub(super) brought: Brought,
+    /// The settings that it goes by; none of a tunnel, nor before it begins.
+    pub(super) epoch: Option<EpochId>,
     /// The route that leads to its backends, where there are sites.
     pub(crate) route: Option<RouteId>,
-    /// The rules for fields of its answer that apply to its path.
+    /// Where its answer is counted by that.
+    pub(super) counted: Option<RouteCountId>,
+    /// Of a tunnel: how long nothing may be said.
+    pub(super) tunnel_timeout: Duration,
+    /// What is done to its fields, and those of its answer.
+    pub(crate) fields: FieldSetId,
+    /// The rules of these for its answer that apply to its path.
     pub(crate) rules: u64,
+    /// What of the changes of answers its client wants.
+    pub(super) wishes: Wishes,
     /// Upstream connections that had it.
     pub(super) tries: u32,
     pub(crate) kind: RequestKind,
@@ -93,7 +105,8 @@ pub(crate) struct Exchange {
     pub(crate) is_last: bool,
     /// It asks for a WebSocket.
     pub(super) wants_upgrade: bool,
-    /// What the backend has to answer then, where the asker is a stream: its client knows no key.
+    /// What proves then that the key was understood, where one side has it: the backend has to answer this to an asker that is
+    /// a stream; a client of HTTP/1.1 gets it where the backend answers by one.
     pub(super) accept: Option<Accept>,
     pub(super) stage: Stage,
     /// Interim answers so far.
@@ -120,8 +133,10 @@ pub(crate) struct Exchange {
     pub(super) times: Times,
     /// The request's method and target for the log; empty without one.
     pub(super) line: Vec<u8>,
-    /// Names of fields that its client has marked as never to be put into a table of HPACK, each with a line feed behind it.
-    pub(super) never_indexed: Vec<u8>,
+    /// The id of the request; empty where it has none.
+    pub(super) id: Vec<u8>,
+    /// The host that the backend is asked for, where its route changes paths; else empty.
+    pub(super) host: Vec<u8>,
 }
 
 /// How far a request came.
@@ -170,7 +185,7 @@ pub(crate) enum Next {
 
 impl Next {
     /// Once some of an answer has left there is no other one.
-    pub(crate) fn of(stage: Stage, fault: Fault) -> Self {
+    pub(crate) fn after_fault(stage: Stage, fault: Fault) -> Self {
         if stage >= Stage::Committed { Self::Cut } else { Self::Page(fault) }
     }
 }
@@ -216,7 +231,7 @@ impl Exchange {
             asker,
             is_asker_woken: false,
             is_asker_paused: false,
-            link: None,
+            upstream: None,
             is_multiplexed: false,
             stream: 0,
             is_ready: false,
@@ -232,10 +247,15 @@ impl Exchange {
             header: ProxyHeader::Own,
             backend: None,
             tried: Tried::default(),
-            front: FrontId::default(),
             key: 0,
+            brought: Brought::default(),
+            epoch: None,
             route: None,
+            counted: None,
+            tunnel_timeout: Duration::ZERO,
+            fields: FieldSetId::default(),
             rules: 0,
+            wishes: Wishes::default(),
             tries: 0,
             kind: RequestKind::Other,
             is_idempotent: false,
@@ -258,7 +278,8 @@ impl Exchange {
             refusal: None,
             times: Times::default(),
             line: Vec::new(),
-            never_indexed: Vec::new(),
+            id: Vec::new(),
+            host: Vec::new(),
         };
         exchange.reset();
         exchange
@@ -288,6 +309,11 @@ impl Exchange {
         direction.spliceable().filter(|_| may_splice)
     }
 
+    /// The settings that it goes by; none of a tunnel.
+    pub(crate) fn epoch(&self) -> Option<EpochId> {
+        self.epoch
+    }
+
     /// The time of its request's body.
     #[inline]
     pub(super) fn body_time(&self, now: Moment) -> Moment {
@@ -313,7 +339,7 @@ impl Exchange {
 
     /// Whether an upstream connection has it.
     pub(crate) fn has_backend(&self) -> bool {
-        self.link.is_some()
+        self.upstream.is_some()
     }
 
     /// Whether some of the answer has left.
@@ -327,7 +353,7 @@ impl Exchange {
 
     /// Whether it is a stream that is to become a tunnel.
     pub(crate) fn wants_tunnel(&self) -> bool {
-        self.accept.is_some()
+        self.wants_upgrade && self.asker.is_stream()
     }
 
     /// It came to this stage, if it was not further before: a second try goes no step back.
@@ -337,7 +363,7 @@ impl Exchange {
 
     /// What its asker has to do, where something went wrong.
     pub(crate) fn next(&self) -> Option<Next> {
-        self.fault.map(|fault| Next::of(self.stage, fault))
+        self.fault.map(|fault| Next::after_fault(self.stage, fault))
     }
 
     /// Has the request begin anew with its first byte, for another try; false when that is gone.
@@ -370,8 +396,9 @@ impl Exchange {
         self.request.reset();
         self.response.reset();
         self.line.clear();
-        self.never_indexed.clear();
-        (self.link, self.backend, self.fault) = (None, None, None);
+        self.host.clear();
+        self.id.clear();
+        (self.upstream, self.backend, self.fault) = (None, None, None);
         (self.is_multiplexed, self.stream, self.is_ready) = (false, 0, false);
         (self.upstream_deadline, self.released, self.moves) = (Moment::NEVER, 0, 0);
         (self.reset_code, self.ends_with_head) = (None, false);
@@ -386,22 +413,15 @@ impl Exchange {
     }
 }
 
-/// The exchanges of one loop, by number. The one that was freed last is used next: its memory is
-/// warm.
+/// The exchanges of one loop, by number. A free one keeps its memory.
 #[derive(Debug, Default)]
-pub(crate) struct Exchanges {
-    all: Vec<Exchange>,
-    free: Vec<ExchangeId>,
-}
+pub(crate) struct Exchanges(Places<ExchangeId, Exchange>);
 
 impl Exchanges {
     /// Begins one.
     pub(crate) fn begin(&mut self, asker: Asker, began: Moment) -> ExchangeId {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Exchange::new(asker));
-            ExchangeId::of_place(self.all.len() - 1)
-        });
-        let exchange = &mut self.all[at.place()];
+        let at = self.0.reuse(|| Exchange::new(asker));
+        let exchange = self.0.get_mut(at);
         (exchange.asker, exchange.times.began) = (asker, began);
         exchange.moved = began;
         exchange.body_clock = BodyClock::started(began);
@@ -410,270 +430,44 @@ impl Exchanges {
 
     /// Makes the number free; nothing names it any more.
     pub(crate) fn end(&mut self, at: ExchangeId) {
-        let exchange = &mut self.all[at.place()];
-        debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
+        let exchange = self.0.get_mut(at);
+        debug_assert!(exchange.upstream.is_none(), "an upstream connection still has it");
         debug_assert!(exchange.ticket.is_none(), "it still waits for one");
+        debug_assert!(exchange.epoch.is_none(), "it still holds its settings");
         exchange.reset();
-        self.free.push(at);
+        self.0.free(at);
     }
 
     /// Drops what is kept for the next exchanges, and the places behind the last one that is in use.
     pub(crate) fn release_memory(&mut self) {
-        let len = used_len(self.all.len(), self.free.iter().map(|at| at.place()));
-        self.all.truncate(len);
-        self.all.shrink_to_fit();
-        self.free.retain(|at| at.place() < len);
-        self.free.shrink_to_fit();
-        for at in &self.free {
-            let exchange = &mut self.all[at.place()];
+        self.0.release_memory(|exchange| {
             exchange.request.release_memory();
             exchange.response.release_memory();
-            (exchange.line, exchange.never_indexed) = (Vec::new(), Vec::new());
-        }
+            exchange.line = Vec::new();
+            exchange.host = Vec::new();
+        });
     }
 
     pub(crate) fn get_mut(&mut self, at: ExchangeId) -> &mut Exchange {
-        &mut self.all[at.place()]
+        self.0.get_mut(at)
     }
 
     pub(crate) fn get(&self, at: ExchangeId) -> &Exchange {
-        &self.all[at.place()]
+        self.0.get(at)
     }
 
     /// All that are under way, and places that are free.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ExchangeId, &Exchange)> {
-        self.all.iter().enumerate().map(|(place, exchange)| (ExchangeId::of_place(place), exchange))
+        self.0.iter()
     }
 
     /// The one of a number that may be no more.
     pub(super) fn find_mut(&mut self, at: ExchangeId) -> Option<&mut Exchange> {
-        self.all.get_mut(at.place())
+        self.0.find_mut(at)
     }
 
     /// How many are under way.
     pub(crate) fn open(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-}
-
-/// How many of so many places there are up to the last one that is not free: a table may be so short.
-pub(super) fn used_len(places: usize, free: impl Iterator<Item = usize>) -> usize {
-    let mut is_free = vec![false; places];
-    free.for_each(|place| is_free[place] = true);
-    is_free.iter().rposition(|is_free| !is_free).map_or(0, |last| last + 1)
-}
-
-/// One upstream connection.
-///
-/// ```text
-///  Connecting ── connected ──► Busy ── answer whole ──► Idle ── next request ──► Busy
-///       └────────── closed ──────┴──────── closed ────────┴──► gone
-///
-///  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
-/// ```
-///
-/// One that another loop has taken keeps its link until this loop lets go of its descriptor. One of HTTP/2 stays with its
-/// loop, and carries many requests (`multiplex.rs`).
-#[derive(Debug)]
-pub(crate) struct Link {
-    pub(super) backend: BackendId,
-    /// None until it is connected.
-    pub(crate) id: Option<ConnectionId>,
-    /// The request that it has, where it has one at a time.
-    pub(crate) exchange: Option<ExchangeId>,
-    /// Those that it has, where it carries many.
-    pub(super) streams: Option<Box<LinkStreams>>,
-    /// It was woken and has not been called yet.
-    pub(super) is_woken: bool,
-    /// Its request was taken away in the middle: nothing that comes belongs to another one.
-    pub(super) is_cut: bool,
-    pub(crate) idle: Idle,
-    /// Its encryption, until other loops may take it.
-    pub(crate) tls: Option<SharedTls>,
-    /// What other loops may take it by.
-    pub(super) pooled: Option<Arc<Pooled>>,
-}
-
-/// What a loop knows of a connection of HTTP/2 beside its session.
-#[derive(Debug)]
-pub(super) struct LinkStreams {
-    /// Requests that it has, with a stream or without.
-    pub(super) carried: u32,
-    /// So many it may have.
-    pub(super) streams_max: u32,
-    /// It has none, and is counted as such.
-    pub(super) is_idle: bool,
-    /// Requests that its session has to look at.
-    pub(super) ready: Vec<ExchangeId>,
-    /// Since when its output waits.
-    pub(super) stands_since: Option<Moment>,
-    /// Streams whose requests were taken from it.
-    pub(super) dropped: Vec<u32>,
-}
-
-/// Where an upstream connection without a request is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Idle {
-    /// It is not idle, or another loop has it.
-    No,
-    /// With this loop.
-    Here,
-    /// In the pool of all loops.
-    Shelved,
-}
-
-/// What a connection to a backend is opened for, with its encryption: the session on it is made of this.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) purpose: Purpose,
-    pub(crate) tls: Option<SharedTls>,
-}
-
-/// What a connection to a backend is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// Requests, by the link of this number.
-    Requests(UpstreamId),
-    /// The same on its streams.
-    Streams(UpstreamId),
-    /// A check of this backend.
-    Check(BackendId),
-    /// The stream of this pair.
-    Stream(PairId),
-}
-
-/// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
-#[derive(Debug)]
-pub(crate) struct Links {
-    all: Vec<Link>,
-    free: Vec<UpstreamId>,
-    /// The one that was used last is taken first: the others may be closed in peace.
-    here: Vec<Vec<UpstreamId>>,
-    /// Those of HTTP/2 that take requests, by backend.
-    pub(super) multiplexed: Vec<Vec<UpstreamId>>,
-    /// How many of them each backend has allowed on a connection last.
-    pub(super) streams_max: Vec<u32>,
-}
-
-impl Links {
-    pub(crate) fn new(backends: usize) -> Self {
-        let none = || vec![Vec::new(); backends];
-        let streams_max = vec![u32::MAX; backends];
-        Self { all: Vec::new(), free: Vec::new(), here: none(), multiplexed: none(), streams_max }
-    }
-
-    /// A connection that is about to be there.
-    pub(crate) fn begin(&mut self, backend: BackendId, exchange: Option<ExchangeId>) -> UpstreamId {
-        let link = Link {
-            backend,
-            id: None,
-            exchange,
-            streams: None,
-            is_woken: false,
-            is_cut: false,
-            idle: Idle::No,
-            tls: None,
-            pooled: None,
-        };
-        match self.free.pop() {
-            Some(at) => {
-                self.all[at.place()] = link;
-                at
-            }
-            None => {
-                self.all.push(link);
-                UpstreamId::of_place(self.all.len() - 1)
-            }
-        }
-    }
-
-    pub(crate) fn get_mut(&mut self, at: UpstreamId) -> &mut Link {
-        &mut self.all[at.place()]
-    }
-
-    pub(crate) fn get(&self, at: UpstreamId) -> &Link {
-        &self.all[at.place()]
-    }
-
-    /// Whether this loop keeps an idle connection to `backend`.
-    pub(super) fn has_here(&self, backend: BackendId) -> bool {
-        !self.here[backend.place()].is_empty()
-    }
-
-    /// Takes an idle connection to `backend` that this loop keeps.
-    pub(super) fn take_here(&mut self, backend: BackendId) -> Option<UpstreamId> {
-        let at = self.here[backend.place()].pop()?;
-        self.all[at.place()].idle = Idle::No;
-        Some(at)
-    }
-
-    /// Takes the one that this loop has kept longest, to the backend to which it keeps most.
-    pub(super) fn take_oldest_here(&mut self) -> Option<UpstreamId> {
-        let here = self.here.iter_mut().max_by_key(|here| here.len())?;
-        if here.is_empty() {
-            return None;
-        }
-        let at = here.remove(0);
-        self.all[at.place()].idle = Idle::No;
-        Some(at)
-    }
-
-    /// Keeps a connection that has no request.
-    pub(super) fn keep_here(&mut self, at: UpstreamId) {
-        let link = &mut self.all[at.place()];
-        link.idle = Idle::Here;
-        self.here[link.backend.place()].push(at);
-    }
-
-    /// Keeps it here no more; false when it was not.
-    pub(super) fn remove_idle_local(&mut self, at: UpstreamId) -> bool {
-        let link = &mut self.all[at.place()];
-        if link.idle != Idle::Here {
-            return false;
-        }
-        link.idle = Idle::No;
-        let here = &mut self.here[link.backend.place()];
-        let place = here.iter().rposition(|each| *each == at);
-        here.remove(place.expect("what is idle here is on the list"));
-        true
-    }
-
-    /// Forgets a connection that is gone, and was taken out of the idle ones.
-    pub(crate) fn end(&mut self, at: UpstreamId) {
-        debug_assert!(!self.free.contains(&at), "a link ends once");
-        let link = &mut self.all[at.place()];
-        (link.tls, link.pooled, link.streams) = (None, None, None);
-        self.free.push(at);
-    }
-
-    /// The session of a link, if that is in the pool, or was taken from there.
-    pub(super) fn id_of_shelved(&self, at: UpstreamId) -> Option<ConnectionId> {
-        let link = self.all.get(at.place())?;
-        link.id.filter(|_| link.idle == Idle::Shelved)
-    }
-
-    /// Connections that are open or being opened.
-    pub(crate) fn open(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_ends_with_the_last_place_that_is_in_use() {
-        for (places, free, expected) in [
-            (0, &[][..], 0),
-            (3, &[], 3),
-            (3, &[0, 1], 3),
-            (3, &[2], 2),
-            (4, &[3, 1], 3),
-            (4, &[2, 0, 3], 2),
-            (4, &[3, 0, 2, 1], 0),
-        ] {
-            assert_eq!(used_len(places, free.iter().copied()), expected, "{places} {free:?}");
-        }
+        self.0.in_use()
     }
 }

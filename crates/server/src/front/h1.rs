@@ -8,6 +8,7 @@
 //!     ▼                    ▼                    │          │
 //!   [answer] ◄──────── [whole head] ◄───────────┘          │
 //!     │ │ └── has a body: Body ── whole body ──► [answer]   │
+//!     │ ├──── its password is looked at: Checking ─► [whole head]
 //!     │ ├──── output beyond the room: Unsent, File ───────────┤
 //!     │ └──── answered by a backend: Later ─────────────────┤
 //!     └─────────────────────────────────────────────────────┘
@@ -23,6 +24,7 @@
 //! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
 //! | body timeout and rate (`body_clock`) | Body | 408, closed; cut when the answer had begun |
 //! | body timeout and rate | Later, while the request's body comes | 408, or cut |
+//! | thirty seconds | Checking | 503 |
 //! | queue timeout | Later | 503 |
 //! | request timeout | Later | 504, or cut |
 //! | drain timeout | Later, but for tunnels, once the loop drains | cut |
@@ -36,6 +38,7 @@
 //! has input is followed by a lingering close.
 
 mod later;
+mod password_check;
 mod routed;
 
 use std::sync::Arc;
@@ -44,20 +47,26 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Actions, CloseCause, Moment, Now, Session};
 use pollux_http::h2::PREFACE;
 use pollux_http::{CONTINUE, LimitName, Method, Parsed, ProxyHeader, Rejection, Request, Status};
-use pollux_tls::{Error, HTTP_2, Opening, PlaintextSession, ServerConfig};
+use pollux_tls::{
+    ClientShown, Error, HTTP_2, NoCertificate, Opening, PlaintextSession, ServerConfig, ShownId,
+};
 use rustix::io::Errno;
 
-use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::exchange::upstreams::Upstreams;
-use crate::front::client::{Client, Record};
-use crate::front::h2::Streams;
-use crate::front::request::{Body, Progress, is_blank, is_foreign, is_head, is_tls, refused_head};
-use crate::front::state::{LoopState, respond};
+use crate::exchange::proxy_loop::ProxyLoop;
+use crate::front::h1::password_check::Checking;
+use crate::front::h2::Http2Session;
+use crate::front::peer::{Client, Record};
+use crate::front::request::{
+    Body, Progress, body_time, is_blank, is_foreign, is_head, is_tls, refused_head,
+};
+use crate::front::sites::Turn;
+use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
-use crate::ids::{ExchangeId, FrontId};
+use crate::handlers::respond::respond;
+use crate::ids::{ExchangeId, FrontId, RestingId};
 use crate::log::Event;
 use crate::record::{Books, Cut, End, Outcome};
 use crate::refusal::Refusal;
@@ -74,6 +83,8 @@ pub struct HttpSession {
     client: Client,
     /// The place of the front end that it came by: a proxy may have several.
     front: FrontId,
+    /// The certificate that it has seen, where there are several by name.
+    shown: Option<ShownId>,
     /// The answer that is under way or was sent is the last one.
     is_last: bool,
     is_draining: bool,
@@ -107,8 +118,25 @@ enum Phase {
     File,
     /// The request has an exchange, of this number, which answers it.
     Later(ExchangeId),
+    /// The password of the request is looked at elsewhere.
+    Checking(Box<Checking>),
     /// It is a connection of HTTP/2.
-    Streams(Box<Streams>),
+    Http2(Box<Http2Session>),
+    /// The same, which is idle: what is left of it is at this place.
+    Resting(RestingId),
+}
+
+impl Phase {
+    /// The streams of a connection of HTTP/2, which rests no more then.
+    fn streams(&mut self, state: &mut LoopState) -> Option<&mut Http2Session> {
+        if let Self::Resting(at) = self {
+            *self = Self::Http2(Box::new(Http2Session::woken(state, *at)));
+        }
+        match self {
+            Self::Http2(streams) => Some(streams),
+            _ => None,
+        }
+    }
 }
 
 impl Session for HttpSession {
@@ -120,6 +148,14 @@ impl Session for HttpSession {
 
     fn end_turn(state: &mut LoopState) {
         state.end_turn();
+    }
+
+    fn release_memory(state: &mut LoopState) {
+        state.streams.resting.release_memory();
+    }
+
+    fn awake(state: &LoopState) -> u32 {
+        state.streams.resting.awake()
     }
 
     fn accepted(state: &mut LoopState, actions: &mut Actions<'_>) -> Self {
@@ -137,7 +173,13 @@ impl Session for HttpSession {
                 let at = *at;
                 return self.request_continues(state, actions, at, input);
             }
-            Phase::Streams(streams) => {
+            // It waits unread.
+            Phase::Checking(_) => return 0,
+            Phase::Http2(streams) => {
+                return streams.on_bytes(state, actions, &mut self.client, input);
+            }
+            Phase::Resting(_) => {
+                let streams = self.phase.streams(state).expect("it rests");
                 return streams.on_bytes(state, actions, &mut self.client, input);
             }
             Phase::Fresh => {
@@ -192,8 +234,10 @@ impl Session for HttpSession {
                     return used;
                 }
                 Parsed::Rejected(rejection) => {
+                    state.identify_unread();
                     let rest = &input[used..];
-                    let (is_head, is_tls) = (is_head(rest), is_tls(rest));
+                    let is_head = is_head(rest);
+                    let is_tls = is_tls(rest);
                     let head = refused_head(rest, &state.head_limits);
                     if self.is_http2_possible(state) && is_foreign(rest) {
                         used = input.len();
@@ -219,7 +263,7 @@ impl Session for HttpSession {
     }
 
     fn on_end(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
-        match &self.phase {
+        match &mut self.phase {
             Phase::Fresh | Phase::Idle => actions.close(),
             Phase::Head => {
                 state.counters.add(ServerCounter::Incomplete, 1);
@@ -231,9 +275,17 @@ impl Session for HttpSession {
             }
             // What was asked for is still sent to a peer that only stopped talking.
             Phase::Unsent(_) | Phase::File => self.is_last = true,
-            Phase::Later(at) => self.asker_ended(state, actions, *at),
-            Phase::Streams(_) => {
-                if let Phase::Streams(streams) = &mut self.phase {
+            Phase::Later(at) => {
+                let at = *at;
+                self.asker_ended(state, actions, at);
+            }
+            // What becomes of it is known only then; it is answered where all of it is there.
+            Phase::Checking(checking) => {
+                checking.has_ended = true;
+                self.is_draining = true;
+            }
+            Phase::Http2(_) | Phase::Resting(_) => {
+                if let Some(streams) = self.phase.streams(state) {
                     streams.on_end(state, actions, &mut self.client);
                 }
             }
@@ -242,7 +294,7 @@ impl Session for HttpSession {
 
     fn on_readable(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self.phase {
-            Phase::Later(at) => state.upstreams().request_piped(at, actions),
+            Phase::Later(at) => state.proxy().request_piped(at, actions),
             // It does not leave its input in the socket.
             _ => actions.take_input(),
         }
@@ -265,16 +317,18 @@ impl Session for HttpSession {
             Phase::File => true,
             Phase::Body(body) => {
                 body.clock.set_standing(false, state.now.at);
-                return actions.set_deadline(body_deadline(state, body));
+                return actions.set_deadline(body.deadline());
             }
             Phase::Later(at) => {
                 let at = *at;
                 return self.answer_left(state, actions, at);
             }
-            Phase::Streams(streams) => {
+            Phase::Http2(streams) => {
                 return streams.on_output_sent(state, actions, &mut self.client);
             }
-            Phase::Fresh | Phase::Idle | Phase::Head => return,
+            Phase::Fresh | Phase::Idle | Phase::Head | Phase::Resting(_) | Phase::Checking(_) => {
+                return;
+            }
         };
         if !is_all_sent {
             return actions.notify_when_sent();
@@ -291,7 +345,8 @@ impl Session for HttpSession {
                 let at = *at;
                 self.exchange_moved(state, actions, at);
             }
-            Phase::Streams(streams) => streams.on_wake(state, actions, &mut self.client),
+            Phase::Checking(_) => self.check_moved(state, actions, false),
+            Phase::Http2(streams) => streams.on_wake(state, actions, &mut self.client),
             _ => {}
         }
     }
@@ -307,7 +362,10 @@ impl Session for HttpSession {
                 count(ServerCounter::TimeoutsIdle);
                 actions.close();
             }
-            Phase::Head => self.time_out(state, actions, Refusal::LateHead, &[]),
+            Phase::Head => {
+                state.identify_unread();
+                self.time_out(state, actions, Refusal::LateHead, &[]);
+            }
             Phase::Body(body) if body.has_answer_begun() => {
                 Refusal::LateBody.count(&state.counters);
                 body.cut = Some(Cut::ClientTimeout);
@@ -315,14 +373,18 @@ impl Session for HttpSession {
             }
             Phase::Body(body) => {
                 let head = std::mem::take(&mut body.head);
-                self.time_out(state, actions, Refusal::LateBody, &head);
+                let epoch = body.kept.restore(&state.current_id);
+                state.under(epoch, |state| {
+                    self.time_out(state, actions, Refusal::LateBody, &head);
+                });
             }
             Phase::Unsent(_) | Phase::File => {}
+            Phase::Checking(_) => self.check_moved(state, actions, true),
             Phase::Later(at) => {
                 let at = *at;
                 self.later_too_long(state, actions, at);
             }
-            Phase::Streams(streams) => streams.on_deadline(state, actions, &mut self.client),
+            Phase::Http2(_) | Phase::Resting(_) => self.streams_due(state, actions),
         }
     }
 
@@ -335,17 +397,22 @@ impl Session for HttpSession {
             }
             Phase::Unsent(_) | Phase::File => self.is_last = true,
             Phase::Head => {
-                if let Some(upstreams) = &state.upstreams {
-                    actions.set_deadline(actions.deadline().min(upstreams.drain_end));
+                if let Some(proxy) = &state.proxy {
+                    actions.set_deadline(actions.deadline().min(proxy.drain_end));
                 }
             }
             Phase::Body(_) => {}
+            Phase::Checking(checking) => actions.set_deadline(checking.end(state)),
             Phase::Later(at) => {
-                let upstreams = state.upstreams();
-                upstreams.exchange(*at).is_last = true;
-                upstreams.set_asker_deadline(*at, actions);
+                let proxy = state.proxy();
+                proxy.exchange(*at).is_last = true;
+                proxy.set_asker_deadline(*at, actions);
             }
-            Phase::Streams(streams) => streams.on_shutdown(state, actions, &mut self.client),
+            Phase::Http2(_) | Phase::Resting(_) => {
+                if let Some(streams) = self.phase.streams(state) {
+                    streams.on_shutdown(state, actions, &mut self.client);
+                }
+            }
         }
     }
 
@@ -357,6 +424,7 @@ impl Session for HttpSession {
 
     /// Books a request that did not come to its end.
     fn closed(mut self, state: &mut LoopState, cause: CloseCause) {
+        self.client.leave(state.rates.as_deref());
         if let Phase::Later(at) = self.phase {
             return self.asker_closed(state, at, cause);
         }
@@ -367,18 +435,31 @@ impl Session for HttpSession {
         let cut = Cut::of_close(cause);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Body(body) => {
-                let (status, body_bytes) = match body.has_answer_begun() {
-                    true => (Some(Status::OK), body.received_bytes.saturating_sub(lost_bytes)),
-                    false => (None, 0),
+                let (status, body_bytes) = if body.has_answer_begun() {
+                    (Some(Status::OK), body.received_bytes.saturating_sub(lost_bytes))
+                } else {
+                    (None, 0)
                 };
-                let end = End::Cut(body.cut.unwrap_or(cut));
-                self.client.book(state, Some(&body.head), Outcome { status, body_bytes, end });
+                let outcome =
+                    Outcome { status, body_bytes, end: End::Cut(body.cut.unwrap_or(cut)) };
+                let epoch = body.kept.restore(&state.current_id);
+                state.under(epoch, |state| {
+                    self.client.book(state, Some(&body.head), outcome);
+                });
             }
             Phase::Unsent(unsent) => {
                 self.sent(state, unsent.left_bytes() + lost_bytes, End::Cut(cut));
             }
             Phase::File => self.sent(state, lost_bytes, End::Cut(cut)),
-            Phase::Streams(streams) => streams.closed(state, &self.client, cause),
+            Phase::Checking(checking) => {
+                let outcome = Outcome { status: None, body_bytes: 0, end: End::Cut(cut) };
+                let epoch = checking.kept.restore(&state.current_id);
+                state.under(epoch, |state| {
+                    self.client.book(state, Some(&checking.head), outcome);
+                });
+            }
+            Phase::Http2(streams) => streams.closed(state, &self.client, cause),
+            Phase::Resting(at) => Http2Session::woken(state, at).closed(state, &self.client, cause),
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Later(_) => {}
         }
     }
@@ -388,8 +469,27 @@ impl HttpSession {
     /// One that was accepted by the front end at this place.
     pub(crate) fn of_front(state: &LoopState, actions: &mut Actions<'_>, front: FrontId) -> Self {
         actions.set_deadline(actions.now().at + state.limits.header_timeout);
-        let (phase, status) = (Phase::Fresh, Status::OK);
-        Self { phase, client: Client::default(), front, is_last: false, is_draining: false, status }
+        Self {
+            phase: Phase::Fresh,
+            client: Client::default(),
+            front,
+            shown: None,
+            is_last: false,
+            is_draining: false,
+            status: Status::OK,
+        }
+    }
+
+    /// Counts the connection where its front end takes so many of each client; ends it where that is too many.
+    pub(crate) fn enter(&mut self, state: &LoopState, actions: &mut Actions<'_>) {
+        let proxy = state.proxy.as_deref();
+        let most = proxy.and_then(|it| it.frontends.get(self.front).connections);
+        if let (Some(most), Some(rates)) = (most, &state.rates)
+            && !self.client.enter(rates, actions, most)
+        {
+            state.counters.add(ServerCounter::ClientsRefused, 1);
+            actions.abort();
+        }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -414,14 +514,25 @@ impl HttpSession {
         if len < PREFACE.len() {
             return Some(0);
         }
-        let mut streams = Box::new(Streams::new(state, self.front));
+        let mut streams = Box::new(Http2Session::new(state, self.front, None));
         streams.start(actions);
         if self.is_draining {
             streams.on_shutdown(state, actions, &mut self.client);
         }
         let used = streams.on_bytes(state, actions, &mut self.client, input);
-        self.phase = Phase::Streams(streams);
+        self.phase = Phase::Http2(streams);
         Some(used)
+    }
+
+    /// A deadline of a connection of HTTP/2 has come; one that is idle gives its memory back then.
+    fn streams_due(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
+        let Some(streams) = self.phase.streams(state) else { return };
+        let comes_to_rest = streams.on_deadline(state, actions, &mut self.client);
+        if comes_to_rest
+            && let Phase::Http2(streams) = std::mem::replace(&mut self.phase, Phase::Idle)
+        {
+            self.phase = Phase::Resting(streams.rest(state, actions));
+        }
     }
 
     /// Whether what comes may be the preface of HTTP/2. With TLS both sides have agreed before.
@@ -432,8 +543,8 @@ impl HttpSession {
 
     /// Whether its clients speak TLS.
     fn is_secure(&self, state: &LoopState) -> bool {
-        let secured = |upstreams: &Upstreams| upstreams.frontends.secured(self.front).is_some();
-        state.tls.is_some() || state.upstreams.as_deref().is_some_and(secured)
+        let secured = |proxy: &ProxyLoop| proxy.frontends.secured(self.front).is_some();
+        state.tls.is_some() || state.proxy.as_deref().is_some_and(secured)
     }
 
     /// A wrong preface, or another protocol: no answer of HTTP/1 would be read (RFC 9113 3.4).
@@ -453,7 +564,7 @@ impl HttpSession {
     }
 
     fn is_sending(&self) -> bool {
-        matches!(self.phase, Phase::Unsent(_) | Phase::File | Phase::Later(_))
+        matches!(self.phase, Phase::Unsent(_) | Phase::File | Phase::Later(_) | Phase::Checking(_))
     }
 
     /// Whether a request that follows at once can be answered in this call.
@@ -508,10 +619,11 @@ impl HttpSession {
         wants_close: bool,
     ) {
         let is_last = wants_close || self.is_draining;
-        let persistence = Persistence::of(request.version_minor, is_last);
+        let persistence = Persistence::for_client(request.version_minor, is_last);
         let asked = state.common.asked(request);
         let context = Context { persistence, is_head: request.method == Method::Head, asked };
-        let answered = respond(state, actions, request, context);
+        let (handler, parts) = state.handler_and_parts();
+        let answered = respond(handler, &parts, actions, request, None, context);
         let answered = answered.expect("where backends answer, requests are passed on");
         self.answer_begun(state, actions, head, answered, is_last);
     }
@@ -565,7 +677,8 @@ impl HttpSession {
         };
         (self.phase, self.status) = (unsent, status);
         if let Some(peer) = self.client.known_mut().filter(|_| state.log.is_some()) {
-            peer.record = Some(Box::new(Record { head: head.into(), body_bytes }));
+            let kept = state.keep();
+            peer.record = Some(Box::new(Record { head: head.into(), body_bytes, kept }));
         }
         // The loop judges how fast output leaves.
         actions.set_deadline(Moment::NEVER);
@@ -589,23 +702,37 @@ impl HttpSession {
             state.counters.add(ServerCounter::Continues, 1);
             actions.send(CONTINUE);
         }
-        let mut body = Body::new(head, request.framing, &reads.limits, state.now.at);
+        let began = (state.now.at, body_time(&state.limits));
+        let mut body = Body::new(head, request.framing, &reads.limits, began);
+        body.kept = state.keep();
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         if reads.echoes && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
-            body = body.echoed(request, is_last, state.common_of(self.front).asked(request));
+            body = body.echoed(request, is_last, state.common_routed(self.front).asked(request));
         }
         self.phase = Phase::Body(Box::new(body));
     }
 
     /// Reads a body as far as input and room go; says how much input was used.
     fn on_body(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, input: &[u8]) -> usize {
-        let Phase::Body(mut body) = std::mem::replace(&mut self.phase, Phase::Idle) else {
+        let Phase::Body(body) = std::mem::replace(&mut self.phase, Phase::Idle) else {
             unreachable!("only called while a body is read");
         };
+        let epoch = body.kept.restore(&state.current_id);
+        state.under(epoch, |state| self.read_body(state, actions, body, input))
+    }
+
+    fn read_body(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        mut body: Box<Body>,
+        input: &[u8],
+    ) -> usize {
         let before = body.received_bytes;
         body.clock.on_bytes(state.now.at);
-        let read = body.read(actions, state.common_of(self.front), input);
+        let asked = body.asked();
+        let read = body.read(actions, state.common_by(asked), input);
         state.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
         match read {
             Ok((used, Progress::NeedsMore)) => {
@@ -642,7 +769,7 @@ impl HttpSession {
         }
         match Request::parse(&body.head, &state.head_limits) {
             Parsed::Complete(request, _) if matches!(state.handler, Handler::Proxy) => {
-                self.route(state, actions, &request, &body.head, None);
+                self.route(state, actions, &request, &body.head, (Turn::Kept, None));
             }
             Parsed::Complete(request, _) => {
                 self.answer(state, actions, &request, &body.head, !request.keep_alive);
@@ -704,13 +831,15 @@ impl HttpSession {
             Phase::Idle if self.is_last && is_input_used_up => actions.close(),
             Phase::Idle if self.is_last => actions.linger(),
             Phase::Idle => actions.set_deadline(state.idle_deadline),
-            Phase::Body(body) => actions.set_deadline(body_deadline(state, body)),
+            Phase::Body(body) => actions.set_deadline(body.deadline()),
             Phase::Fresh
             | Phase::Head
             | Phase::Unsent(_)
             | Phase::File
             | Phase::Later(_)
-            | Phase::Streams(_) => {}
+            | Phase::Checking(_)
+            | Phase::Http2(_)
+            | Phase::Resting(_) => {}
         }
     }
 
@@ -720,7 +849,9 @@ impl HttpSession {
         let body_bytes = record.as_ref().map_or(0, |record| record.body_bytes);
         let body_bytes = body_bytes.saturating_sub(unsent_bytes);
         let head = record.as_ref().map(|record| &*record.head);
-        self.client.book(state, head, Outcome { status: Some(self.status), body_bytes, end });
+        let outcome = Outcome { status: Some(self.status), body_bytes, end };
+        let epoch = record.as_ref().and_then(|record| record.kept.restore(&state.current_id));
+        state.under(epoch, |state| self.client.book(state, head, outcome));
     }
 }
 
@@ -733,13 +864,6 @@ fn lap(stopwatch: &mut Option<Instant>, state: &LoopState) {
         state.counters.times().record(nanoseconds);
         *began = now;
     }
-}
-
-/// By when more of a body has to come.
-fn body_deadline(state: &LoopState, body: &Body) -> Moment {
-    let limits = &state.limits;
-    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
-    body.clock.deadline(body.received_bytes, BodyTime { timeout, rate_min_bytes })
 }
 
 /// A client may end the connection without `close_notify` (RFC 8446 6.1): a request says itself where it ends, so that a
@@ -757,15 +881,25 @@ impl PlaintextSession for HttpSession {
         crate::tls::opening(start)
     }
 
+    fn named(&mut self, state: &mut LoopState, name: Option<&str>) {
+        let proxy = state.proxy.as_deref();
+        let certificates = proxy.and_then(|it| it.frontends.certificates(self.front));
+        self.shown = certificates.and_then(|it| it.shown_for(name));
+    }
+
+    fn identified(&mut self, _: &mut LoopState, actions: &Actions<'_>, client: ClientShown) {
+        self.client.peer(actions).shown = Some(Box::new(client));
+    }
+
     fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
         if protocol == HTTP_2 {
-            self.phase = Phase::Streams(Box::new(Streams::new(state, self.front)));
+            self.phase = Phase::Http2(Box::new(Http2Session::new(state, self.front, self.shown)));
         }
     }
 
     fn secured(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, is_resumed: bool) {
         state.counters.count_handshake(is_resumed);
-        if let Phase::Streams(streams) = &mut self.phase {
+        if let Phase::Http2(streams) = &mut self.phase {
             streams.start(actions);
             if self.is_draining {
                 streams.on_shutdown(state, actions, &mut self.client);
@@ -784,7 +918,10 @@ impl PlaintextSession for HttpSession {
                 Error::InvalidMessage(_) => {
                     format!("{client} does not speak TLS, which this server does: use https://")
                 }
-                error => format!("{client}: {error}"),
+                error => match NoCertificate::of(error) {
+                    Some(why) => format!("{client}: {why}"),
+                    None => format!("{client}: {error}"),
+                },
             }
         });
     }

@@ -13,15 +13,16 @@
 //! | `File`: its answer is a large file, and so many of them are open as may be | one of them is through: answered |
 //! | `Rest`: part of its answer waits for a window or for its turn | all was sent |
 //! | `Echo`: its body is the answer | both are through |
+//! | `Checking`: its password is looked at by another thread (`checking`) | there is a verdict |
 //! | `Later`: it has an exchange, by which a backend answers (`later`) | both are through |
-//! | `Answered`: it was refused for its method, and its body is still to come | a second later; what is wrong with it is said until then |
+//! | `Answered`: it was refused for its method or its length, and its body is still to come | that has ended, or stopped for a second, or gone on for too long; what is wrong with it is said until then |
 //!
 //! An answer that fits leaves in the call that brought its request, HEADERS and DATA of a burst in one write. Streams with
 //! more to send take turns of a frame; one whose window is closed holds up no other. Input is read while output waits
 //! (RFC 9113 5.2.2), but for a client that has more answered than it reads.
 //!
-//! Here is the connection: what comes, whose turn it is, and its end. What a stream does stands in `answers`, `later` and
-//! `routed`, by when it has to in `deadlines`.
+//! Here is the connection: what comes, whose turn it is, and its end. What a stream does stands in `answers`, `checking`,
+//! `later` and `routed`, by when it has to in `deadlines`.
 //!
 //! | deadline | what happens |
 //! |---|---|
@@ -29,12 +30,14 @@
 //! | body timeout and rate of a stream (`body_clock`), while no output waits | 408, or RST_STREAM once its answer has begun |
 //! | those of an exchange (`exchange/deadlines.rs`) | a page, or RST_STREAM once its answer has begun |
 //! | write timeout of a stream whose window is closed, and the least rate; its share of that where only the connection's is closed | RST_STREAM |
+//! | a second without a stream, and without output that waits | it rests: what is left of it is in `resting` |
 //! | idle timeout: no stream; other frames don't count | GOAWAY, closed |
 //! | a second after the first GOAWAY of a shutdown | the second one, which names the last stream |
 
 mod answers;
 mod deadlines;
 mod later;
+mod password_check;
 mod routed;
 
 use std::collections::VecDeque;
@@ -46,17 +49,22 @@ use pollux_http::h2::{
     Sending, Settings, is_data, is_empty_end,
 };
 use pollux_http::{Framing, Status};
+use pollux_tls::ShownId;
 
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
-use crate::front::client::Client;
+use crate::exchange::frames::write_frames;
 use crate::front::h2::answers::{Asked, Echo, FILES_MAX, KEPT_BYTES_MAX, Reading, Reads};
 use crate::front::h2::later::Later;
+use crate::front::h2::password_check::Checking;
+use crate::front::kept::Kept;
+use crate::front::peer::Client;
 use crate::front::request::ECHO_HEAD_BYTES_MAX;
+use crate::front::resting::Rested;
 use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer::Unsent;
-use crate::ids::{FrontId, StreamsId};
+use crate::ids::{EpochId, FrontId, RestingId, StreamsId};
 use crate::log::Event as Reported;
 use crate::record::{Cut, End, Outcome};
 use crate::refusal::Refusal;
@@ -78,9 +86,13 @@ const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// A connection without a stream gives its memory back after this time: a client that asks again at once finds it.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a request that was answered without its body may continue: a client that has the answer stops sending, and one
-/// that breaks a rule meanwhile gets RST_STREAM.
+/// How long the body of a request that was answered without it may stop before RST_STREAM: a client that has the answer stops
+/// sending, and one that breaks a rule meanwhile is notified of it. All of it has the time of a body.
 const JUDGED_ON_FOR: Duration = Duration::from_secs(1);
+
+/// So much of a body that nobody wants is dropped and its window opened again: many clients read no answer before they have
+/// sent all, and take RST_STREAM for an error even where it says that there is none (RFC 9113 8.1).
+const DROPPED_BYTES_MAX: u64 = 16 << 20;
 
 /// How long a client has to answer the first GOAWAY of a shutdown: requests that were on their way have arrived by then.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
@@ -90,10 +102,12 @@ const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 
 /// A client's streams.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct Http2Session {
     connection: Connection<Task>,
     /// The place of the front end that it came by.
     front: FrontId,
+    /// The certificate that its client has seen, where there are several by name.
+    shown: Option<ShownId>,
     /// Where exchanges of a proxy say which of them have to be looked at.
     ready: Option<StreamsId>,
     /// Streams whose answers are under way.
@@ -101,6 +115,8 @@ pub(super) struct Streams {
     /// When those are looked at whose windows may have been closed for too long, or whose exchanges may have taken it: never
     /// after one of them is due.
     look_at: Moment,
+    /// Streams whose passwords are looked at.
+    checks: usize,
     /// Streams whose bodies are still to come.
     readers: usize,
     /// The same for those, in their time.
@@ -126,14 +142,16 @@ pub(super) struct Streams {
     ending: Ending,
     /// Since when there is no stream.
     since: Moment,
-    /// Since when there was none when memory was given back last.
-    rested_since: Moment,
+    /// When it was woken last, or could not rest as output waited.
+    rested: Moment,
     /// Since when a part of a frame or field block has come.
     part_since: Option<Moment>,
 }
 
-const _: () =
-    assert!(size_of::<Streams>() <= 1024, "an idle one costs little more than one of HTTP/1.1");
+const _: () = assert!(
+    size_of::<Http2Session>() <= 1024,
+    "an idle one costs little more than one of HTTP/1.1"
+);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
@@ -159,10 +177,13 @@ struct Task {
     refusal: Option<Refusal>,
     /// Of it, what is kept as a copy.
     kept_bytes: usize,
+    kept: Kept,
     /// When its answer began, and when something was sent last.
     pace: BodyClock,
     /// Its answer does not wait for its end, and what comes until then is looked at for a while ([`Part::Answered`]).
     is_judged_on: bool,
+    /// Bytes of its body that nobody wanted.
+    dropped_bytes: u64,
 }
 
 #[derive(Default, Debug)]
@@ -175,8 +196,14 @@ enum Part {
     Rest(Unsent),
     Echo(Box<Echo>),
     Later(Box<Later>),
-    /// All of its answer was sent, and booked: until then what still comes of its request may turn out malformed.
-    Answered(Moment),
+    /// Its password is looked at elsewhere.
+    Checking(Box<Checking>),
+    /// All of its answer was sent, and booked: until `end` what still comes of its request is dropped, or turns out malformed.
+    /// More of it puts the end off, but not behind `last`.
+    Answered {
+        end: Moment,
+        last: Moment,
+    },
 }
 
 /// What a call works with.
@@ -188,12 +215,8 @@ struct Call<'c, 'a> {
 
 impl Call<'_, '_> {
     /// Sends what `write` writes.
-    fn send(&mut self, write: impl FnOnce(&mut Output<'_>)) -> usize {
-        let mut out = Output::new(self.actions.spare());
-        write(&mut out);
-        let len = out.len();
-        self.actions.advance(len);
-        len
+    fn send<R>(&mut self, write: impl FnOnce(&mut Output<'_>) -> R) -> R {
+        write_frames(self.actions, write)
     }
 
     /// Whether an answer may be made now.
@@ -207,16 +230,42 @@ impl Call<'_, '_> {
     }
 }
 
-impl Streams {
+impl<'a> Call<'_, 'a> {
+    /// As [`LoopState::under`].
+    #[inline]
+    fn under<R>(&mut self, epoch: Option<EpochId>, call: impl FnOnce(&mut Call<'_, 'a>) -> R) -> R {
+        let Self { state, actions, client } = self;
+        state.under(epoch, |state| call(&mut Call { state, actions, client }))
+    }
+}
+
+impl Http2Session {
     /// A connection that speaks HTTP/2 from now on.
-    pub(super) fn new(state: &mut LoopState, front: FrontId) -> Self {
+    pub(super) fn new(state: &mut LoopState, front: FrontId, shown: Option<ShownId>) -> Self {
         let settings = state.streams.settings.unwrap_or(Settings::DEFAULT);
         state.counters.add(ServerCounter::Http2Connections, 1);
+        state.streams.resting.begin();
+        let ready = state.proxy.as_mut().map(|proxy| proxy.ready.begin());
+        let rested = Rested { front, shown, ready, since: state.now.at };
+        Self::of(Connection::new(Role::Server, settings), rested, state.now.at)
+    }
+
+    /// A connection that rests no more.
+    pub(super) fn woken(state: &mut LoopState, at: RestingId) -> Self {
+        let (connection, rested) = state.streams.resting.wake(at);
+        Self::of(connection, rested, state.now.at)
+    }
+
+    fn of(connection: Connection<Task>, rested: Rested, now: Moment) -> Self {
+        let Rested { front, shown, ready, since } = rested;
+        let counted = (0, connection.block_bytes());
         Self {
-            connection: Connection::new(Role::Server, settings),
+            connection,
             front,
-            ready: state.upstreams.as_mut().map(|upstreams| upstreams.ready.begin()),
+            shown,
+            ready,
             senders: 0,
+            checks: 0,
             look_at: Moment::NEVER,
             readers: 0,
             look_at_readers: Moment::NEVER,
@@ -229,20 +278,17 @@ impl Streams {
             file_order: VecDeque::new(),
             kept_bytes: 0,
             control_bytes: 0,
-            counted: (0, BlockBytes::default()),
+            counted,
             ending: Ending::Open,
-            since: state.now.at,
-            rested_since: state.now.at,
+            since,
+            rested: now,
             part_since: None,
         }
     }
 
     /// Says the first words.
     pub(super) fn start(&mut self, actions: &mut Actions<'_>) {
-        let mut out = Output::new(actions.spare());
-        self.connection.start(&mut out);
-        let len = out.len();
-        actions.advance(len);
+        write_frames(actions, |out| self.connection.start(out));
         actions.read_on();
         actions.limit_unsent(UNSENT_BYTES_MAX);
     }
@@ -275,14 +321,13 @@ impl Streams {
                 call.actions.notify_when_sent();
                 break;
             }
-            let mut out = Output::new(call.actions.spare());
             let limits = &call.state.head_limits;
-            let read = self.connection.read(&input[used..], scratch, &mut out, limits, now_ms);
-            if let Err(fault) = &read {
-                self.connection.fail(&mut out, fault);
-            }
-            let (len, sent_before) = (out.len(), call.actions.len());
-            call.actions.advance(len);
+            let sent_before = call.actions.len();
+            let connection = &mut self.connection;
+            let read = write_frames(call.actions, |out| {
+                let read = connection.read(&input[used..], scratch, out, limits, now_ms);
+                read.inspect_err(|fault| connection.fail(out, fault))
+            });
             match read {
                 Err(fault) => {
                     self.fail(call, &fault);
@@ -329,22 +374,12 @@ impl Streams {
     /// Does what an event asks for; `behind` it there is more input.
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Task>, behind: &[u8]) {
         match event {
-            Event::Request { stream, mut request, head, never_indexed, ends }
-                if self.ready.is_some() =>
-            {
-                let ends_behind = !ends && is_empty_end(behind, stream);
-                if ends_behind && matches!(request.framing, Framing::Chunked | Framing::Length(0)) {
-                    // It is passed on without a body: some backends take no GET in chunks.
-                    (request.framing, request.expects_continue) = (Framing::None, false);
-                    if let Some(task) = self.connection.data_mut(stream) {
-                        // An answer of pollux's own leaves before the end is read.
-                        task.is_judged_on = true;
-                    }
-                    return self.ask(call, stream, (&request, never_indexed), head, true);
+            Event::Request { stream, request, head, never_indexed, ends } => {
+                if self.ready.is_some() {
+                    let ends_behind = !ends && is_empty_end(behind, stream);
+                    let marked = (&request, never_indexed);
+                    return self.on_request(call, stream, marked, head, (ends, ends_behind));
                 }
-                self.ask(call, stream, (&request, never_indexed), head, ends);
-            }
-            Event::Request { stream, request, head, ends, .. } => {
                 call.state.counters.count_request(request.method);
                 if call.state.log.is_some() {
                     // The line has it.
@@ -368,12 +403,13 @@ impl Streams {
                 }
             }
             Event::Data { stream, data, ends } => self.on_data(call, stream, data, ends),
-            Event::Trailers { stream, fields } => {
-                self.give_trailers(call, stream, fields);
+            Event::Trailers { stream, fields, never_indexed } => {
+                self.give_trailers(call, stream, fields, never_indexed);
                 self.on_data(call, stream, &[], true);
             }
             Event::WindowOpened => {}
             Event::Refused { stream, rejection, head, .. } => {
+                call.state.identify_unread();
                 call.client.peer(call.actions);
                 self.refuse(call, stream, rejection, head);
             }
@@ -382,6 +418,7 @@ impl Streams {
                 call.state.counters.count_reset(code, true);
                 call.client.report_refusal(call.state, call.actions, rejection, false);
                 let task = data.unwrap_or_default();
+                call.state.identify_unread();
                 let head = if task.head.is_empty() { head } else { &task.head };
                 task.book_cut(call.state, call.client, head, Cut::BadRequest);
                 self.left(&task);
@@ -389,9 +426,10 @@ impl Streams {
             }
             Event::TooMany { for_head, .. } => {
                 call.state.counters.count_reset(ErrorCode::REFUSED_STREAM, true);
-                call.count(match for_head {
-                    false => ServerCounter::Http2StreamsRefused,
-                    true => ServerCounter::Http2HeadsRefused,
+                call.count(if for_head {
+                    ServerCounter::Http2HeadsRefused
+                } else {
+                    ServerCounter::Http2StreamsRefused
                 });
             }
             Event::Reset { code, data, .. } => {
@@ -428,12 +466,14 @@ impl Streams {
     #[inline]
     fn end_stream(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         self.since = call.state.now.at;
-        if self.connection.take_done(stream).is_none() {
+        if !self.connection.forget_done(stream) {
             if let Some(task) = self.connection.data_mut(stream)
                 && std::mem::take(&mut task.is_judged_on)
             {
-                let end = call.state.now.at + JUDGED_ON_FOR;
-                task.part = Part::Answered(end);
+                let now = call.state.now.at;
+                let last = now + call.state.limits.body_timeout;
+                let end = last.min(now + JUDGED_ON_FOR);
+                task.part = Part::Answered { end, last };
                 self.begin_sending(call);
                 self.look_at = self.look_at.min(end);
                 return;
@@ -462,7 +502,10 @@ impl Streams {
             }
             match std::mem::take(&mut task.part) {
                 Part::Rest(unsent) => self.send_rest(call, stream, unsent, room),
-                Part::Echo(echo) => self.send_echo(call, stream, echo),
+                Part::Echo(echo) => {
+                    let epoch = task.kept.restore(&call.state.current_id);
+                    call.under(epoch, |call| self.send_echo(call, stream, echo));
+                }
                 Part::Later(later) => self.send_later(call, stream, later),
                 other => {
                     task.part = other;
@@ -501,7 +544,11 @@ impl Streams {
                 self.senders -= 1;
                 self.files -= usize::from(unsent.is_file());
             }
-            Part::Echo(_) | Part::Later(_) | Part::Answered(_) => self.senders -= 1,
+            Part::Echo(_) | Part::Later(_) | Part::Answered { .. } => self.senders -= 1,
+            Part::Checking(_) => {
+                self.senders -= 1;
+                self.checks -= 1;
+            }
             Part::Asked(_) => self.asked -= 1,
             Part::File(_) => self.file_waiters -= 1,
             Part::New | Part::Reading(_) => {}
@@ -522,6 +569,7 @@ impl Streams {
 
     fn drop_all(&mut self, state: &mut LoopState, client: &Client, cut: Cut) {
         (self.senders, self.readers, self.kept_bytes) = (0, 0, 0);
+        self.checks = 0;
         (self.asked, self.files, self.file_waiters) = (0, 0, 0);
         for (_, task) in self.connection.take_all() {
             task.book_cut(state, client, &task.head, cut);
@@ -560,7 +608,7 @@ impl Streams {
         let tunnels = self.connection.streams().filter(|(_, task)| task.is_open_tunnel(state));
         let incomplete = self.readers - tunnels.count();
         state.counters.add(ServerCounter::Incomplete, incomplete as u64);
-        let answers = state.upstreams.as_ref().is_none_or(|it| it.limits.answers_half_closed);
+        let answers = state.proxy.as_ref().is_none_or(|it| it.limits.answers_half_closed);
         let unfinished: Vec<u32> = self
             .connection
             .streams()
@@ -581,8 +629,8 @@ impl Streams {
         actions: &mut Actions<'_>,
         client: &mut Client,
     ) {
-        if let Some(upstreams) = &state.upstreams {
-            self.look_at = self.look_at.min(upstreams.drain_end);
+        if let Some(proxy) = &state.proxy {
+            self.look_at = self.look_at.min(proxy.drain_end);
         }
         self.announce_end(&mut Call { state, actions, client });
     }
@@ -612,17 +660,19 @@ impl Streams {
         self.ending = Ending::Said;
     }
 
+    /// Says whether the connection has been idle for so long that it [rests](Http2Session::rest).
     pub(super) fn on_deadline(
         &mut self,
         state: &mut LoopState,
         actions: &mut Actions<'_>,
         client: &mut Client,
-    ) {
+    ) -> bool {
         let mut call = Call { state, actions, client };
         let now = call.state.now.at;
         if !self.connection.has_begun() {
             call.count(ServerCounter::TimeoutsSilent);
-            return call.actions.close();
+            call.actions.close();
+            return false;
         }
         if let Ending::Announced(at) = self.ending
             && at <= now
@@ -633,32 +683,46 @@ impl Streams {
             call.count(ServerCounter::TimeoutsHeader);
             let fault = Fault::LATE;
             call.send(|out| self.connection.fail(out, &fault));
-            return self.fail(&mut call, &fault);
+            self.fail(&mut call, &fault);
+            return false;
         }
         if self.next_look() <= now {
             self.look(&mut call);
         }
-        let is_idle =
-            self.connection.is_empty() && self.ending == Ending::Open && self.part_since.is_none();
-        if is_idle && self.since != self.rested_since && self.since + REST_AFTER <= now {
-            self.rest(call.state);
+        let is_rest_due = self.is_idle() && self.next_rest() <= now;
+        if is_rest_due {
+            self.rested = now;
         }
-        if is_idle && self.since + call.state.limits.idle_timeout <= now {
+        if self.is_idle() && self.since + call.state.limits.idle_timeout <= now {
             call.count(ServerCounter::TimeoutsIdle);
             self.say_end(&mut call);
         }
         self.send_rests(&mut call);
         self.settle(&mut call);
+        let actions = &*call.actions;
+        let has_sent_all = actions.is_empty() && !actions.is_output_waiting();
+        is_rest_due && self.is_idle() && has_sent_all && !actions.is_ending()
     }
 
-    /// Gives memory back that a connection without streams does not need.
-    fn rest(&mut self, state: &mut LoopState) {
-        self.rested_since = self.since;
-        self.connection.release_memory();
-        if let (Some(ready), Some(upstreams)) = (self.ready, &mut state.upstreams) {
-            upstreams.ready.release_memory_of(ready);
+    /// Whether there is no stream, and nothing else under way.
+    fn is_idle(&self) -> bool {
+        self.connection.is_empty() && self.ending == Ending::Open && self.part_since.is_none()
+    }
+
+    /// When a connection that stays idle rests.
+    fn next_rest(&self) -> Moment {
+        self.since.max(self.rested) + REST_AFTER
+    }
+
+    /// Gives all memory back that a connection without streams does not need; it is found at this place, until the idle timeout at
+    /// the latest.
+    pub(super) fn rest(self, state: &mut LoopState, actions: &mut Actions<'_>) -> RestingId {
+        let Self { connection, front, shown, ready, since, .. } = self;
+        actions.set_deadline(since + state.limits.idle_timeout);
+        if let (Some(ready), Some(proxy)) = (ready, &mut state.proxy) {
+            proxy.ready.release_memory_of(ready);
         }
-        (self.asked_order, self.file_order) = (VecDeque::new(), VecDeque::new());
+        state.streams.resting.rest(connection, Rested { front, shown, ready, since })
     }
 
     /// What follows a call: the end, or the next deadline.
@@ -668,7 +732,8 @@ impl Streams {
             self.stands.get_or_insert(call.state.now.at);
             call.actions.notify_when_sent();
         }
-        let (state, actions) = (&*call.state, &mut *call.actions);
+        let state = &*call.state;
+        let actions = &mut *call.actions;
         let may_file = self.file_waiters > 0 && self.files < FILES_MAX;
         if (self.asked > 0 || may_file) && self.kept_bytes < KEPT_BYTES_MAX {
             actions.notify_when_sent();
@@ -684,13 +749,7 @@ impl Streams {
             match self.ending {
                 Ending::Said => return actions.linger(),
                 _ if self.part_since.is_some() => {}
-                _ => {
-                    let rest = match self.since == self.rested_since {
-                        true => Moment::NEVER,
-                        false => self.since + REST_AFTER,
-                    };
-                    deadline = rest.min(self.since + state.limits.idle_timeout);
-                }
+                _ => deadline = self.next_rest().min(self.since + state.limits.idle_timeout),
             }
         } else {
             deadline = self.next_look();
@@ -707,7 +766,8 @@ impl Streams {
     /// Counts how many streams are open, of all connections, and what their heads took.
     #[inline]
     fn count_open(&mut self, state: &LoopState) {
-        let (open, bytes) = (self.connection.len(), self.connection.block_bytes());
+        let open = self.connection.len();
+        let bytes = self.connection.block_bytes();
         let (open_before, before) = std::mem::replace(&mut self.counted, (open, bytes));
         if open != open_before {
             state.counters.count_streams(open_before, open);
@@ -724,13 +784,20 @@ impl Streams {
     pub(super) fn closed(mut self, state: &mut LoopState, client: &Client, cause: CloseCause) {
         self.drop_all(state, client, Cut::of_close(cause));
         self.count_open(state);
-        if let (Some(ready), Some(upstreams)) = (self.ready, &mut state.upstreams) {
-            upstreams.ready.end(ready);
+        state.streams.resting.end();
+        if let (Some(ready), Some(proxy)) = (self.ready, &mut state.proxy) {
+            proxy.ready.end(ready);
         }
     }
 }
 
 impl Task {
+    /// Takes it, but for what is known of a body that nobody wants.
+    fn take(&mut self) -> Self {
+        let Self { is_judged_on, dropped_bytes, .. } = *self;
+        std::mem::replace(self, Self { is_judged_on, dropped_bytes, ..Self::default() })
+    }
+
     /// What of the answer's body was not sent.
     fn left_bytes(&self) -> u64 {
         match &self.part {
@@ -777,22 +844,23 @@ impl Task {
     fn is_reading(&self) -> bool {
         match &self.part {
             Part::Later(later) => later.is_reading(),
+            Part::Checking(checking) => checking.is_reading(),
             _ => self.reading().is_some(),
         }
     }
 
     /// Whether it is a tunnel that its client has not ended.
     fn is_open_tunnel(&self, state: &LoopState) -> bool {
-        match (&self.part, &state.upstreams) {
-            (Part::Later(later), Some(upstreams)) => later.is_open_tunnel(upstreams),
+        match (&self.part, &state.proxy) {
+            (Part::Later(later), Some(proxy)) => later.is_open_tunnel(proxy),
             _ => false,
         }
     }
 
     /// Whether its end now costs a connection to a backend, within its answer: before that a reset is charged anyway.
     fn costs_backend(&self, state: &LoopState) -> bool {
-        match (&self.part, &state.upstreams) {
-            (Part::Later(later), Some(upstreams)) => later.costs_backend(upstreams),
+        match (&self.part, &state.proxy) {
+            (Part::Later(later), Some(proxy)) => later.costs_backend(proxy),
             _ => false,
         }
     }
@@ -801,8 +869,12 @@ impl Task {
     fn book_cut(&self, state: &mut LoopState, client: &Client, head: &[u8], cut: Cut) {
         match &self.part {
             Part::Later(later) => later.finish_cut(state, client, cut),
-            Part::Answered(_) => {}
-            _ => client.book(state, Some(head), self.outcome(self.left_bytes(), End::Cut(cut))),
+            Part::Answered { .. } => {}
+            _ => {
+                let epoch = self.kept.restore(&state.current_id);
+                let outcome = self.outcome(self.left_bytes(), End::Cut(cut));
+                state.under(epoch, |state| client.book(state, Some(head), outcome));
+            }
         }
     }
 

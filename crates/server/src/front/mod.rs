@@ -1,22 +1,28 @@
 //! What a connection is. That of a server without backends is a client's, an [`HttpSession`], with TLS below it or
-//! without. One of a proxy is a [`FrontSession`]: a client's of HTTP, a side of TCP mode, one to a backend for requests, or for
+//! without. One of a proxy is a [`ProxyConnection`]: a client's of HTTP, a side of TCP mode, one to a backend for requests, or for
 //! a check of it; with what lies between the connection and that: a head of the PROXY protocol, and TLS.
 //!
 //! | part | one job |
 //! |---|---|
-//! | `client` | who a client is, and the lines that are written of it |
 //! | `h1` | a client's connection of HTTP/1: its phases and deadlines; below it what it does with an exchange |
 //! | `h2` | a client's connection of HTTP/2: its streams; below it what one does with an exchange |
+//! | `resting` | what is left of those connections while they are idle |
 //! | `sites` | which route of a site has a request, and its handler |
+//! | `epoch` | the settings that requests are decided by, and those of before that some still need |
+//! | `kept` | what a request keeps that is answered, or booked, later than it came |
 //! | `ask` | what becomes of a request at a proxy, whatever its client speaks |
 //! | `request` | what came of a request and its body |
-//! | `state` | what the connections of one loop share, and the answers that are made at once |
+//! | `peer` | who a client is, and the lines that are written of it |
+//! | `state` | what the connections of one loop share |
 
 mod ask;
-mod client;
+pub(crate) mod epoch;
 pub(crate) mod h1;
 mod h2;
+mod kept;
+mod peer;
 mod request;
+pub(crate) mod resting;
 pub(crate) mod sites;
 pub(crate) mod state;
 
@@ -24,21 +30,24 @@ use std::io;
 
 use pollux_engine::{Actions, CloseCause, Command, Moment, Now, Session};
 use pollux_http::ProxyHeader;
-use pollux_tls::{Encrypted, Error, HTTP_2, Opening, PlaintextSession, SharedTls, Tls};
+use pollux_tls::{
+    ClientShown, Encrypted, Error, HTTP_2, Opening, PlaintextSession, SharedTls, Tls,
+};
 
+use crate::certificates::FrontCertificates;
 use crate::config::Mode;
-use crate::exchange::check::CheckSession;
-use crate::exchange::stream::Stream;
-use crate::exchange::table::{Outgoing, Purpose};
+use crate::exchange::connections::{Outgoing, Purpose};
+use crate::exchange::health_check::CheckSession;
+use crate::exchange::proxy_loop::ProxyLoop;
+use crate::exchange::tcp::TcpSession;
 use crate::exchange::upstream::Upstream;
-use crate::exchange::upstream::h2::UpstreamStreams;
-use crate::exchange::upstreams::Upstreams;
+use crate::exchange::upstream::h2::Http2Upstream;
 use crate::front::h1::HttpSession;
 use crate::front::state::LoopState;
 
 /// One connection of a proxy.
 #[derive(Debug)]
-pub struct FrontSession(Wire);
+pub struct ProxyConnection(Wire);
 
 /// A role, and what lies between it and the connection.
 #[derive(Debug)]
@@ -51,16 +60,16 @@ enum Wire {
     Header(Option<Box<Wire>>),
 }
 
-const _: () = assert!(size_of::<FrontSession>() <= 104, "a proxy has thousands that are idle");
+const _: () = assert!(size_of::<ProxyConnection>() <= 104, "a proxy has thousands that are idle");
 
 /// What the connection of a proxy is.
 #[derive(Debug)]
 enum Role {
     Client(HttpSession),
     Upstream(Upstream),
-    UpstreamStreams(Box<UpstreamStreams>),
+    Http2Upstream(Box<Http2Upstream>),
     Check(CheckSession),
-    Stream(Stream),
+    Tcp(TcpSession),
 }
 
 /// The same call of the session on any wire.
@@ -96,16 +105,16 @@ impl Wire {
 
 const UNTIL_HEADER: &str = "it is taken when the head has come";
 
-impl FrontSession {
+impl ProxyConnection {
     /// What runs on a connection that was opened for this.
-    fn outgoing(Outgoing { purpose, tls }: Outgoing, upstreams: &Upstreams) -> Self {
+    fn outgoing(Outgoing { purpose, tls }: Outgoing, proxy: &ProxyLoop) -> Self {
         let role = match purpose {
-            Purpose::Requests(link) => Role::Upstream(Upstream::new(link)),
-            Purpose::Streams(link) => {
-                Role::UpstreamStreams(Box::new(UpstreamStreams::new(link, upstreams)))
+            Purpose::Http1(upstream) => Role::Upstream(Upstream::new(upstream)),
+            Purpose::Http2(upstream) => {
+                Role::Http2Upstream(Box::new(Http2Upstream::new(upstream, proxy)))
             }
             Purpose::Check(backend) => Role::Check(CheckSession::new(backend)),
-            Purpose::Stream(pair) => Role::Stream(Stream::to_backend(pair)),
+            Purpose::Tcp(pair) => Role::Tcp(TcpSession::to_backend(pair)),
         };
         let wire = match tls {
             Some(tls) => Wire::ToBackend(Encrypted::new(role, tls)),
@@ -128,6 +137,7 @@ impl FrontSession {
                     self.0 = *behind.take().expect(UNTIL_HEADER);
                 }
                 self.0.role().belongs_to(header);
+                self.0.role().enter(state, actions);
                 if let Wire::Plain(role) = &mut self.0 {
                     role.connected(state, actions);
                 }
@@ -135,7 +145,7 @@ impl FrontSession {
                 len + if rest.is_empty() { 0 } else { self.on_bytes(state, actions, rest) }
             }
             Err(wrong) => {
-                state.upstreams().refuse_header(actions, &wrong);
+                state.proxy().refuse_header(actions, &wrong);
                 actions.abort();
                 input.len()
             }
@@ -143,11 +153,11 @@ impl FrontSession {
     }
 }
 
-impl Session for FrontSession {
+impl Session for ProxyConnection {
     type Shared = LoopState;
 
     fn opened(state: &mut LoopState, waker: &pollux_poller::Waker) {
-        state.upstreams().opened(waker);
+        state.proxy().opened(waker);
     }
 
     fn begin_turn(state: &mut LoopState, now: Now) {
@@ -159,34 +169,44 @@ impl Session for FrontSession {
     }
 
     fn release_memory(state: &mut LoopState) {
-        state.upstreams().exchanges.release_memory();
-        state.upstreams().ready.release_memory();
-        state.upstreams().pipes.release();
+        state.streams.resting.release_memory();
+        state.proxy().exchanges.release_memory();
+        state.proxy().connections.release_memory();
+        state.proxy().ready.release_memory();
+        state.proxy().pipes.release();
+    }
+
+    fn awake(state: &LoopState) -> u32 {
+        state.streams.resting.awake()
     }
 
     fn next_command(state: &mut LoopState) -> Option<Command<Self>> {
-        let upstreams = state.upstreams();
-        let command = upstreams.next_command()?;
-        Some(command.map(|outgoing| Self::outgoing(outgoing, upstreams)))
+        let proxy = state.proxy();
+        let command = proxy.next_command()?;
+        Some(command.map(|outgoing| Self::outgoing(outgoing, proxy)))
     }
 
     fn next_command_at(state: &LoopState) -> Moment {
-        state.upstreams.as_ref().map_or(Moment::NEVER, |upstreams| upstreams.next_command_at())
+        state.proxy.as_ref().map_or(Moment::NEVER, |proxy| proxy.next_command_at())
     }
 
     fn accepted(state: &mut LoopState, actions: &mut Actions<'_>) -> Self {
-        let upstreams = state.upstreams();
-        let (place, front) = upstreams.front(actions);
-        let (mode, awaits_header) = (front.mode, front.accepts_header);
-        let tls = upstreams.frontends.secured(place).map(Tls::accepted);
+        let proxy = state.proxy();
+        let (place, front) = proxy.front(actions);
+        let mode = front.mode;
+        let awaits_header = front.accepts_header;
+        let tls = proxy.frontends.certificates(place).map(FrontCertificates::accepted);
         let mut role = match mode {
             Mode::Http => Role::Client(HttpSession::of_front(state, actions, place)),
             Mode::Tcp => {
                 let is_secure = tls.is_some();
-                let group = upstreams.frontends.group(place).expect("bytes have no sites");
-                Role::Stream(Stream::accepted(upstreams, actions, group, is_secure))
+                let group = proxy.frontends.group(place).expect("bytes have no sites");
+                Role::Tcp(TcpSession::accepted(proxy, actions, group, is_secure))
             }
         };
+        if !awaits_header {
+            role.enter(state, actions);
+        }
         if !awaits_header && tls.is_none() {
             role.connected(state, actions);
         }
@@ -242,7 +262,7 @@ impl Session for FrontSession {
     }
 
     fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
-        state.upstreams().drain();
+        state.proxy().drain();
         on_wire!(self.0.behind_header(), each => each.on_shutdown(state, actions));
     }
 
@@ -264,19 +284,26 @@ impl Role {
     fn belongs_to(&mut self, header: ProxyHeader) {
         match self {
             Self::Client(client) => client.belongs_to(header),
-            Self::Stream(stream) => stream.belongs_to(header),
-            Self::Upstream(_) | Self::UpstreamStreams(_) | Self::Check(_) => {}
+            Self::Tcp(session) => session.belongs_to(header),
+            Self::Upstream(_) | Self::Http2Upstream(_) | Self::Check(_) => {}
+        }
+    }
+
+    /// Counts a client's connection once it is known whose it is.
+    fn enter(&mut self, state: &LoopState, actions: &mut Actions<'_>) {
+        if let Self::Client(client) = self {
+            client.enter(state, actions);
         }
     }
 
     /// Says to a backend whose connection it is, where it wants that; in front of all encryption.
     fn announce(&self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Upstream(upstream) => upstream.announce(state.upstreams(), actions),
-            Self::Stream(stream) => stream.announce(state.upstreams(), actions),
-            Self::Check(check) => check.announce(state.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.announce(state.proxy(), actions),
+            Self::Tcp(session) => session.announce(state.proxy(), actions),
+            Self::Check(check) => check.announce(state.proxy(), actions),
             // It carries requests of many clients.
-            Self::UpstreamStreams(_) | Self::Client(_) => {}
+            Self::Http2Upstream(_) | Self::Client(_) => {}
         }
     }
 
@@ -285,8 +312,8 @@ impl Role {
         match self {
             Self::Client(_) => false,
             Self::Upstream(upstream) => upstream.was_refused(),
-            Self::UpstreamStreams(upstream) => upstream.was_refused(),
-            Self::Stream(stream) => stream.was_refused(),
+            Self::Http2Upstream(upstream) => upstream.was_refused(),
+            Self::Tcp(session) => session.was_refused(),
             Self::Check(check) => check.was_refused(),
         }
     }
@@ -297,24 +324,24 @@ impl Session for Role {
     type Shared = LoopState;
 
     fn accepted(_: &mut LoopState, _: &mut Actions<'_>) -> Self {
-        unreachable!("`FrontSession` accepts it, which knows its front end")
+        unreachable!("`ProxyConnection` accepts it, which knows its front end")
     }
 
     fn connected(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(_) => {}
-            Self::Upstream(upstream) => upstream.connected(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.connected(state.upstreams(), actions),
-            Self::Stream(stream) => stream.opened(state.upstreams(), actions),
-            Self::Check(check) => check.connected(state.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.connected(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.connected(state.proxy(), actions),
+            Self::Tcp(session) => session.opened(state.proxy(), actions),
+            Self::Check(check) => check.connected(state.proxy(), actions),
         }
     }
 
     fn connect_failed(&mut self, state: &mut LoopState, error: io::Error) {
         match self {
-            Self::Upstream(upstream) => upstream.connect_failed(state.upstreams(), &error),
-            Self::UpstreamStreams(upstream) => upstream.connect_failed(state.upstreams(), &error),
-            Self::Stream(stream) => stream.connect_failed(state.upstreams(), &error),
+            Self::Upstream(upstream) => upstream.connect_failed(state.proxy(), &error),
+            Self::Http2Upstream(upstream) => upstream.connect_failed(state.proxy(), &error),
+            Self::Tcp(session) => session.connect_failed(state.proxy(), &error),
             Self::Check(check) => check.connect_failed(&error),
             Self::Client(_) => {}
         }
@@ -328,39 +355,39 @@ impl Session for Role {
     ) -> usize {
         match self {
             Self::Client(client) => client.on_bytes(state, actions, input),
-            Self::Upstream(upstream) => upstream.on_bytes(state.upstreams(), actions, input),
-            Self::UpstreamStreams(upstream) => upstream.on_bytes(state.upstreams(), actions, input),
-            Self::Stream(stream) => stream.on_bytes(state.upstreams(), actions, input),
-            Self::Check(check) => check.on_bytes(state.upstreams(), actions, input),
+            Self::Upstream(upstream) => upstream.on_bytes(state.proxy(), actions, input),
+            Self::Http2Upstream(upstream) => upstream.on_bytes(state.proxy(), actions, input),
+            Self::Tcp(session) => session.on_bytes(state.proxy(), actions, input),
+            Self::Check(check) => check.on_bytes(state.proxy(), actions, input),
         }
     }
 
     fn on_readable(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
-            Self::Stream(stream) => stream.on_readable(state.upstreams(), actions),
-            Self::Upstream(upstream) => upstream.on_readable(state.upstreams(), actions),
+            Self::Tcp(session) => session.on_readable(state.proxy(), actions),
+            Self::Upstream(upstream) => upstream.on_readable(state.proxy(), actions),
             Self::Client(client) => client.on_readable(state, actions),
             // They do not leave their input in the socket.
-            Self::UpstreamStreams(_) | Self::Check(_) => actions.take_input(),
+            Self::Http2Upstream(_) | Self::Check(_) => actions.take_input(),
         }
     }
 
     fn on_end(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_end(state, actions),
-            Self::Upstream(upstream) => upstream.on_end(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_end(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_end(state.upstreams(), actions),
-            Self::Check(check) => check.give_up(actions),
+            Self::Upstream(upstream) => upstream.on_end(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_end(state.proxy(), actions),
+            Self::Tcp(session) => session.on_end(state.proxy(), actions),
+            Self::Check(check) => check.on_end(state.proxy(), actions),
         }
     }
 
     fn on_output_sent(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_output_sent(state, actions),
-            Self::Upstream(upstream) => upstream.on_output_sent(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_output_sent(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_output_sent(state.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.on_output_sent(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_output_sent(state.proxy(), actions),
+            Self::Tcp(session) => session.on_output_sent(state.proxy(), actions),
             Self::Check(_) => {}
         }
     }
@@ -368,19 +395,19 @@ impl Session for Role {
     fn on_deadline(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_deadline(state, actions),
-            Self::Upstream(upstream) => upstream.on_deadline(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_deadline(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_deadline(state.upstreams(), actions),
-            Self::Check(check) => check.give_up(actions),
+            Self::Upstream(upstream) => upstream.on_deadline(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_deadline(state.proxy(), actions),
+            Self::Tcp(session) => session.on_deadline(state.proxy(), actions),
+            Self::Check(check) => check.on_deadline(state.proxy(), actions),
         }
     }
 
     fn on_wake(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_wake(state, actions),
-            Self::Upstream(upstream) => upstream.on_wake(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_wake(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_wake(state.upstreams(), actions),
+            Self::Upstream(upstream) => upstream.on_wake(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_wake(state.proxy(), actions),
+            Self::Tcp(session) => session.on_wake(state.proxy(), actions),
             Self::Check(_) => {}
         }
     }
@@ -388,10 +415,10 @@ impl Session for Role {
     fn on_shutdown(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_shutdown(state, actions),
-            Self::Upstream(upstream) => upstream.on_shutdown(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_shutdown(state.upstreams(), actions),
-            // Nothing says where a stream could end: it has the time of the drain.
-            Self::Stream(_) => {}
+            Self::Upstream(upstream) => upstream.on_shutdown(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_shutdown(state.proxy(), actions),
+            // Nothing says where bytes in TCP mode could end: it has the time of the drain.
+            Self::Tcp(_) => {}
             Self::Check(check) => check.on_shutdown(actions),
         }
     }
@@ -406,17 +433,17 @@ impl Session for Role {
         let was_refused = self.was_refused();
         match self {
             Self::Client(client) => client.closed(state, cause),
-            Self::Upstream(upstream) => upstream.closed(state.upstreams(), cause),
-            Self::UpstreamStreams(upstream) => upstream.closed(state.upstreams(), cause),
-            Self::Stream(stream) => {
-                let LoopState { upstreams, log, .. } = state;
-                let upstreams = upstreams.as_mut().expect("a proxy has backends");
-                stream.closed(upstreams, log.as_mut(), cause);
+            Self::Upstream(upstream) => upstream.closed(state.proxy(), cause),
+            Self::Http2Upstream(upstream) => upstream.closed(state.proxy(), cause),
+            Self::Tcp(session) => {
+                let LoopState { proxy, log, .. } = state;
+                let proxy = proxy.as_mut().expect("a proxy has backends");
+                session.closed(proxy, log.as_mut(), cause);
             }
-            Self::Check(check) => check.closed(state.upstreams()),
+            Self::Check(check) => check.closed(state.proxy()),
         }
         if !was_refused {
-            state.upstreams().room_is_free();
+            state.proxy().room_is_free();
         }
     }
 }
@@ -433,10 +460,22 @@ impl PlaintextSession for Role {
         }
     }
 
+    fn named(&mut self, state: &mut LoopState, name: Option<&str>) {
+        if let Self::Client(client) = self {
+            client.named(state, name);
+        }
+    }
+
+    fn identified(&mut self, state: &mut LoopState, actions: &Actions<'_>, shown: ClientShown) {
+        if let Self::Client(client) = self {
+            client.identified(state, actions, shown);
+        }
+    }
+
     fn agreed(&mut self, state: &mut LoopState, protocol: &[u8]) {
         match self {
             Self::Client(client) => client.agreed(state, protocol),
-            Self::UpstreamStreams(upstream) if protocol == HTTP_2 => upstream.agreed(),
+            Self::Http2Upstream(upstream) if protocol == HTTP_2 => upstream.agreed(),
             Self::Check(check) if protocol == HTTP_2 => check.agreed(),
             _ => {}
         }
@@ -445,7 +484,7 @@ impl PlaintextSession for Role {
     fn secured(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, is_resumed: bool) {
         match self {
             Self::Client(client) => client.secured(state, actions, is_resumed),
-            Self::Stream(stream) if stream.is_of_client() => {
+            Self::Tcp(session) if session.is_of_client() => {
                 state.counters.count_handshake(is_resumed);
             }
             _ => {}
@@ -456,10 +495,10 @@ impl PlaintextSession for Role {
     fn tls_failed(&mut self, state: &mut LoopState, actions: &Actions<'_>, error: Option<&Error>) {
         match self {
             Self::Client(client) => client.tls_failed(state, actions, error),
-            Self::Upstream(upstream) => upstream.tls_failed(state.upstreams(), error),
-            Self::UpstreamStreams(upstream) => upstream.tls_failed(state.upstreams(), error),
-            Self::Stream(stream) => stream.tls_failed(state.upstreams(), actions, error),
-            Self::Check(check) => check.tls_failed(state.upstreams(), error),
+            Self::Upstream(upstream) => upstream.tls_failed(state.proxy(), error),
+            Self::Http2Upstream(upstream) => upstream.tls_failed(state.proxy(), error),
+            Self::Tcp(session) => session.tls_failed(state.proxy(), actions, error),
+            Self::Check(check) => check.tls_failed(state.proxy(), error),
         }
     }
 
@@ -473,10 +512,10 @@ impl PlaintextSession for Role {
     fn on_cut(&mut self, state: &mut LoopState, actions: &mut Actions<'_>) {
         match self {
             Self::Client(client) => client.on_cut(state, actions),
-            Self::Upstream(upstream) => upstream.on_cut(state.upstreams(), actions),
-            Self::UpstreamStreams(upstream) => upstream.on_end(state.upstreams(), actions),
-            Self::Stream(stream) => stream.on_cut(actions),
-            Self::Check(check) => check.give_up(actions),
+            Self::Upstream(upstream) => upstream.on_cut(state.proxy(), actions),
+            Self::Http2Upstream(upstream) => upstream.on_end(state.proxy(), actions),
+            Self::Tcp(session) => session.on_cut(actions),
+            Self::Check(check) => check.on_end(state.proxy(), actions),
         }
     }
 }

@@ -9,10 +9,12 @@ use pollux_http::{
     Request, Status, write_chunk_head,
 };
 
-use crate::body_clock::BodyClock;
+use crate::body_clock::{BodyClock, BodyTime};
+use crate::config;
 use crate::config::FIELDS_BYTES_MAX;
+use crate::front::kept::Kept;
 use crate::handlers::answer::Persistence;
-use crate::head::common::{Common, FieldContext};
+use crate::head::shared_fields::{Common, FieldContext};
 use crate::record::Cut;
 
 /// Room that the head of an echo takes at most.
@@ -31,7 +33,15 @@ pub(crate) struct Body {
     pub(crate) echo: Option<Echo>,
     /// Why the connection is cut in its middle.
     pub(crate) cut: Option<Cut>,
+    pub(super) kept: Kept,
+    /// How long it may take.
+    pub(super) time: BodyTime,
     reader: BodyReader,
+}
+
+/// How long bodies may take by these settings.
+pub(super) fn body_time(limits: &config::Limits) -> BodyTime {
+    BodyTime { timeout: limits.body_timeout, rate_min_bytes: limits.body_rate_min_bytes }
 }
 
 /// An answer that consists of the body.
@@ -54,10 +64,25 @@ pub(crate) enum Progress {
 }
 
 impl Body {
-    pub(crate) fn new(head: &[u8], framing: Framing, limits: &Limits, began: Moment) -> Self {
+    pub(crate) fn new(
+        head: &[u8],
+        framing: Framing,
+        limits: &Limits,
+        (began, time): (Moment, BodyTime),
+    ) -> Self {
         let reader = BodyReader::new(framing, limits);
-        let (head, clock) = (head.into(), BodyClock::started(began));
-        Self { head, clock, received_bytes: 0, echo: None, cut: None, reader }
+        let head = head.into();
+        let clock = BodyClock::started(began);
+        Self {
+            head,
+            clock,
+            received_bytes: 0,
+            echo: None,
+            cut: None,
+            kept: Kept::default(),
+            time,
+            reader,
+        }
     }
 
     /// Has the body sent back while it is read.
@@ -67,10 +92,20 @@ impl Body {
         is_last: bool,
         asked: FieldContext,
     ) -> Self {
-        let persistence = Persistence::of(request.version_minor, is_last);
+        let persistence = Persistence::for_client(request.version_minor, is_last);
         let framing = request.framing;
         self.echo = Some(Echo { framing, persistence, asked, is_last, has_begun: false });
         self
+    }
+
+    /// By when more of it has to come.
+    pub(super) fn deadline(&self) -> Moment {
+        self.clock.deadline(self.received_bytes, self.time)
+    }
+
+    /// What the head of an echo depends on.
+    pub(crate) fn asked(&self) -> FieldContext {
+        self.echo.as_ref().map_or_else(FieldContext::default, |echo| echo.asked)
     }
 
     /// Whether an answer was begun that cannot be taken back.
@@ -239,7 +274,8 @@ pub(crate) fn request_line(head: &[u8]) -> RequestLine<'_> {
     let line = head.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
     let line = line.unwrap_or_default();
     let Some(end) = line.iter().position(|byte| *byte == b' ') else { return none };
-    let (method, rest) = (&line[..end], &line[end + 1..]);
+    let method = &line[..end];
+    let rest = &line[end + 1..];
     let method = str::from_utf8(method).unwrap_or_default();
     // The version is the last word: a target with a space in it is refused, and shown.
     let last = rest.iter().rposition(|byte| *byte == b' ').map(|at| (&rest[..at], &rest[at + 1..]));
@@ -250,9 +286,10 @@ pub(crate) fn request_line(head: &[u8]) -> RequestLine<'_> {
     let is_version =
         matches!(version, [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit());
     let version = str::from_utf8(version).ok().filter(|_| is_version).unwrap_or_default();
-    match Method::is_name(method.as_bytes()) && !target.is_empty() {
-        true => RequestLine { method, target, version },
-        false => none,
+    if Method::is_name(method.as_bytes()) && !target.is_empty() {
+        RequestLine { method, target, version }
+    } else {
+        none
     }
 }
 

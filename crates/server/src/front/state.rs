@@ -1,32 +1,38 @@
 //! What all HTTP sessions of one loop share, of a server as of a proxy (the answer, the limits, the date, the log,
-//! the backends), which answer a request gets, and how a reload replaces it.
+//! the backends), and how a reload replaces it. What answers a request: `handlers/respond.rs`.
 //!
 //! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use pollux_engine::{Actions, ListenAddress, Moment, Now};
-use pollux_http::Request;
+use pollux_engine::{ListenAddress, Moment, Now};
 use pollux_http::h2::{Scratch, Settings};
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::backends::groups::Secrets;
-use crate::backends::passing::Passing;
+use crate::backends::shared_upstreams::SharedUpstreams;
 use crate::config::{Answer, Limits, LogFormat, ProxyConfig, ServeConfig};
 use crate::counters::ServerCounters;
-use crate::exchange::upstreams::Upstreams;
+use crate::epochs::EpochUses;
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::fault::ProxyCounters;
-use crate::handlers::answer::{Answered, Context, FixedReply};
-use crate::handlers::files::Site;
-use crate::handlers::respond::{Making, respond_by};
+use crate::front::epoch::{FrontSettings, NewSettings, streams_of};
+use crate::front::resting::RestingTable;
+use crate::handlers::answer::FixedReply;
+use crate::handlers::files::Folder;
+use crate::handlers::respond::AnswerParts;
 use crate::handlers::sites::SiteHandlers;
 use crate::handlers::{Handler, Pages, SHORT_ROOM_BYTES};
-use crate::head::common::Common;
-use crate::ids::{FrontId, RouteId};
+use crate::head::shared_fields::{Common, FieldContext};
+use crate::ids::{EpochId, FieldSetId, FrontId, RouteId};
 use crate::log::{AccessLog, Event, Logs};
+use crate::passwords::Passwords;
+use crate::rates::Rates;
+use crate::route::request_id::CurrentId;
 
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
@@ -35,8 +41,8 @@ pub struct LoopState {
     pub(crate) limits: Limits,
     pub(crate) head_limits: pollux_http::Limits,
     pub(crate) common: Common,
-    /// For answers of a proxy's own, of each front end.
-    pub(super) of_fronts: Vec<Common>,
+    /// For answers of a proxy's own, of each set of fields: first those of the front ends.
+    pub(super) commons: Vec<Common>,
     pub(crate) now: Now,
     /// When a connection that is idle from now on has been idle too long.
     pub(crate) idle_deadline: Moment,
@@ -56,11 +62,21 @@ pub struct LoopState {
     /// What connections of HTTP/2 work with.
     pub(crate) streams: ForStreams,
     /// Where new settings come from, of a loop that can have some.
-    inbox: Option<Inbox>,
+    inbox: Option<Inbox<Self>>,
+    /// The same of a proxy.
+    settings: Option<Inbox<NewSettings>>,
+    /// The id of the request that is looked at.
+    pub(super) current_id: CurrentId,
+    /// Settings of before, in the place of its own fields, that requests still need.
+    pub(super) epochs_before: Vec<(EpochId, Box<FrontSettings>)>,
     /// The backends of a proxy, with what is under way to them.
-    pub(crate) upstreams: Option<Box<Upstreams>>,
+    pub(crate) proxy: Option<Box<ProxyLoop>>,
     /// What answers at front ends that lead to no backend.
     pub(super) sites: Option<Box<SiteHandlers>>,
+    /// How often each client may ask there.
+    pub(super) rates: Option<Arc<Rates>>,
+    /// Whose passwords they are, and the number by which what checks them knows this loop.
+    pub(super) passwords: Option<(Arc<Passwords>, u32)>,
 }
 
 /// What connections of HTTP/2 have in common.
@@ -74,6 +90,8 @@ pub(crate) struct ForStreams {
     pub(crate) room: Vec<u8>,
     /// Room for the streams that were woken; empty between calls.
     pub(crate) woken: Vec<u32>,
+    /// Those that are idle.
+    pub(crate) resting: RestingTable,
 }
 
 impl LoopState {
@@ -94,7 +112,7 @@ impl LoopState {
             Answer::Echo => Handler::Echo,
             Answer::Files(files) => {
                 let target_bytes_max = config.limits.heads.target_bytes_max;
-                Handler::Files(Site::open(files, logs, &counters, target_bytes_max)?)
+                Handler::Files(Folder::open(files, logs, &counters, target_bytes_max)?)
             }
         };
         let open =
@@ -128,7 +146,7 @@ impl LoopState {
         index: usize,
         config: &ProxyConfig,
         addresses: &[(ListenAddress, usize)],
-        passing: Arc<Passing>,
+        shared: Arc<SharedUpstreams>,
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
         logs: &Logs,
@@ -136,49 +154,86 @@ impl LoopState {
         let open =
             |target| AccessLog::open(target, config.monitoring.access_log_format, logs.clone());
         let log = config.monitoring.access_log.as_ref().map(open).transpose()?;
-        let limits = config.limits.clients.clone();
-        let head_limits = limits.heads.with_body(limits.passed_body_bytes_max());
+        let settings =
+            FrontSettings::new(config, addresses, &shared.site_orders(), &counters, logs)?;
+        let FrontSettings { limits, head_limits, room_bytes_min, commons, sites, .. } = settings;
+        let frontends = settings.frontends;
         let mut state =
             Self::assemble(Handler::Proxy, limits, head_limits, log, Arc::clone(&counters));
         state.logs = logs.clone();
-        state.sites = SiteHandlers::open(config, logs, &counters)?.map(Box::new);
-        if let Some(sites) = &state.sites {
-            state.room_bytes_min = state.room_bytes_min.max(sites.room_bytes_min());
-            // Each route has its own, which is known once the head was read.
-            let body_bytes = &mut state.head_limits.body_bytes;
-            *body_bytes = (*body_bytes).max(sites.body_bytes_max());
-        }
-        let upstreams = Upstreams::new(index, config, addresses, passing, counters, proxied, logs);
-        state.upstreams = Some(Box::new(upstreams));
-        let settings = config.http2.settings(&config.limits.clients);
-        state.streams.settings =
-            settings.map(|settings| Settings { has_connect_protocol: true, ..settings });
-        let fronts = config.frontends.iter();
-        state.of_fronts = fronts.map(|front| Common::of_rules(&front.rules.response)).collect();
+        (state.commons, state.sites) = (commons, sites);
+        state.share_ids();
+        state.room_bytes_min = state.room_bytes_min.max(room_bytes_min);
+        state.streams.settings = streams_of(config);
+        let proxy = ProxyLoop::new(index, config, frontends, shared, counters, proxied, logs);
+        state.proxy = Some(Box::new(proxy));
         Ok(state)
     }
 
     /// With what clients and backends of a proxy speak TLS with.
     pub(crate) fn secured(mut self, secrets: Secrets) -> Self {
-        self.upstreams().secure(secrets);
+        self.proxy().secure(secrets);
+        self
+    }
+
+    /// With what routes of sites are held to.
+    pub(crate) fn held_to(mut self, rates: Arc<Rates>) -> Self {
+        self.rates = Some(rates);
+        self
+    }
+
+    /// With what checks passwords, for the loop of this number.
+    pub(crate) fn guarded_by(mut self, passwords: Option<Arc<Passwords>>, index: usize) -> Self {
+        self.passwords = passwords.map(|passwords| (passwords, index as u32));
         self
     }
 
     /// Requests of a proxy under way, and its upstream connections.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {
-        self.upstreams.as_ref().map_or((0, 0), |upstreams| upstreams.open())
+        self.proxy.as_ref().map_or((0, 0), |proxy| proxy.open())
     }
 
     /// Upstream connections without a request, to the backend at this place.
     #[must_use]
     pub fn idle(&self, backend: usize) -> usize {
-        self.upstreams.as_ref().map_or(0, |upstreams| upstreams.idle(backend))
+        self.proxy.as_ref().map_or(0, |proxy| proxy.idle(backend))
+    }
+
+    /// What answers requests, with what it makes its answers with.
+    #[inline]
+    pub(crate) fn handler_and_parts(&mut self) -> (&mut Handler, AnswerParts<'_>) {
+        let Self { handler, common, now, counters, .. } = self;
+        (handler, AnswerParts { common, now: *now, counters })
     }
 
     /// What answers of pollux's own have in common that clients of this front end get.
     pub(crate) fn common_of(&self, front: FrontId) -> &Common {
-        self.of_fronts.get(front.place()).unwrap_or(&self.common)
+        self.commons.get(front.place()).unwrap_or(&self.common)
+    }
+
+    /// The same for an answer that depends on this.
+    pub(crate) fn common_by(&self, asked: FieldContext) -> &Common {
+        self.commons.get(asked.set().place()).unwrap_or(&self.common)
+    }
+
+    /// The same of the request that was decided on last, at a front end with sites; else that of the front end.
+    pub(crate) fn common_routed(&self, front: FrontId) -> &Common {
+        match &self.sites {
+            Some(sites) if self.has_sites(front) => &self.commons[sites.fields(front).place()],
+            _ => self.common_of(front),
+        }
+    }
+
+    /// What is done to the fields of that request, and of its answer.
+    pub(super) fn fields_routed(&self, front: FrontId) -> FieldSetId {
+        self.sites.as_ref().expect("it has a route").fields(front)
+    }
+
+    /// Whether sites say what answers at this front end.
+    fn has_sites(&self, front: FrontId) -> bool {
+        let group = |proxy: &ProxyLoop| proxy.frontends.group(front);
+        self.proxy.as_deref().is_some_and(|proxy| group(proxy).is_none())
     }
 
     /// What a request may have that takes this route, or none.
@@ -191,24 +246,38 @@ impl LoopState {
 
     /// The backends of a proxy.
     #[inline]
-    pub(crate) fn upstreams(&mut self) -> &mut Upstreams {
-        self.upstreams.as_mut().expect("a proxy has backends")
+    pub(crate) fn proxy(&mut self) -> &mut ProxyLoop {
+        self.proxy.as_mut().expect("a proxy has backends")
     }
 
     /// With what connections speak TLS with.
     #[must_use]
     pub fn encrypted(mut self, tls: Arc<ServerConfig>) -> Self {
-        if let Handler::Files(site) = &mut self.handler {
-            site.read_all(true);
+        if let Handler::Files(folder) = &mut self.handler {
+            folder.set_reads_all(true);
         }
         self.tls = Some(tls);
         self
     }
 
     /// With settings that may change.
-    pub(crate) fn reloadable(mut self, inbox: Inbox) -> Self {
+    pub(crate) fn reloadable(mut self, inbox: Inbox<Self>) -> Self {
         self.inbox = Some(inbox);
         self
+    }
+
+    /// The same of a proxy; what goes by each of them is counted there.
+    pub(crate) fn taking(mut self, settings: Inbox<NewSettings>, epochs: Arc<EpochUses>) -> Self {
+        self.proxy().epochs.count_in(epochs);
+        self.settings = Some(settings);
+        self
+    }
+
+    /// Writes lines to this log from now on.
+    pub(super) fn replace_log(&mut self, log: Option<AccessLog>) {
+        if let Some(mut before) = std::mem::replace(&mut self.log, log) {
+            before.flush(&self.counters);
+        }
     }
 
     /// With the log of the settings before, whose lines have this form from now on.
@@ -234,8 +303,8 @@ impl LoopState {
         self.set_date();
     }
 
-    fn set_date(&mut self) {
-        for common in self.of_fronts.iter_mut().chain([&mut self.common]) {
+    pub(super) fn set_date(&mut self) {
+        for common in self.commons.iter_mut().chain([&mut self.common]) {
             common.date.at(self.now.unix_s);
         }
         if let Handler::Reply(reply) = &mut self.handler {
@@ -260,13 +329,14 @@ impl LoopState {
         counters: Arc<ServerCounters>,
     ) -> Self {
         let room_bytes_min = handler.room_bytes_min();
-        let (now, idle_deadline) = (Now::default(), Moment::NEVER);
+        let now = Now::default();
+        let idle_deadline = Moment::NEVER;
         Self {
             handler,
             limits,
             head_limits,
             common: Common::default(),
-            of_fronts: Vec::new(),
+            commons: Vec::new(),
             now,
             idle_deadline,
             room_bytes_min,
@@ -279,12 +349,16 @@ impl LoopState {
             plain_room: Vec::new(),
             streams: ForStreams::default(),
             inbox: None,
-            upstreams: None,
+            settings: None,
+            epochs_before: Vec::new(),
+            current_id: CurrentId::default(),
+            proxy: None,
             sites: None,
+            rates: None,
+            passwords: None,
         }
     }
 
-    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Arc<ServerCounters> {
         &self.counters
@@ -299,9 +373,14 @@ impl LoopState {
         if let Some(new) = self.inbox.as_mut().and_then(Inbox::take) {
             self.replace_settings(new);
         }
+        if let Some(new) = self.settings.as_mut().and_then(Inbox::take) {
+            self.begin_epoch(new);
+        } else if !self.epochs_before.is_empty() {
+            self.forget_epochs();
+        }
         self.idle_deadline = now.at + self.limits.idle_timeout;
-        if let Some(upstreams) = &mut self.upstreams {
-            upstreams.begin_turn(now);
+        if let Some(proxy) = &mut self.proxy {
+            proxy.begin_turn(now);
         }
         if let Some(log) = &mut self.log {
             log.begin_turn(now.unix_s, &self.counters);
@@ -309,8 +388,8 @@ impl LoopState {
     }
 
     pub(crate) fn end_turn(&mut self) {
-        if let Some(upstreams) = &mut self.upstreams {
-            upstreams.end_turn();
+        if let Some(proxy) = &mut self.proxy {
+            proxy.end_turn();
         }
         if let Some(log) = &mut self.log {
             log.end_turn(&self.counters);
@@ -328,57 +407,62 @@ impl Drop for LoopState {
 }
 
 /// What the loops take over, each its own.
-#[derive(Debug, Default)]
-pub(crate) struct Replacements {
+#[derive(Debug)]
+pub(crate) struct Replacements<T> {
     generation: AtomicU64,
-    of_loops: Mutex<Vec<Option<LoopState>>>,
+    of_loops: Mutex<Vec<Option<T>>>,
+    taken: Condvar,
 }
 
-impl Replacements {
-    /// One for each loop, which takes it at its next turn.
-    pub(crate) fn offer(&self, replacements: Vec<LoopState>) {
-        let mut of_loops = self.of_loops.lock().expect("nothing panics under this lock");
-        *of_loops = replacements.into_iter().map(Some).collect();
-        self.generation.fetch_add(1, Ordering::Release);
+impl<T> Default for Replacements<T> {
+    fn default() -> Self {
+        Self { generation: AtomicU64::new(0), of_loops: Mutex::default(), taken: Condvar::new() }
     }
 }
 
+impl<T> Replacements<T> {
+    /// One for each loop, which takes it at its next turn.
+    pub(crate) fn offer(&self, replacements: Vec<T>) {
+        let mut of_loops = self.of_loops.lock().expect(UNDER_LOCK);
+        *of_loops = replacements.into_iter().map(Some).collect();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until all loops have taken theirs; false where one has not in that time.
+    pub(crate) fn await_taken(&self, timeout: Duration) -> bool {
+        let of_loops = self.of_loops.lock().expect(UNDER_LOCK);
+        let is_offered = |all: &mut Vec<Option<T>>| all.iter().any(Option::is_some);
+        let waited = self.taken.wait_timeout_while(of_loops, timeout, is_offered);
+        !waited.expect(UNDER_LOCK).1.timed_out()
+    }
+}
+
+const UNDER_LOCK: &str = "nothing panics under this lock";
+
 /// Where one loop finds its replacement.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    replacements: Arc<Replacements>,
+pub(crate) struct Inbox<T> {
+    replacements: Arc<Replacements<T>>,
     index: usize,
     seen: u64,
 }
 
-impl Inbox {
-    pub(crate) fn new(replacements: &Arc<Replacements>, index: usize) -> Self {
+impl<T> Inbox<T> {
+    pub(crate) fn new(replacements: &Arc<Replacements<T>>, index: usize) -> Self {
         Self { replacements: Arc::clone(replacements), index, seen: 0 }
     }
 
     /// The replacement, once, when there is one.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<LoopState> {
+    pub(crate) fn take(&mut self) -> Option<T> {
         let generation = self.replacements.generation.load(Ordering::Acquire);
         if generation == self.seen {
             return None;
         }
         self.seen = generation;
-        let mut replacements =
-            self.replacements.of_loops.lock().expect("nothing panics under this lock");
-        replacements.get_mut(self.index)?.take()
+        let mut replacements = self.replacements.of_loops.lock().expect(UNDER_LOCK);
+        let taken = replacements.get_mut(self.index)?.take();
+        self.replacements.taken.notify_all();
+        taken
     }
-}
-
-/// Sends the answer to a sound request; none where backends answer.
-#[inline]
-pub(crate) fn respond(
-    state: &mut LoopState,
-    actions: &mut Actions<'_>,
-    request: &Request<'_>,
-    context: Context,
-) -> Option<Answered> {
-    let LoopState { handler, common, now, counters, .. } = state;
-    let with = Making { common, now: *now, counters };
-    respond_by(handler, &with, actions, request, None, context)
 }

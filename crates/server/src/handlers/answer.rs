@@ -11,8 +11,8 @@ use pollux_http::{DateCache, HeadWriter, Limits, Rejection, Status};
 use rustix::io::Errno;
 
 use crate::config::FIELDS_BYTES_MAX;
-use crate::head::common::{Common, FieldContext};
 use crate::head::explanation;
+use crate::head::shared_fields::{Common, FieldContext, Page};
 use crate::refusal::Refusal;
 
 /// Room for any short answer: its fields are ours and few, but for a `Location` of at most 24 KiB.
@@ -35,7 +35,7 @@ impl Persistence {
 
     /// The persistence for a client of HTTP/1.`version_minor`.
     #[inline]
-    pub(crate) fn of(version_minor: u8, is_last: bool) -> Self {
+    pub(crate) fn for_client(version_minor: u8, is_last: bool) -> Self {
         match (is_last, version_minor) {
             (true, _) => Self::Close,
             (false, 0) => Self::Explicit,
@@ -81,11 +81,11 @@ pub(crate) enum Left {
 
 impl Answered {
     pub(crate) fn whole(status: Status, body_bytes: u64) -> Self {
-        Self::of(status, body_bytes, Left::Nothing)
+        Self::new(status, body_bytes, Left::Nothing)
     }
 
     /// An answer, as far as it was not refused.
-    pub(crate) const fn of(status: Status, body_bytes: u64, left: Left) -> Self {
+    pub(crate) const fn new(status: Status, body_bytes: u64, left: Left) -> Self {
         Self { status, body_bytes, left, refusal: None }
     }
 
@@ -103,8 +103,21 @@ pub(crate) fn page(
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
+    page_of(actions, common, context, status, None, add)
+}
+
+/// As [`page`], with this one in place of that of the settings, where there is one.
+pub(crate) fn page_of(
+    actions: &mut Actions<'_>,
+    common: &Common,
+    context: Context,
+    status: Status,
+    own: Option<&Page>,
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
     let text = || format!("{} {}\n", status.code(), status.reason());
-    text_or_page(actions, common, context, status, text, add)
+    let page = own.or_else(|| common.page(status));
+    text_or_page(actions, common, context, status, (page, text), add)
 }
 
 /// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
@@ -153,7 +166,7 @@ pub(crate) fn explained(
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     let text = || format!("{} {}: {why}\n", status.code(), status.reason());
-    text_or_page(actions, common, context, status, text, add)
+    text_or_page(actions, common, context, status, (common.page(status), text), add)
 }
 
 /// Sends an answer without a body: `Content-Length: 0` where a body could be.
@@ -201,20 +214,22 @@ pub(crate) fn document(
     let mut unsent = Unsent::once(body);
     let is_all_sent = unsent.send(actions).expect("a body is in memory");
     let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
-    Answered::of(status, body_bytes, left)
+    Answered::new(status, body_bytes, left)
 }
 
-/// Sends this text, or the page that the settings have for this status.
+/// Sends this page, or the text where there is none, or no room for it.
 fn text_or_page(
     actions: &mut Actions<'_>,
     common: &Common,
     context: Context,
     status: Status,
-    text: impl FnOnce() -> String,
+    (page, text): (Option<&Page>, impl FnOnce() -> String),
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
     let made;
-    let (content_type, body) = match common.page(status) {
+    // Behind interim answers a page may not fit into the call, and the text does.
+    let fits = |page: &&Page| actions.room() >= page.text.len() + ROOM_BESIDE_PAGE_BYTES;
+    let (content_type, body) = match page.filter(fits) {
         Some(page) => (page.content_type, &*page.text),
         None => {
             made = text();
@@ -353,6 +368,8 @@ const BLOCK_BYTES: usize = 64 * 1024;
 const LINE: &[u8] = b"pollux 0123456789 abcdefghijklm\n";
 /// A head is shorter than this.
 const HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
+/// Room for the head of a page and what is said beside it: Allow, Proxy-Status.
+const ROOM_BESIDE_PAGE_BYTES: usize = HEAD_BYTES_MAX + 1024;
 
 /// A fixed reply in all its variants.
 ///
@@ -495,7 +512,7 @@ impl RouteReply {
         let mut body = Unsent::repeated(Arc::clone(&self.block), self.len_bytes);
         let is_all_sent = body.send(actions).expect("a body is in memory");
         let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(body)) };
-        Answered::of(Status::OK, self.len_bytes, left)
+        Answered::new(Status::OK, self.len_bytes, left)
     }
 }
 

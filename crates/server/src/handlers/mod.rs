@@ -1,5 +1,4 @@
-//! What answers requests: at once (a fixed reply, an echo, files, pages of state), or later, where backends do. `respond`
-//! in `front/state.rs` has the one that is set make its answer.
+//! What answers requests: at once (a fixed reply, an echo, files, pages of state), or later, where backends do.
 //!
 //! | part | one job |
 //! |---|---|
@@ -19,7 +18,7 @@ use pollux_http::Method;
 
 use crate::config::FIELDS_BYTES_MAX;
 use crate::handlers::answer::{FixedReply, RouteReply, SHORT_BYTES_MAX};
-use crate::handlers::files::Site;
+use crate::handlers::files::Folder;
 
 /// Room for heads, refusals and the framing of a chunk.
 pub(crate) const SHORT_ROOM_BYTES: usize = 2 * 1024;
@@ -31,7 +30,7 @@ pub(crate) enum Handler {
     /// That of a route.
     RouteReply(RouteReply),
     Echo,
-    Files(Site),
+    Files(Folder),
     Status(Box<dyn Pages>),
     /// Backends answer, or what the sites say.
     Proxy,
@@ -65,10 +64,10 @@ impl Handler {
         }
     }
 
-    /// Has bodies of files read, or leaves them to the loop; says what it was before.
-    pub(crate) fn read_all(&mut self, reads_all: bool) -> bool {
+    /// Whether bodies of files are read here, or left to the loop; says what was so before.
+    pub(crate) fn set_reads_all(&mut self, reads_all: bool) -> bool {
         match self {
-            Self::Files(site) => site.read_all(reads_all),
+            Self::Files(folder) => folder.set_reads_all(reads_all),
             _ => false,
         }
     }
@@ -78,7 +77,7 @@ impl Handler {
             Self::Reply(reply) => reply.room_bytes() + SHORT_ROOM_BYTES,
             Self::RouteReply(_) => RouteReply::ROOM_BYTES + SHORT_ROOM_BYTES,
             Self::Echo | Self::Status(_) | Self::Proxy => SHORT_ROOM_BYTES + FIELDS_BYTES_MAX,
-            Self::Files(_) => (SHORT_BYTES_MAX + FIELDS_BYTES_MAX).max(Site::ROOM_BYTES),
+            Self::Files(_) => (SHORT_BYTES_MAX + FIELDS_BYTES_MAX).max(Folder::ROOM_BYTES),
         }
     }
 }

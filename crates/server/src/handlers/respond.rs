@@ -8,11 +8,11 @@ use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence};
 use crate::handlers::files::Routed;
-use crate::head::common::Common;
+use crate::head::shared_fields::Common;
 use crate::refusal::Refusal;
 
 /// What a handler makes its answers with.
-pub(crate) struct Making<'m> {
+pub(crate) struct AnswerParts<'m> {
     pub(crate) common: &'m Common,
     pub(crate) now: Now,
     pub(crate) counters: &'m ServerCounters,
@@ -20,9 +20,9 @@ pub(crate) struct Making<'m> {
 
 /// Has a handler send its answer to a sound request; none where backends answer. Of a route with what that has made of the path.
 #[inline]
-pub(crate) fn respond_by(
+pub(crate) fn respond(
     handler: &mut Handler,
-    with: &Making<'_>,
+    with: &AnswerParts<'_>,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
     routed: Option<Routed<'_>>,
@@ -36,7 +36,7 @@ pub(crate) fn respond_by(
             let left = reply.send(actions, with.common, context);
             let body_bytes = if context.is_head { 0 } else { reply.len_bytes() };
             let left = left.map_or(Left::Nothing, Left::Unsent);
-            Answered::of(Status::OK, body_bytes, left)
+            Answered::new(Status::OK, body_bytes, left)
         }
         Handler::RouteReply(reply) => reply.send(actions, with.common, context),
         Handler::Status(pages) => {
@@ -45,8 +45,8 @@ pub(crate) fn respond_by(
         }
         Handler::Proxy => return None,
         Handler::Echo => answer::empty(actions, with.common, context, Status::OK, |_| {}),
-        Handler::Files(site) => {
-            let answered = site.answer(actions, with.common, with.now, request, routed, context);
+        Handler::Files(folder) => {
+            let answered = folder.answer(actions, with.common, with.now, request, routed, context);
             if matches!(answered.left, Left::File) {
                 with.counters.add(ServerCounter::FilesSent, 1);
             }
@@ -73,12 +73,13 @@ fn respond_with_page(
 #[cold]
 fn respond_without_handler(
     handler: &Handler,
-    with: &Making<'_>,
+    with: &AnswerParts<'_>,
     actions: &mut Actions<'_>,
     request: &Request<'_>,
     context: Context,
 ) -> Answered {
-    let (allow, common) = (handler.allow(), with.common);
+    let allow = handler.allow();
+    let common = with.common;
     let add_allow = |head: &mut HeadWriter<'_>| {
         head.field("Allow", allow);
     };

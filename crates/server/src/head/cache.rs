@@ -6,10 +6,13 @@
 //! without a body and without a wish of their own are remembered.
 
 use pollux_http::{RequestKind, ResponseBody, ResponseFacts};
+use pollux_tls::ShownId;
 
 use crate::head::Version;
+use crate::head::changed::Wishes;
 use crate::head::tail::{HeadTail, Hop, HopFields};
-use crate::ids::{BackendId, FrontId, GroupId, RouteId};
+use crate::ids::{BackendId, EpochId, FieldSetId, FrontId, GroupId, RouteId};
+use crate::sticky::Brought;
 
 /// Longer heads are read each time: they cost more in copying.
 const HEAD_BYTES_MAX: usize = 2048;
@@ -31,6 +34,8 @@ pub(crate) struct RequestKey<'a> {
     pub(crate) is_secure: bool,
     /// It came by a stream: its lines look as if they were of HTTP/1, and say another version.
     pub(crate) is_stream: bool,
+    /// The certificate that the client has seen, where there are several by name.
+    pub(crate) shown: Option<ShownId>,
     /// The client's address.
     pub(crate) peer: &'a str,
 }
@@ -42,11 +47,14 @@ pub(crate) struct LastRequest {
     front: FrontId,
     is_secure: bool,
     is_stream: bool,
+    shown: Option<ShownId>,
     peer: String,
     /// The head that was written.
     pub(crate) written: Vec<u8>,
     /// Its line in the log.
     pub(crate) line: Vec<u8>,
+    /// The host that the backend was asked for, where its route changes paths.
+    pub(crate) host: Vec<u8>,
     pub(crate) facts: RequestFacts,
 }
 
@@ -61,21 +69,27 @@ pub(crate) struct RequestFacts {
     pub(crate) keep_alive: bool,
     /// What a backend is chosen by.
     pub(crate) key: u64,
-    /// The rules for fields of its answer, as [`Rules`](crate::head::rules::Rules) has them.
+    /// What its client brought of the cookie of its group.
+    pub(crate) brought: Brought,
+    /// What is done to its fields, and those of its answer.
+    pub(crate) fields: FieldSetId,
+    /// The rules of these for its answer, as [`Rules`](crate::head::rules::Rules) has them.
     pub(crate) rules: u64,
     /// The backends that may have it.
     pub(crate) group: GroupId,
     /// The route that leads to them, where there are sites.
     pub(crate) route: Option<RouteId>,
+    /// What of the changes of answers its client wants.
+    pub(crate) wishes: Wishes,
 }
 
 impl LastRequest {
     /// Whether this head stands in front of `input` and comes from one like that.
     pub(crate) fn is(&self, input: &[u8], by: RequestKey<'_>) -> bool {
-        let Self { front, is_secure, is_stream, .. } = *self;
+        let Self { front, is_secure, is_stream, shown, .. } = *self;
         !self.head.is_empty()
             && input.starts_with(&self.head)
-            && by == RequestKey { front, is_secure, is_stream, peer: &self.peer }
+            && by == RequestKey { front, is_secure, is_stream, shown, peer: &self.peer }
     }
 
     /// Bytes of the head.
@@ -90,6 +104,7 @@ impl LastRequest {
         by: RequestKey<'_>,
         written: &[u8],
         line: &[u8],
+        host: &[u8],
         facts: RequestFacts,
     ) {
         self.head.clear();
@@ -98,19 +113,24 @@ impl LastRequest {
         }
         self.head.extend_from_slice(head);
         (self.front, self.is_secure, self.facts) = (by.front, by.is_secure, facts);
-        self.is_stream = by.is_stream;
+        (self.is_stream, self.shown) = (by.is_stream, by.shown);
         by.peer.clone_into(&mut self.peer);
         self.written.clear();
         self.written.extend_from_slice(written);
         self.line.clear();
         self.line.extend_from_slice(line);
+        self.host.clear();
+        self.host.extend_from_slice(host);
     }
 }
 
 /// What else decides what is made of the head of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AnswerKey {
-    pub(crate) front: FrontId,
+    /// By which the others are meant.
+    pub(crate) epoch: Option<EpochId>,
+    /// What is done to its fields.
+    pub(crate) fields: FieldSetId,
     pub(crate) kind: RequestKind,
     /// An answer that has no Date gets that of this second.
     pub(crate) unix_s: u64,
@@ -209,10 +229,11 @@ mod tests {
     #[test]
     fn a_request_is_the_last_one_again_only_from_the_same_client_by_the_same_front_end() {
         let front = FrontId::of_place(1);
-        let by = RequestKey { front, is_secure: false, is_stream: false, peer: "192.0.2.1" };
+        let shown = None;
+        let by = RequestKey { front, is_secure: false, is_stream: false, shown, peer: "192.0.2.1" };
         let mut last = LastRequest::default();
         assert!(!last.is(HEAD, by), "nothing came before");
-        last.note(HEAD, by, b"written", b"line", RequestFacts::default());
+        last.note(HEAD, by, b"written", b"line", b"", RequestFacts::default());
         assert!(last.is(HEAD, by) && last.is(&[HEAD, b"more"].concat(), by));
         assert!(!last.is(&HEAD[..HEAD.len() - 1], by), "not whole");
         assert!(!last.is(b"GET / HTTP/1.1\r\nHost: y\r\n\r\n", by));
@@ -220,7 +241,7 @@ mod tests {
         assert!(!last.is(HEAD, RequestKey { front: FrontId::default(), ..by }));
         assert!(!last.is(HEAD, RequestKey { is_secure: true, ..by }));
         assert!(!last.is(HEAD, RequestKey { is_stream: true, ..by }));
-        last.note(&[b'x'; HEAD_BYTES_MAX + 1], by, b"", b"", RequestFacts::default());
+        last.note(&[b'x'; HEAD_BYTES_MAX + 1], by, b"", b"", b"", RequestFacts::default());
         assert!(!last.is(HEAD, by) && !last.is(&[b'x'; HEAD_BYTES_MAX + 1], by), "too long");
     }
 
@@ -238,7 +259,7 @@ mod tests {
         assert_eq!(repeats.answer(input, by, &mut out), Some(facts));
         assert_eq!(out, b"before written");
         for other in [
-            AnswerKey { front: FrontId::of_place(1), ..by },
+            AnswerKey { fields: FieldSetId::of_place(1), ..by },
             AnswerKey { kind: RequestKind::Head, ..by },
             AnswerKey { unix_s: 8, ..by },
             AnswerKey { rules: 1, ..by },

@@ -2,17 +2,23 @@
 //!
 //! | part | one job |
 //! |---|---|
-//! | `common` | what all answers of pollux's own have in common; media types |
+//! | `shared_fields` | what all answers of pollux's own have in common |
+//! | `media_types` | the content type of a file, by its name |
 //! | `rules` | the user's rules for fields of answers |
+//! | `sets` | the rules of a front end, its sites and their routes, as they add up |
 //! | `proxied` | heads of requests and answers that a proxy passes on, by the rules of `fields.rs` |
+//! | `changed` | which answers of backends are compressed, or have a page in their place, and what their heads say then |
 //! | `tail` | what the connection that a head leaves by adds to it |
 //! | `cache` | the last of those, which may come again |
 //! | `websocket` | the key of a WebSocket, and its proof |
 
 pub(crate) mod cache;
-pub(crate) mod common;
+pub(crate) mod changed;
+pub(crate) mod media_types;
 pub(crate) mod proxied;
 pub(crate) mod rules;
+pub(crate) mod sets;
+pub(crate) mod shared_fields;
 pub(crate) mod tail;
 pub(crate) mod websocket;
 

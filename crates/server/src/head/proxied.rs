@@ -6,14 +6,17 @@
 //! line each.
 
 use pollux_http::{DateCache, Form, Method, Request, RequestKind, Response, ResponseBody, Status};
+use pollux_tls::ClientIdentity;
 
 use crate::config::Forwarding;
 use crate::fields;
 use crate::fields::{FieldRule, Kind, Named};
 use crate::head::Version;
 use crate::head::rules::Applying;
+use crate::head::sets::{CLIENT_CERT, CLIENT_SHA256, CLIENT_SUBJECT, USER};
 use crate::head::websocket::{self, Accept};
 use crate::route::rewrite::Rewrite;
+use crate::sticky::{NewCookie, StickyCookie};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,16 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) max_forwards: Option<u64>,
     /// Path and query, where a route has made another one of them.
     pub(crate) target: Option<&'a [u8]>,
+    /// Who asks, for a backend that is to get it; empty for nobody.
+    pub(crate) user: &'a str,
+    /// Whether its client has shown a certificate that was asked for, and whose; none where its site asks for none.
+    pub(crate) client: Option<Option<&'a ClientIdentity>>,
     /// What that has taken away from the beginning of the path; empty for nothing.
     pub(crate) prefix: &'a str,
+    /// The cookie that the backend does not see.
+    pub(crate) cookie: Option<&'a StickyCookie>,
+    /// The backend gets it by a stream.
+    pub(crate) is_by_stream: bool,
 }
 
 /// Writes the head of a request behind what is in `out`, but for what its connection adds; says whether it asks to continue
@@ -52,7 +63,7 @@ pub(crate) fn write_request(
     let seen = write_request_fields(out, request, context, None).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        let named = Named::of(request.fields);
+        let named = Named::in_fields(request.fields);
         write_request_fields(out, request, context, Some(&named)).unwrap_or_default()
     });
     if let Some(left) = context.max_forwards {
@@ -67,6 +78,12 @@ pub(crate) fn write_request(
     if context.forwarded.writes() {
         write_forwarded(out, request, context, seen);
     }
+    if !context.user.is_empty() {
+        fields::write(out, USER, context.user.as_bytes());
+    }
+    if let Some(client) = context.client {
+        write_client(out, client);
+    }
     if context.writes_prefix() {
         fields::write(out, PREFIX, context.prefix.as_bytes());
     }
@@ -76,6 +93,19 @@ pub(crate) fn write_request(
         Version::Http2 => b"Via: 2.0 pollux\r\n",
     });
     seen.upgrade && wants_upgrade(request)
+}
+
+/// Writes what is known of a client that was asked for a certificate.
+#[cold]
+fn write_client(out: &mut Vec<u8>, client: Option<&ClientIdentity>) {
+    match client {
+        None => fields::write(out, CLIENT_CERT, b"none"),
+        Some(ClientIdentity { subject, sha256 }) => {
+            fields::write(out, CLIENT_CERT, b"verified");
+            fields::write(out, CLIENT_SUBJECT, subject.as_bytes());
+            fields::write(out, CLIENT_SHA256, sha256.as_bytes());
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -129,6 +159,7 @@ fn write_request_fields(
 ) -> Option<SeenInRequest> {
     let mut seen = SeenInRequest::default();
     let is_stream = context.version == Version::Http2;
+    let has_stream = is_stream || context.is_by_stream;
     for field in request.fields {
         let kind = match fields::kind(field.name) {
             Kind::ForwardedFor | Kind::ForwardedOther
@@ -140,13 +171,17 @@ fn write_request_fields(
             Kind::ClaimsClient if !context.x_forwarded.believes() => Kind::Dropped,
             Kind::ClaimsClient if context.writes_prefix() && field.is(PREFIX) => Kind::Dropped,
             Kind::ClaimsClient => Kind::EndToEnd,
-            // HTTP/2 has none: that of the backend's connection is made here.
-            Kind::EndToEnd if is_stream && field.is(websocket::KEY) => Kind::Dropped,
+            // HTTP/2 has none: that of a connection on the other side is made, or answered, here.
+            Kind::EndToEnd if has_stream && field.is(websocket::KEY) => Kind::Dropped,
             kind => kind,
         };
         match kind {
             Kind::EndToEnd if fields::drops(context.rules, field.name) => {}
             Kind::EndToEnd | Kind::Date if named.is_some_and(|named| named.has(field.name)) => {}
+            Kind::EndToEnd if context.cookie.is_some() && field.is("cookie") => {
+                let cookie = context.cookie.expect("there is one");
+                cookie.write_others(out, field.name, field.value);
+            }
             Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
             Kind::Connection if named.is_none() && fields::names_others(field.value) => {
                 return None;
@@ -260,6 +295,8 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) rules: Applying<'a>,
     /// What its route has changed of the path, where it has one.
     pub(crate) rewrite: Option<Rewritten<'a>>,
+    /// The cookie that it sets.
+    pub(crate) cookie: Option<NewCookie<'a>>,
 }
 
 /// What was changed of the path of a request, for what its answer says of paths.
@@ -268,6 +305,8 @@ pub(crate) struct Rewritten<'a> {
     pub(crate) by: &'a Rewrite,
     /// The backend's own.
     pub(crate) host: &'a str,
+    /// What the backend was asked for.
+    pub(crate) asked_host: &'a [u8],
 }
 
 /// Writes the head of a final answer behind what is in `out`, but for what its connection adds. False when a coding stands
@@ -284,7 +323,7 @@ pub(crate) fn write_answer(
     let written = write_answer_fields(out, response, context, None).or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_answer_fields(out, response, context, Some(&Named::of(response.fields)))
+        write_answer_fields(out, response, context, Some(&Named::in_fields(response.fields)))
     });
     let SeenInAnswer { has_date, length, has_coding, is_ambiguous } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
@@ -292,6 +331,9 @@ pub(crate) fn write_answer(
         return false;
     }
     context.rules.write_added(out);
+    if let Some(cookie) = &context.cookie {
+        cookie.write_to(out, response.fields, context.rules.adds("cache-control"));
+    }
     if !has_date {
         fields::write(out, "Date", context.date.text());
     }
@@ -346,8 +388,8 @@ fn write_answer_fields<'b>(
                 seen.has_date |= kind == Kind::Date;
                 if !named.is_some_and(|named| named.has(field.name)) {
                     match context.rewrite {
-                        Some(Rewritten { by, host }) if field.is("location") => {
-                            let location = by.location(field.value, host.as_bytes());
+                        Some(Rewritten { by, host, asked_host }) if field.is("location") => {
+                            let location = by.location(field.value, host.as_bytes(), asked_host);
                             fields::write(out, field.name, &location);
                         }
                         _ => fields::write(out, field.name, field.value),
@@ -362,7 +404,7 @@ fn write_answer_fields<'b>(
 /// Writes the head of an interim answer, with its empty line: there is nothing to add.
 pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
     write_status_line(out, response);
-    write_end_to_end(out, response, |_| true);
+    write_end_to_end(out, response, None, |_| true);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -375,6 +417,7 @@ pub(crate) fn write_upgrade(
     out: &mut Vec<u8>,
     response: &Response<'_>,
     accept: Option<&Accept>,
+    own: Option<&str>,
 ) -> Result<(), &'static str> {
     let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
     if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
@@ -382,7 +425,7 @@ pub(crate) fn write_upgrade(
     }
     let Some(accept) = accept else {
         write_status_line(out, response);
-        write_end_to_end(out, response, |_| true);
+        write_end_to_end(out, response, own, |_| true);
         return Ok(());
     };
     let mut said = response.fields.all(websocket::ACCEPT);
@@ -390,16 +433,41 @@ pub(crate) fn write_upgrade(
         return Err("an upgrade (101) whose Sec-WebSocket-Accept is not that of the key");
     }
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    write_end_to_end(out, response, |name| !name.eq_ignore_ascii_case(websocket::ACCEPT));
+    write_end_to_end(out, response, own, |name| !name.eq_ignore_ascii_case(websocket::ACCEPT));
     Ok(())
 }
 
-fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>, passes: impl Fn(&str) -> bool) {
-    let named = Named::of(response.fields);
+/// The same of an answer by a stream, whose status has agreed to it (RFC 8441 5): for a client of HTTP/1.1 with the proof that its
+/// key was understood.
+pub(crate) fn write_tunnel(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    proof: Option<&Accept>,
+    own: Option<&str>,
+) {
+    out.extend_from_slice(match proof {
+        Some(_) => b"HTTP/1.1 101 Switching Protocols\r\n",
+        None => b"HTTP/1.1 200 OK\r\n",
+    });
+    write_end_to_end(out, response, own, |name| !name.eq_ignore_ascii_case(websocket::ACCEPT));
+    if let Some(proof) = proof {
+        fields::write(out, websocket::ACCEPT, proof.text());
+    }
+}
+
+/// Writes the fields that are not of one hop, but for one that the proxy has of its `own`.
+fn write_end_to_end(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    own: Option<&str>,
+    passes: impl Fn(&str) -> bool,
+) {
+    let named = Named::in_fields(response.fields);
     for field in response.fields {
         let kind = fields::kind(field.name);
         let is_passed = matches!(kind, Kind::EndToEnd | Kind::ClaimsClient | Kind::Date);
-        if is_passed && passes(field.name) && !named.has(field.name) {
+        let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(field.name));
+        if is_passed && !is_own && passes(field.name) && !named.has(field.name) {
             fields::write(out, field.name, field.value);
         }
     }
@@ -445,7 +513,11 @@ mod tests {
         rules: &[],
         max_forwards: None,
         target: None,
+        user: "",
+        client: None,
         prefix: "",
+        cookie: None,
+        is_by_stream: false,
     };
 
     fn written(head: &str, context: &RequestContext<'_>) -> String {
@@ -620,6 +692,8 @@ mod tests {
         let by_connection = written(head, &CONTEXT);
         assert!(by_connection.contains("sec-websocket-key: k\r\n"), "{by_connection}");
         assert!(by_connection.contains(version), "{by_connection}");
+        let to_stream = written(head, &RequestContext { is_by_stream: true, ..CONTEXT });
+        assert!(!to_stream.contains("key") && to_stream.contains(version), "{to_stream}");
         let head = head.replace("HTTP/1.1", "HTTP/2.0");
         let request = Request::of_stream(head.as_bytes(), Framing::None, false).expect("sound");
         let mut out = Vec::new();
@@ -637,12 +711,14 @@ mod tests {
             let head = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n");
             let limits = Limits::default();
             let response = Response::parse(head.as_bytes(), &limits, RequestKind::Other);
-            let (mut out, response) = (Vec::new(), response.expect("sound").expect("whole"));
-            write_upgrade(&mut out, &response, accept)
+            let mut out = Vec::new();
+            let response = response.expect("sound").expect("whole");
+            write_upgrade(&mut out, &response, accept, None)
                 .map(|()| String::from_utf8(out).expect("text"))
         };
         let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
-        let right = format!("Sec-WebSocket-Accept: {}\r\n", accept.text());
+        let proof = str::from_utf8(accept.text()).expect("base64");
+        let right = format!("Sec-WebSocket-Accept: {proof}\r\n");
         let sound = format!("{upgrade}{right}Sec-WebSocket-Protocol: chat\r\n");
         assert_eq!(
             of(&sound, Some(&accept)).as_deref(),
@@ -659,6 +735,25 @@ mod tests {
         ] {
             assert!(of(&fields, Some(&accept)).is_err(), "{fields}");
         }
+    }
+
+    #[test]
+    fn a_client_of_http_1_gets_the_proof_of_its_key_where_a_stream_has_agreed() {
+        let head = "HTTP/1.1 204 \r\nSec-WebSocket-Protocol: chat\r\nSec-WebSocket-Accept: own\r\n\
+                    Content-Length: 5\r\nX-A: b\r\n\r\n";
+        let response = Response::parse(head.as_bytes(), &Limits::default(), RequestKind::Connect);
+        let response = response.expect("sound").expect("whole");
+        let accept = websocket::Key::random().accept();
+        let of = |proof| {
+            let mut out = Vec::new();
+            write_tunnel(&mut out, &response, proof, None);
+            String::from_utf8(out).expect("text")
+        };
+        let fields = "Sec-WebSocket-Protocol: chat\r\nX-A: b\r\n";
+        let proof = str::from_utf8(accept.text()).expect("base64");
+        let start = "HTTP/1.1 101 Switching Protocols\r\n";
+        assert_eq!(of(Some(&accept)), format!("{start}{fields}Sec-WebSocket-Accept: {proof}\r\n"));
+        assert_eq!(of(None), format!("HTTP/1.1 200 OK\r\n{fields}"));
     }
 
     #[test]

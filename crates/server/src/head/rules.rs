@@ -122,6 +122,12 @@ impl<'r> Applying<'r> {
         self.bits != 0 && fields::drops(self.iter(), name)
     }
 
+    /// Whether a line of this field is added.
+    pub(crate) fn adds(self, name: &str) -> bool {
+        let adds = |rule: &FieldRule| !matches!(rule, FieldRule::Remove(_));
+        self.iter().any(|rule| adds(rule) && rule.name().eq_ignore_ascii_case(name))
+    }
+
     /// Writes the lines that they ask for.
     #[inline]
     pub(crate) fn write_added(self, out: &mut Vec<u8>) {

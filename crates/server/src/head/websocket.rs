@@ -1,10 +1,12 @@
 //! The key with which a WebSocket is asked for in HTTP/1.1, and what proves that the other side has understood it (RFC 6455 4).
 //!
-//! HTTP/2 has neither (RFC 8441 5): who passes a stream on to a connection of HTTP/1.1 makes the key, and judges the proof.
+//! HTTP/2 has neither (RFC 8441 5): who passes a stream on to a connection of HTTP/1.1 makes the key, and judges the proof;
+//! who passes the other way keeps the key, and answers it.
 
+use pollux_http::{Method, Request};
 use ring::digest;
-use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::random::random;
 
 /// The field with the key.
 pub(crate) const KEY: &str = "Sec-WebSocket-Key";
@@ -25,16 +27,18 @@ pub(crate) struct Accept([u8; 28]);
 impl Key {
     /// A new one: nobody on the way is to know what it will be.
     pub(crate) fn random() -> Self {
-        let mut nonce = [0; 16];
-        let mut filled = 0;
-        while filled < nonce.len() {
-            match getrandom(&mut nonce[filled..], GetRandomFlags::empty()) {
-                Ok(len) => filled += len,
-                Err(Errno::INTR) => {}
-                Err(errno) => panic!("the kernel gives no random bytes: {errno}"),
-            }
-        }
+        let nonce: [u8; 16] = random();
         Self(base64(&nonce))
+    }
+
+    /// That of a request of HTTP/1.1; none where it is not one for a WebSocket with one sound key (RFC 6455 4.2.1).
+    pub(crate) fn of(request: &Request<'_>) -> Option<Self> {
+        let mut said = request.fields.all(KEY);
+        let key = said.next().filter(|_| said.next().is_none())?;
+        let key = Self(key.try_into().ok()?);
+        let (digits, padding) = key.0.split_at(22);
+        let is_sound = padding == b"==" && digits.iter().all(|digit| ALPHABET.contains(digit));
+        (is_sound && request.method == Method::Get).then_some(key)
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -51,9 +55,8 @@ impl Key {
 }
 
 impl Accept {
-    #[cfg(test)]
-    pub(crate) fn text(&self) -> &str {
-        str::from_utf8(&self.0).expect("base64")
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.0
     }
 
     /// Whether a field says this.
@@ -79,6 +82,8 @@ fn base64<const LEN: usize>(bytes: &[u8]) -> [u8; LEN] {
 
 #[cfg(test)]
 mod tests {
+    use pollux_http::{Limits, Parsed};
+
     use super::*;
 
     #[test]
@@ -88,6 +93,32 @@ mod tests {
         assert_eq!(base64(b"the sample nonce"), key.0);
         assert!(key.accept().is(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
         assert!(!key.accept().is(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOp=") && !key.accept().is(b""));
+    }
+
+    #[test]
+    fn the_key_of_a_client_is_one_of_sixteen_bytes_that_stands_once() {
+        let of = |method: &str, lines: &str| {
+            let head = format!("{method} / HTTP/1.1\r\nHost: x\r\n{lines}\r\n");
+            let parsed = Request::parse(head.as_bytes(), &Limits::default());
+            let Parsed::Complete(request, _) = parsed else { panic!("not sound: {head}") };
+            Key::of(&request)
+        };
+        let line = |key: &str| format!("Sec-WebSocket-Key: {key}\r\n");
+        let sound = line("dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(of("GET", &sound), Some(Key(*b"dGhlIHNhbXBsZSBub25jZQ==")));
+        assert_eq!(of("HEAD", &sound), None);
+        for lines in [
+            String::new(),
+            line("k"),
+            line(""),
+            line("dGhlIHNhbXBsZSBub25jZQ="),
+            line("dGhlIHNhbXBsZSBub25jZTE2"),
+            line("dGhlIHNhbXBs\u{e9}SBub25jZQ=="),
+            line("dGhl HNhbXBsZSBub25jZQ=="),
+            format!("{sound}{sound}"),
+        ] {
+            assert_eq!(of("GET", &lines), None, "{lines}");
+        }
     }
 
     #[test]

@@ -59,6 +59,16 @@ impl AccessLog {
         self.format = format;
     }
 
+    /// Whether its lines say which site and which route a request has.
+    pub(crate) fn names_routes(&self) -> bool {
+        self.format == LogFormat::Json
+    }
+
+    /// Whether its lines say whose certificates clients have shown.
+    pub(crate) fn names_clients(&self) -> bool {
+        self.format == LogFormat::Json
+    }
+
     /// Whether its lines say by what page and program was asked.
     pub(crate) fn names_agents(&self) -> bool {
         self.format == LogFormat::Combined
@@ -136,6 +146,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) referer: &'a [u8],
     /// What the client calls itself; only for the combined form. Any bytes.
     pub(crate) agent: &'a [u8],
+    /// The site that the request has, and its route, as they are written; only for JSON. Empty where there is none.
+    pub(crate) site: &'a str,
+    pub(crate) route: &'a str,
+    /// Who asked, as a password has shown; empty for nobody.
+    pub(crate) user: &'a str,
+    /// Subject and SHA-256 of the certificate that its client has shown; only for JSON. Empty where there was none.
+    pub(crate) client: (&'a str, &'a str),
+    /// The id of the request; only for JSON. Empty where it has none.
+    pub(crate) request_id: &'a str,
     /// Why it did not come to its end, where it did not; what a proxy adds has that of its own.
     pub(crate) cut: Option<&'a str>,
     /// What a proxy adds.
@@ -222,7 +241,14 @@ pub(super) fn write(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: 
 fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
     let peer = if entry.peer.is_empty() { "-" } else { entry.peer };
     text(out, peer);
-    text(out, " - - [");
+    text(out, " - ");
+    let user = if entry.user.is_empty() { "-" } else { entry.user };
+    for (place, word) in user.split(' ').enumerate() {
+        // A column is one word.
+        text(out, if place > 0 { "\\x20" } else { "" });
+        quoted(out, word.as_bytes(), Escape::Hex);
+    }
+    text(out, " [");
     text(out, &stamp.common);
     text(out, "] \"");
     if entry.method.is_empty() {
@@ -276,6 +302,21 @@ fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     number(out, u64::from(entry.status));
     text(out, ",\"body_bytes\":");
     number(out, entry.body_bytes);
+    let names = [
+        (",\"request_id\":\"", entry.request_id),
+        (",\"user\":\"", entry.user),
+        (",\"client_subject\":\"", entry.client.0),
+        (",\"client_sha256\":\"", entry.client.1),
+        (",\"site\":\"", entry.site),
+        (",\"route\":\"", entry.route),
+    ];
+    for (key, name) in names {
+        if !name.is_empty() {
+            text(out, key);
+            quoted(out, name.as_bytes(), Escape::Json);
+            text(out, "\"");
+        }
+    }
     if let Some(cut) = entry.cut {
         text(out, ",\"end\":\"");
         text(out, cut);
@@ -427,6 +468,11 @@ mod tests {
         body_bytes: 1,
         referer: b"",
         agent: b"",
+        user: "",
+        client: ("", ""),
+        request_id: "",
+        site: "",
+        route: "",
         cut: None,
         proxied: None,
     };
@@ -595,6 +641,11 @@ mod tests {
             body_bytes,
             referer,
             agent,
+            user: "",
+            client: ("", ""),
+            request_id: "",
+            site: "",
+            route: "",
             cut: None,
             proxied,
         };
@@ -622,6 +673,13 @@ mod tests {
             "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.1\",\"method\":\"GET\",\
              \"target\":\"/\\\"\\ud83d\\ude00\\u000a\",\"version\":\"1.1\",\"status\":200,\
              \"body_bytes\":12}\n"
+        );
+        let mut out = Vec::new();
+        json(&mut out, &Stamp::default(), &Entry { site: "*", route: "/\"/", ..ENTRY });
+        let text = String::from_utf8(out).expect("ASCII");
+        assert!(
+            text.ends_with("\"body_bytes\":1,\"site\":\"*\",\"route\":\"/\\\"/\"}\n"),
+            "{text}"
         );
         // Other protocols have no version of HTTP.
         assert!(line(LogFormat::Json, "", "", 0).contains("\"target\":\"\",\"status\":200,"));

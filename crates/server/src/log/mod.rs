@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pollux_sys::links;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -36,6 +37,19 @@ use crate::system::is_folder_writable;
 
 mod access;
 pub(crate) use access::{AccessLog, Entry, Proxied};
+
+/// Most that waits for a slow reader; a line that does not fit is lost.
+const BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// A pipe that is ready takes so much without waiting (POSIX: PIPE_BUF).
+const PIPE_BYTES: usize = 4096;
+/// Of a log that is made: readable for the group, secret to the rest.
+const MODE: u32 = 0o640;
+/// For which each kind of message has its number of lines.
+const MINUTE_S: u64 = 60;
+/// Most that waits to be written; more than all kinds of messages fill in a minute.
+const PENDING_BYTES_MAX: usize = 64 * 1024;
+/// Longest text of one message; what a client sent may stand in it.
+const TEXT_CHARS_MAX: usize = 1000;
 
 /// What the loops of one server share for their logs; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -59,12 +73,12 @@ impl Logs {
     /// Logs whose error log has nothing below this level.
     #[must_use]
     pub fn new(level: LogLevel) -> Self {
-        Self::of("serve", level)
+        Self::of_command("serve", level)
     }
 
     /// Those of `pollux COMMAND`.
-    pub(crate) fn of(command: &'static str, level: LogLevel) -> Self {
-        let errors = Arc::new(ErrorLog::of(command, level));
+    pub(crate) fn of_command(command: &'static str, level: LogLevel) -> Self {
+        let errors = Arc::new(ErrorLog::of_command(command, level));
         Self { reopened: Arc::default(), is_torn: Arc::default(), errors }
     }
 
@@ -78,13 +92,6 @@ impl Logs {
         self.reopened.load(Relaxed)
     }
 }
-
-/// Most that waits for a slow reader; a line that does not fit is lost.
-const BUFFER_BYTES_MAX: usize = 256 * 1024;
-/// A pipe that is ready takes so much without waiting (POSIX: PIPE_BUF).
-const PIPE_BYTES: usize = 4096;
-/// Of a log that is made: readable for the group, secret to the rest.
-const MODE: u32 = 0o640;
 
 /// An open file or stream, and the lines that wait for it.
 #[derive(Debug)]
@@ -115,7 +122,7 @@ impl Sink {
     /// Whether it could be opened; a file that is not there is not made.
     fn check(target: &LogTarget) -> std::io::Result<()> {
         match &target.led_to() {
-            LogTarget::File(path) => match missing(path)? {
+            LogTarget::File(path) => match place_to_make(path)? {
                 Some(made) => is_folder_writable(&made),
                 None => open_file(path).map(drop),
             },
@@ -191,26 +198,17 @@ fn open(target: &LogTarget) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Most links that the kernel follows in one path.
-const LINKS_MAX: usize = 40;
-
-/// Where a file is made that is not there: what the last link of the path leads to (`path_resolution(7)`).
+/// Where a file is made by this path, which is where its links lead; none where one is there.
 ///
 /// # Errors
 /// It can be neither opened nor made, as a link that leads to itself.
-fn missing(path: &Path) -> std::io::Result<Option<PathBuf>> {
+fn place_to_make(path: &Path) -> std::io::Result<Option<PathBuf>> {
     match rustix::fs::stat(path) {
         Ok(_) => return Ok(None),
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let mut made = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = made.read_link() else { return Ok(Some(made)) };
-        // Joined with one that is absolute it is that one.
-        made = made.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
-    }
-    Err(Errno::LOOP.into())
+    Ok(Some(links::end(path)?))
 }
 
 fn open_file(path: &Path) -> std::io::Result<File> {
@@ -272,13 +270,6 @@ fn piece(bytes: &[u8]) -> &[u8] {
     lines.map_or(most, |end| &most[..=end])
 }
 
-/// For which each kind of message has its number of lines.
-const MINUTE_S: u64 = 60;
-/// Most that waits to be written; more than all kinds of messages fill in a minute.
-const PENDING_BYTES_MAX: usize = 64 * 1024;
-/// Longest text of one message; what a client sent may stand in it.
-const TEXT_CHARS_MAX: usize = 1000;
-
 /// Where all parts of a server report what goes wrong. From any thread.
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
@@ -306,12 +297,12 @@ struct Quota {
 impl Default for ErrorLog {
     /// Errors only.
     fn default() -> Self {
-        Self::of("serve", LogLevel::Error)
+        Self::of_command("serve", LogLevel::Error)
     }
 }
 
 impl ErrorLog {
-    pub(super) fn of(command: &'static str, level: LogLevel) -> Self {
+    pub(super) fn of_command(command: &'static str, level: LogLevel) -> Self {
         Self { command, level, state: Mutex::default() }
     }
 
@@ -551,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_storm_of_one_message_is_a_few_lines_and_a_count() {
-        let log = ErrorLog::of("serve", LogLevel::Warn);
+        let log = ErrorLog::of_command("serve", LogLevel::Warn);
         for number in 0..1000 {
             log.report(Event::FileRefused, NOON_S, || format!("file {number}"));
         }
@@ -567,7 +558,7 @@ mod tests {
 
     #[test]
     fn each_of_many_failed_reloads_is_reported_at_once() {
-        let log = ErrorLog::of("serve", LogLevel::Error);
+        let log = ErrorLog::of_command("serve", LogLevel::Error);
         for number in 0..20 {
             log.report(Event::ReloadFailed, NOON_S + number, || format!("mistake {number}"));
             let lines = written(&log, NOON_S + number, false);
@@ -580,7 +571,7 @@ mod tests {
 
     #[test]
     fn what_is_below_the_level_is_not_even_made() {
-        let log = ErrorLog::of("serve", LogLevel::Warn);
+        let log = ErrorLog::of_command("serve", LogLevel::Warn);
         log.report(Event::Signal, NOON_S, || unreachable!("below the level"));
         log.report(Event::FileFailed, NOON_S, || "seen".to_owned());
         assert_eq!(written(&log, NOON_S, true).len(), 1);
@@ -588,7 +579,7 @@ mod tests {
 
     #[test]
     fn no_text_of_a_client_makes_a_line() {
-        let log = ErrorLog::of("serve", LogLevel::Warn);
+        let log = ErrorLog::of_command("serve", LogLevel::Warn);
         log.report(Event::FileFailed, NOON_S, || format!("/a\n\x1b[2J{}", "x".repeat(9000)));
         let lines = written(&log, NOON_S, true);
         assert!(lines.len() == 1 && !lines[0].contains('\x1b'), "{lines:?}");
@@ -597,7 +588,7 @@ mod tests {
 
     #[test]
     fn lines_lost_to_a_full_disk_are_reported_when_there_is_space_again() {
-        let log = ErrorLog::of("serve", LogLevel::Warn);
+        let log = ErrorLog::of_command("serve", LogLevel::Warn);
         let mut writer = ErrorWriter::open(&LogTarget::File("/dev/full".into())).expect("opened");
         log.report(Event::FileFailed, NOON_S, || "one".to_owned());
         writer.write(&log, NOON_S, false);

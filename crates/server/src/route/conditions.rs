@@ -6,7 +6,7 @@ use pollux_http::{Fields, Method};
 
 /// What is asked, beside host and path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking<'r> {
+pub(crate) struct ConditionInput<'r> {
     pub(crate) method: Method<'r>,
     /// Without its `?`.
     pub(crate) query: Option<&'r str>,
@@ -45,11 +45,11 @@ impl Conditions {
 
     /// What the request lacks first.
     #[inline]
-    pub(crate) fn lacking(&self, asking: &Asking<'_>) -> Option<Lacking<'_>> {
+    pub(crate) fn lacking(&self, asking: &ConditionInput<'_>) -> Option<Lacking<'_>> {
         if self.count() == 0 { None } else { self.first_lacking(asking) }
     }
 
-    fn first_lacking(&self, asking: &Asking<'_>) -> Option<Lacking<'_>> {
+    fn first_lacking(&self, asking: &ConditionInput<'_>) -> Option<Lacking<'_>> {
         if !self.methods.is_empty() && !self.takes_method(asking.method.name()) {
             return Some(Lacking::Method(&self.methods));
         }
@@ -119,10 +119,7 @@ impl Wanted {
         };
         let is_sound = Method::is_name(name.as_bytes())
             && value.as_ref().is_none_or(|value| !value.contains(char::is_control));
-        match is_sound {
-            true => Ok(Self { name: name.to_owned(), value }),
-            false => Err(String::new()),
-        }
+        if is_sound { Ok(Self { name: name.to_owned(), value }) } else { Err(String::new()) }
     }
 
     /// Reads `NAME` or `NAME=VALUE`.

@@ -1,6 +1,10 @@
 //! Names of hosts: exact ones, all below a domain, and any.
 
 use std::fmt;
+use std::io::Write;
+use std::net::Ipv6Addr;
+
+use pollux_http::{Rejection, Status};
 
 /// Longest name that is looked for; a name has at most 253 bytes, a literal address fewer.
 pub(crate) const HOST_BYTES_MAX: usize = 255;
@@ -70,7 +74,7 @@ impl HostName {
         }
         let mut lower = name.to_ascii_lowercase();
         let is_name = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
-            Some(address) => match address.parse::<std::net::Ipv6Addr>() {
+            Some(address) => match address.parse::<Ipv6Addr>() {
                 // As clients write it.
                 Ok(address) => {
                     lower = format!("[{address}]");
@@ -115,14 +119,47 @@ pub(crate) fn without_port(authority: &[u8]) -> &[u8] {
     &authority[..end.unwrap_or(authority.len())]
 }
 
-/// A host as it is looked for: without port and the dot at its end, in small letters. None of one that is longer than names are.
+/// An escape in a host is another name to who decodes it.
+const ESCAPED: Rejection = Rejection::new(
+    Status::BAD_REQUEST,
+    "an escape in the host has more than one reading",
+    "RFC 3986 3.2.2",
+);
+
+/// Refuses a host that a backend may read in another way.
+///
+/// # Errors
+/// Why it has not one reading.
+#[inline]
+pub(crate) fn has_one_reading(authority: &str) -> Result<(), Rejection> {
+    if authority.as_bytes().contains(&b'%') { Err(ESCAPED) } else { Ok(()) }
+}
+
+/// A host as it is looked for: without port and the dot at its end, in small letters, an address of IPv6 in its shortest
+/// form. None of one that is longer than names are.
 pub(crate) fn folded<'r>(authority: &[u8], room: &'r mut [u8; HOST_BYTES_MAX]) -> Option<&'r [u8]> {
     let host = without_port(authority);
     let host = host.strip_suffix(b".").unwrap_or(host);
+    if host.starts_with(b"[")
+        && let Some(len) = write_address(host, room)
+    {
+        return Some(&room[..len]);
+    }
     let room = room.get_mut(..host.len())?;
     room.copy_from_slice(host);
     room.make_ascii_lowercase();
     Some(room)
+}
+
+/// Writes an address of IPv6 in its shortest form; says how long it is, of what is one.
+#[cold]
+fn write_address(host: &[u8], room: &mut [u8; HOST_BYTES_MAX]) -> Option<usize> {
+    let text = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let address: Ipv6Addr = str::from_utf8(text).ok()?.parse().ok()?;
+    let mut rest = &mut room[..];
+    write!(rest, "[{address}]").ok()?;
+    let left = rest.len();
+    Some(HOST_BYTES_MAX - left)
 }
 
 /// A label as it is asked for: as it is, or in the ASCII form of international names (RFC 3492).
@@ -148,7 +185,10 @@ fn punycode(label: &str) -> String {
         out.push('-');
     }
     let all: Vec<u32> = label.chars().map(u32::from).collect();
-    let (mut code, mut delta, mut bias, mut handled) = (128_u32, 0_u32, 72_u32, basic);
+    let mut code = 128_u32;
+    let mut delta = 0_u32;
+    let mut bias = 72_u32;
+    let mut handled = basic;
     while (handled as usize) < all.len() {
         let next = all.iter().copied().filter(|one| *one >= code).min().expect("some are left");
         delta = delta.saturating_add((next - code).saturating_mul(handled + 1));
@@ -160,7 +200,8 @@ fn punycode(label: &str) -> String {
             if *one != code {
                 continue;
             }
-            let (mut rest, mut k) = (delta, BASE);
+            let mut rest = delta;
+            let mut k = BASE;
             loop {
                 let t = k.saturating_sub(bias).clamp(T_MIN, T_MAX);
                 if rest < t {
@@ -244,6 +285,10 @@ mod tests {
             ("example.org..", "example.org."),
             ("[::1]:80", "[::1]"),
             ("[::1]", "[::1]"),
+            ("[2001:DB8:0:0::1]:80", "[2001:db8::1]"),
+            ("[0::1]", "[::1]"),
+            ("[v1.x]", "[v1.x]"),
+            ("[::1", "[::1"),
             ("", ""),
             (":80", ""),
         ] {
@@ -252,5 +297,13 @@ mod tests {
         }
         let mut room = [0; HOST_BYTES_MAX];
         assert_eq!(folded(&[b'a'; HOST_BYTES_MAX + 1], &mut room), None);
+    }
+
+    #[test]
+    fn a_host_with_an_escape_has_two_readings() {
+        assert!(has_one_reading("a.example:80").is_ok() && has_one_reading("").is_ok());
+        for host in ["%61.example", "a.example%2e", "[fe80::1%25eth0]"] {
+            assert_eq!(has_one_reading(host), Err(ESCAPED), "{host}");
+        }
     }
 }

@@ -12,6 +12,9 @@
 //! | `%2F`, `%5C`, `\`, `%00` and other control bytes, `%` without two hex digits | 400 | |
 //! | `.` or `..` with a `;` behind it (`/x/..;/`), which some servers resolve | 400 | |
 //! | `..` above the root, or over an empty part (`/a//../b`): it depends on the order of both steps | 400 | |
+//!
+//! What follows a `;` in a part of the path is a parameter of it to some servers, which take the path without, and part of its
+//! name to others. Both are matched (`bare` is the one without), and have to lead to the same route (`table.rs`).
 
 use std::fmt;
 
@@ -28,6 +31,10 @@ const ORDER: Rejection = bad("a .. behind // has more than one reading", "RFC 39
 const PARAMETERS: Rejection =
     bad("a . or .. with ; behind it has more than one reading", "RFC 3986 3.3");
 
+/// Of a path whose parameters decide between two routes.
+pub(crate) const TWO_ROUTES: Rejection =
+    bad("a ; in the path leads to another route than the path without it", "RFC 3986 3.3");
+
 const fn bad(reason: &'static str, rfc: &'static str) -> Rejection {
     Rejection::new(Status::BAD_REQUEST, reason, rfc)
 }
@@ -37,6 +44,7 @@ const fn bad(reason: &'static str, rfc: &'static str) -> Rejection {
 pub(crate) struct PathRoom {
     passed: Vec<u8>,
     matched: Vec<u8>,
+    bare: Vec<u8>,
 }
 
 /// A path that was read.
@@ -46,6 +54,8 @@ pub(crate) struct ReadPath<'r> {
     pub(crate) matched: &'r [u8],
     /// What is passed on. Begins with a slash.
     pub(crate) passed: &'r [u8],
+    /// What is matched without parameters, where that is another path.
+    pub(crate) bare: Option<&'r [u8]>,
 }
 
 impl<'r> ReadPath<'r> {
@@ -56,11 +66,16 @@ impl<'r> ReadPath<'r> {
     #[inline]
     pub(crate) fn of(path: &'r [u8], room: &'r mut PathRoom) -> Result<Self, Rejection> {
         if is_plain(path) {
-            return Ok(Self { matched: path, passed: path });
+            return Ok(Self { matched: path, passed: path, bare: None });
         }
         resolve(path, &mut room.passed)?;
         decode(&room.passed, &mut room.matched);
-        Ok(Self { matched: &room.matched, passed: &room.passed })
+        let has_parameters = room.matched.contains(&b';');
+        if has_parameters {
+            leave_out_parameters(&room.matched, &mut room.bare);
+        }
+        let bare = has_parameters.then_some(&*room.bare);
+        Ok(Self { matched: &room.matched, passed: &room.passed, bare })
     }
 }
 
@@ -70,7 +85,7 @@ fn is_plain(path: &[u8]) -> bool {
     let mut before = 0;
     for byte in path {
         match byte {
-            b'%' | b'\\' => return false,
+            b'%' | b'\\' | b';' => return false,
             b'/' | b'.' if before == b'/' => return false,
             _ => before = *byte,
         }
@@ -160,6 +175,19 @@ fn decode(passed: &[u8], out: &mut Vec<u8>) {
             out.push(byte);
         }
         before = byte;
+    }
+}
+
+/// A decoded path without what follows a `;` in its parts, with one slash for several.
+fn leave_out_parameters(matched: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    for part in matched.split(|byte| *byte == b'/').skip(1) {
+        let name = part.split(|byte| *byte == b';').next().unwrap_or_default();
+        // A part of parameters alone is empty, as one between two slashes.
+        if out.last() != Some(&b'/') {
+            out.push(b'/');
+        }
+        out.extend_from_slice(name);
     }
 }
 
@@ -303,10 +331,12 @@ impl PathPattern {
         &self.text
     }
 
-    /// What it begins with: up to the first `*`, or all of it.
+    /// What it begins with: up to the first `*`, or all of it. As each path begins with a slash, that is the start of what
+    /// begins with a `*`.
     pub(crate) fn start(&self) -> &[u8] {
         match &self.shape {
             Shape::Exact(own) | Shape::Below(own) => own,
+            Shape::Parts(parts) if parts[0].is_empty() => b"/",
             Shape::Parts(parts) => &parts[0],
         }
     }
@@ -349,10 +379,7 @@ impl PathPattern {
     pub(crate) fn covers(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (one, two) if one == two => true,
-            (Shape::Below(folder), Shape::Parts(parts)) => {
-                // Each path begins with a slash.
-                parts[0].starts_with(folder) || folder == b"/"
-            }
+            (Shape::Below(folder), Shape::Parts(parts)) => parts[0].starts_with(folder),
             // The folder without its slash is not below it.
             (Shape::Parts(own), Shape::Below(folder)) => {
                 matches!(&own[..], [start, end] if end.is_empty()
@@ -372,7 +399,7 @@ impl PathPattern {
             (Shape::Parts(one), Shape::Parts(two)) => {
                 let (ends, end) =
                     (one.last().expect("two or more"), two.last().expect("two or more"));
-                one[0] == two[0] && (ends.ends_with(end) || end.ends_with(ends))
+                self.start() == other.start() && (ends.ends_with(end) || end.ends_with(ends))
             }
             (one, two) => one == two,
         }

@@ -136,19 +136,22 @@ fn write_value(value: &[u8], is_in_query: bool, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in value {
         let is_kept = byte.is_ascii_alphanumeric() || b"-._~/".contains(byte);
-        match is_kept || !is_in_query {
-            true => out.push(*byte),
-            false => out.extend_from_slice(&[
+        if is_kept || !is_in_query {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(&[
                 b'%',
                 HEX[usize::from(byte >> 4)],
                 HEX[usize::from(byte & 15)],
-            ]),
+            ]);
         }
     }
 }
 
 fn parts(to: &str) -> Result<Vec<Part>, String> {
-    let (mut parts, mut rest, mut is_in_query) = (Vec::new(), to, false);
+    let mut parts = Vec::new();
+    let mut rest = to;
+    let mut is_in_query = false;
     while let Some(open) = rest.find('{') {
         let (text, tail) = rest.split_at(open);
         is_in_query |= text.contains('?');
@@ -202,13 +205,14 @@ fn is_safe(to: &str) -> Result<(), String> {
     let ends = ["/", "?", "#", "{path}", "{query}"];
     let end = ends.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
     let authority = rest[..end].replacen("{host}", "host.example", 1);
-    match !authority.is_empty() && is_host_and_port(authority.as_bytes()) {
-        true => Ok(()),
-        false => Err(format!(
+    if !authority.is_empty() && is_host_and_port(authority.as_bytes()) {
+        Ok(())
+    } else {
+        Err(format!(
             "\"{}\" is not a host that stays the same; expected a name with a / behind it, such as \
              https://blog.example.org/{{rest}}",
             &rest[..end]
-        )),
+        ))
     }
 }
 

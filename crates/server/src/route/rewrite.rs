@@ -24,10 +24,7 @@ impl Rewrite {
             && !text.contains("//")
             && !text.split('/').any(|part| matches!(part, "." | ".."));
         let path = text.strip_suffix('/').unwrap_or(text);
-        match is_sound && !path.is_empty() {
-            true => Ok(path.to_owned()),
-            false => Err(String::new()),
-        }
+        if is_sound && !path.is_empty() { Ok(path.to_owned()) } else { Err(String::new()) }
     }
 
     /// Writes the path that the backend gets of one that is passed on. Its first slash is alone: two would name a host.
@@ -41,9 +38,21 @@ impl Rewrite {
         out.extend_from_slice(&rest[slashes..]);
     }
 
-    /// Where a client is led by the value of a Location that a backend gave, which is known by this name: the same where that
-    /// is another host, a path that the backend is not asked for, or one that has the prefix already, by X-Forwarded-Prefix.
-    pub(crate) fn location<'v>(&self, value: &'v [u8], host: &[u8]) -> Cow<'v, [u8]> {
+    /// Whether a path is not what it was.
+    pub(crate) fn is_some(&self) -> bool {
+        !(self.strip.is_empty() && self.add.is_empty())
+    }
+
+    /// Where a client is led by the value of a Location that a backend gave, which is known by this name, and was asked for
+    /// that of the client: the same where that is another host, a path that the backend is not asked for, or one that has the
+    /// prefix already, by X-Forwarded-Prefix. At the host that the client asked for scheme and host stay, as they may lead to
+    /// https.
+    pub(crate) fn location<'v>(
+        &self,
+        value: &'v [u8],
+        own_host: &[u8],
+        asked_host: &[u8],
+    ) -> Cow<'v, [u8]> {
         let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b'/' | b'?' | b'#'));
         let has_prefix = |path: &[u8]| {
             !self.strip.is_empty() && path.strip_prefix(self.strip.as_bytes()).is_some_and(ends)
@@ -61,9 +70,45 @@ impl Rewrite {
         let led = match value {
             [b'/', b'/', ..] => None,
             [b'/', ..] => own(value),
-            _ => path_at(value, host).and_then(own),
+            _ => match (path_at(value, own_host), path_at(value, asked_host)) {
+                (Some(path), _) => own(path),
+                (None, Some(path)) => own(path)
+                    .map(|led| Cow::Owned([&value[..value.len() - path.len()], &led].concat())),
+                (None, None) => None,
+            },
         };
         led.unwrap_or(Cow::Borrowed(value))
+    }
+}
+
+/// What is done with the slash at the end of paths that a backend is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slash {
+    /// One is put behind paths without, but for those whose last part has a dot.
+    Add,
+    /// It is taken away, but for the root.
+    Remove,
+}
+
+impl Slash {
+    /// Writes the path that a client is led to, of one that is passed on; says whether that is another one.
+    pub(crate) fn write(self, passed: &[u8], out: &mut Vec<u8>) -> bool {
+        let slashes = passed.iter().take_while(|byte| **byte == b'/').count();
+        let path = &passed[slashes.saturating_sub(1)..];
+        let is_folder = passed.ends_with(b"/");
+        let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        match self {
+            Self::Add if !is_folder && !last.contains(&b'.') => {
+                out.extend_from_slice(path);
+                out.push(b'/');
+            }
+            Self::Remove if is_folder && path.len() > 1 => {
+                let end = path.iter().rposition(|byte| *byte != b'/').map_or(1, |at| at + 1);
+                out.extend_from_slice(&path[..end]);
+            }
+            Self::Add | Self::Remove => return false,
+        }
+        true
     }
 }
 
@@ -78,7 +123,8 @@ fn rest_or_root(rest: &[u8]) -> Cow<'_, [u8]> {
 /// The path of a URI of this host, and what follows it.
 fn path_at<'v>(uri: &'v [u8], host: &[u8]) -> Option<&'v [u8]> {
     let scheme_end = uri.windows(3).position(|at| at == b"://")?;
-    let (scheme, rest) = (&uri[..scheme_end], &uri[scheme_end + 3..]);
+    let scheme = &uri[..scheme_end];
+    let rest = &uri[scheme_end + 3..];
     let is_http = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -123,6 +169,17 @@ mod tests {
             ("/api", "", "https://10.0.0.1:80", "/api/"),
             ("/api", "", "http://10.0.0.1:80?x", "/api/?x"),
             ("/api", "", "https://login.example/x", "https://login.example/x"),
+            ("/api", "", "http://www.example.org:81/login", "http://www.example.org:81/api/login"),
+            ("/api", "", "https://WWW.example.org:81", "https://WWW.example.org:81/api/"),
+            ("/api", "", "http://www.example.org/login", "http://www.example.org/login"),
+            ("/api", "", "http://www.example.org:81/api/x", "http://www.example.org:81/api/x"),
+            (
+                "/api",
+                "/v2",
+                "http://www.example.org:81/v2/x?y",
+                "http://www.example.org:81/api/x?y",
+            ),
+            ("/api", "/v2", "http://www.example.org:81/v3/x", "http://www.example.org:81/v3/x"),
             ("/api", "", "//10.0.0.1:80/login", "//10.0.0.1:80/login"),
             ("/api", "", "login", "login"),
             ("/api", "", "/api/login", "/api/login"),
@@ -137,8 +194,32 @@ mod tests {
             ("", "/admin", "/x", "/x"),
         ] {
             let location = rewrite(strip, add);
-            let location = location.location(value.as_bytes(), b"10.0.0.1:80");
+            let location =
+                location.location(value.as_bytes(), b"10.0.0.1:80", b"www.example.org:81");
             assert_eq!(String::from_utf8_lossy(&location), expected, "{strip} {add} {value}");
+        }
+    }
+
+    #[test]
+    fn a_slash_is_put_behind_or_taken_away_and_no_path_becomes_a_host() {
+        for (slash, passed, expected) in [
+            (Slash::Add, "/a/b", Some("/a/b/")),
+            (Slash::Add, "/a/b/", None),
+            (Slash::Add, "/", None),
+            (Slash::Add, "/a/b.css", None),
+            (Slash::Add, "/a.b/c", Some("/a.b/c/")),
+            (Slash::Add, "//evil.example/c", Some("/evil.example/c/")),
+            (Slash::Remove, "/a/b/", Some("/a/b")),
+            (Slash::Remove, "/a/b///", Some("/a/b")),
+            (Slash::Remove, "/a/b", None),
+            (Slash::Remove, "/", None),
+            (Slash::Remove, "//", None),
+            (Slash::Remove, "//evil.example/", Some("/evil.example")),
+        ] {
+            let mut out = Vec::new();
+            let is_led = slash.write(passed.as_bytes(), &mut out);
+            let led = is_led.then(|| String::from_utf8_lossy(&out).into_owned());
+            assert_eq!(led.as_deref(), expected, "{slash:?} {passed}");
         }
     }
 

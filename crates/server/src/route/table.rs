@@ -8,18 +8,19 @@
 //! How long a rule is as a text decides nothing, and neither does the order of the file but for routes of which all else is
 //! equal: of those two that one request may take are named when the settings are read.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use pollux_http::Rejection;
 
 use crate::ids::{RouteId, SiteId};
-use crate::route::conditions::{Asking, Conditions};
-use crate::route::host::{HOST_BYTES_MAX, HostName, folded};
-use crate::route::path::{PathPattern, PathRoom, ReadPath, Shape};
+use crate::route::conditions::{ConditionInput, Conditions};
+use crate::route::host::{HOST_BYTES_MAX, HostName, folded, has_one_reading};
+use crate::route::path::{PathPattern, PathRoom, ReadPath, Shape, TWO_ROUTES};
 
 /// What is asked for below it is for those who issue certificates, by whatever name and scheme they ask.
-const ACME: &[u8] = b"/.well-known/acme-challenge/";
+pub(crate) const ACME: &[u8] = b"/.well-known/acme-challenge/";
 
 /// A site as the settings have it.
 #[derive(Clone, Debug)]
@@ -55,20 +56,22 @@ pub(crate) enum Decision<'t> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decided<'t, 'r> {
     pub(crate) decision: Decision<'t>,
+    /// That of its host.
+    pub(crate) site: Option<SiteId>,
     /// None where the path did not matter.
     pub(crate) path: Option<ReadPath<'r>>,
 }
 
 /// A request, as far as it decides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Came<'r> {
+pub(crate) struct RouteInput<'r> {
     /// Whether the front end leads everything to https.
     pub(crate) leads_to_https: bool,
     /// As it was sent, with its port.
     pub(crate) host: Option<&'r str>,
     /// As it was sent.
     pub(crate) path: &'r str,
-    pub(crate) asking: Asking<'r>,
+    pub(crate) asking: ConditionInput<'r>,
 }
 
 /// All sites.
@@ -88,8 +91,21 @@ struct Site {
     order: Box<[Tried]>,
     /// Of routes for one path, which stand first.
     by_path: HashMap<Box<[u8]>, Range<usize>>,
-    /// Where the others begin.
-    patterns_from: usize,
+    /// Of the others, by what they begin with.
+    starts: Box<[Start]>,
+}
+
+/// Routes whose patterns begin with the same text, of those of a site in the order of these texts.
+///
+/// All texts that a path begins with are the one next before it in that order, or that one's `shorter`, or that one's, and so
+/// on: so those routes that may take a path are found by a search in halves, however many there are.
+#[derive(Debug)]
+struct Start {
+    text: Box<[u8]>,
+    /// Where they stand in the order.
+    routes: Range<usize>,
+    /// The longest one of the others that this one begins with.
+    shorter: Option<usize>,
 }
 
 /// A route in its place.
@@ -113,7 +129,8 @@ impl Table {
     pub(crate) fn new(sites: impl IntoIterator<Item = SiteRules>) -> Self {
         let mut table =
             Self { by_host: HashMap::new(), has_domains: false, any: None, sites: Box::default() };
-        let (mut all, mut first) = (Vec::new(), 0);
+        let mut all = Vec::new();
+        let mut first = 0;
         for (place, rules) in sites.into_iter().enumerate() {
             let id = SiteId::of_place(place);
             for host in &rules.hosts {
@@ -136,28 +153,33 @@ impl Table {
     /// What becomes of a request.
     ///
     /// # Errors
-    /// Its path has not one reading.
+    /// Its host or its path has not one reading.
     #[inline]
     pub(crate) fn decide<'t, 'r>(
         &'t self,
-        came: &Came<'r>,
+        came: &RouteInput<'r>,
         room: &'r mut PathRoom,
     ) -> Result<Decided<'t, 'r>, Rejection> {
-        let ends = |decision| Ok(Decided { decision, path: None });
-        let Some(id) = self.site(came.host) else { return ends(Decision::UnknownHost) };
+        has_one_reading(came.host.unwrap_or_default())?;
+        let ends = |decision, site| Ok(Decided { decision, site, path: None });
+        let Some(id) = self.site(came.host) else { return ends(Decision::UnknownHost, None) };
         let site = &self.sites[id.place()];
         if !came.path.as_bytes().starts_with(ACME) {
             if came.leads_to_https {
-                return ends(Decision::Https);
+                return ends(Decision::Https, Some(id));
             }
             if let Some(name) = site.canonical_for(came.host) {
-                return ends(Decision::Canonical(name));
+                return ends(Decision::Canonical(name), Some(id));
             }
         }
         let path = ReadPath::of(came.path.as_bytes(), room)?;
         let route = site.route(path.matched, &came.asking);
+        // What follows a ; is left out by some backends: no stricter route may be passed by so.
+        if path.bare.is_some_and(|bare| site.route(bare, &came.asking) != route) {
+            return Err(TWO_ROUTES);
+        }
         let decision = route.map_or(Decision::NoRoute, Decision::Route);
-        Ok(Decided { decision, path: Some(path) })
+        Ok(Decided { decision, site: Some(id), path: Some(path) })
     }
 
     /// The site that has this host.
@@ -202,6 +224,12 @@ impl Site {
         let patterns_from = order.partition_point(|tried| tried.exact().is_some());
         // Those of one path stand together, whatever else of the same length there is.
         order[..patterns_from].sort_by(|one, two| one.exact().cmp(&two.exact()));
+        // So do those that begin with the same text, within those that begin with one as long.
+        order[patterns_from..].sort_by(|one, two| {
+            let one = one.rule.path.start();
+            let two = two.rule.path.start();
+            two.len().cmp(&one.len()).then_with(|| one.cmp(two))
+        });
         let mut by_path: HashMap<Box<[u8]>, Range<usize>> = HashMap::new();
         for (at, tried) in order[..patterns_from].iter().enumerate() {
             let path = tried.exact().unwrap_or_default();
@@ -209,9 +237,9 @@ impl Site {
         }
         Self {
             canonical: canonical.filter(|_| rules.is_canonical),
+            starts: Start::all(&order, patterns_from),
             order: order.into(),
             by_path,
-            patterns_from,
         }
     }
 
@@ -224,16 +252,16 @@ impl Site {
     }
 
     #[inline]
-    fn route(&self, path: &[u8], asking: &Asking<'_>) -> Option<RouteId> {
+    fn route(&self, path: &[u8], asking: &ConditionInput<'_>) -> Option<RouteId> {
         let takes = |tried: &&Tried| tried.rule.conditions.lacking(asking).is_none();
-        let of_path = match self.by_path.is_empty() {
-            true => None,
-            false => self.by_path.get(path),
-        };
+        let of_path = if self.by_path.is_empty() { None } else { self.by_path.get(path) };
         let of_path = of_path.and_then(|range| self.order[range.clone()].iter().find(takes));
         let found = of_path.or_else(|| {
-            let mut patterns = self.order[self.patterns_from..].iter();
-            patterns.find(|tried| tried.rule.path.matches(path) && takes(tried))
+            let mut starts = Start::before(&self.starts, path);
+            starts.find_map(|start| {
+                let mut routes = self.order[start.routes.clone()].iter();
+                routes.find(|tried| tried.rule.path.matches(path) && takes(tried))
+            })
         });
         found.map(|tried| tried.route)
     }
@@ -242,13 +270,9 @@ impl Site {
         let mut findings = Vec::new();
         // Routes that differ in their start have little to do with each other: they are compared by it.
         let mut by_start: HashMap<&[u8], Vec<&Tried>> = HashMap::new();
-        for (at, tried) in self.order.iter().enumerate() {
+        for tried in &self.order {
             let earlier = by_start.entry(tried.rule.path.start()).or_default();
-            // What begins with a * is behind all below the root as well.
-            let has_star = tried.rule.path.start().is_empty();
-            let of_root =
-                self.order[..at].iter().filter(|one| has_star && one.rule.path.text() == "/");
-            let mut before = of_root.chain(earlier.iter().copied());
+            let mut before = earlier.iter().copied();
             if let Some(one) = before.clone().find(|one| one.rule.covers(&tried.rule)) {
                 findings.push(Finding::NeverReached(one.route, tried.route));
             } else if let Some(one) = before.find(|one| one.rule.is_equal_to(&tried.rule)) {
@@ -257,6 +281,52 @@ impl Site {
             earlier.push(tried);
         }
         findings
+    }
+}
+
+impl Start {
+    /// Those of the routes of a site, behind so many for one path.
+    fn all(order: &[Tried], patterns_from: usize) -> Box<[Self]> {
+        let mut starts: Vec<Self> = Vec::new();
+        for (at, tried) in order.iter().enumerate().skip(patterns_from) {
+            let text = tried.rule.path.start();
+            match starts.last_mut().filter(|last| *last.text == *text) {
+                Some(last) => last.routes.end = at + 1,
+                None => starts.push(Self { text: text.into(), routes: at..at + 1, shorter: None }),
+            }
+        }
+        starts.sort_by(|one, two| one.text.cmp(&two.text));
+        // What this one begins with stands before it, and so does all that begins with that.
+        let mut open: Vec<usize> = Vec::new();
+        for at in 0..starts.len() {
+            while open.last().is_some_and(|last| !starts[at].text.starts_with(&starts[*last].text))
+            {
+                open.pop();
+            }
+            starts[at].shorter = open.last().copied();
+            open.push(at);
+        }
+        starts.into()
+    }
+
+    /// Those of these that a path may begin with, the longest first: with a slash behind it as well, as a folder may be asked for
+    /// without its own.
+    #[inline]
+    fn before<'s>(starts: &'s [Self], path: &[u8]) -> impl Iterator<Item = &'s Self> {
+        let is_not_behind = |start: &Self| {
+            let text = &*start.text;
+            match text.get(path.len()) {
+                None => text <= path,
+                Some(byte) => match text[..path.len()].cmp(path) {
+                    Ordering::Equal => {
+                        *byte == b'/' && text.len() == path.len() + 1 || *byte < b'/'
+                    }
+                    order => order.is_lt(),
+                },
+            }
+        };
+        let first = starts.partition_point(is_not_behind).checked_sub(1);
+        std::iter::successors(first, |at| starts[*at].shorter).map(|at| &starts[at])
     }
 }
 

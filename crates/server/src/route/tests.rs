@@ -7,11 +7,11 @@ use pollux_http::{Fields, Method};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::conditions::{Asking, Conditions, Wanted};
+use super::conditions::{ConditionInput, Conditions, Wanted};
 use super::host::HostName;
 use super::path::{PathPattern, PathRoom, ReadPath, Shape, behind};
 use super::redirect::{RedirectTo, Values};
-use super::table::{Came, Decision, Finding, RouteRule, SiteRules, Table};
+use super::table::{Decision, Finding, RouteInput, RouteRule, SiteRules, Table};
 use crate::ids::RouteId;
 
 const HOSTS: [&str; 9] = [
@@ -25,9 +25,32 @@ const HOSTS: [&str; 9] = [
     "[::1]",
     "localhost",
 ];
-const PATTERNS: [&str; 20] = [
-    "/", "/a", "/a/", "/ab/", "/a/b", "/a/b/", "/a/b/c", "/*", "*", "*.php", "/a/*", "/a/*/c",
-    "/a/*/", "/a*", "/a*b", "*/c", "/a/b*", "/a b/", "/é", "/@a/",
+const PATTERNS: [&str; 25] = [
+    "/*c",
+    "/",
+    "/a",
+    "/a/",
+    "/ab/",
+    "/a/b",
+    "/a/b/",
+    "/a/b/c",
+    "/*",
+    "*",
+    "*.php",
+    "/a/*",
+    "/a/*/c",
+    "/a/*/",
+    "/a*",
+    "/a*b",
+    "*/c",
+    "/a/b*",
+    "/a b/",
+    "/é",
+    "/@a/",
+    "/a!/",
+    "/a-b*",
+    "/a/!b/",
+    "/a/b/c/a/*",
 ];
 const REDIRECTS: [&str; 9] = [
     "301 /{rest}",
@@ -41,7 +64,9 @@ const REDIRECTS: [&str; 9] = [
     "303 https://a.example{query}",
 ];
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
-const ASKED_HOSTS: [&str; 14] = [
+const ASKED_HOSTS: [&str; 16] = [
+    "[0:0::1]",
+    "%61.example",
     "a.example",
     "A.Example:80",
     "a.example.",
@@ -57,10 +82,10 @@ const ASKED_HOSTS: [&str; 14] = [
     "",
     ".a.example",
 ];
-const PARTS: [&str; 33] = [
-    ";", "/..;", "%3b", "/", "/", "/", "/", "a", "b", "c", "a", "b", "/a", "/b", "/..", ".", "..",
-    "%2e", "%2E%2e", "%61", "%2f", "%5C", "%00", "%", "%zz", "\\", ".php", "%20", "%C3%A9", "@",
-    "%40", "%25", "c/",
+const PARTS: [&str; 35] = [
+    "!", "-b", ";", "/..;", "%3b", "/", "/", "/", "/", "a", "b", "c", "a", "b", "/a", "/b", "/..",
+    ".", "..", "%2e", "%2E%2e", "%61", "%2f", "%5C", "%00", "%", "%zz", "\\", ".php", "%20",
+    "%C3%A9", "@", "%40", "%25", "c/",
 ];
 
 fn conditions() -> impl Strategy<Value = Conditions> {
@@ -117,13 +142,18 @@ struct Sent {
 }
 
 impl Sent {
-    fn came(&self) -> Came<'_> {
-        let asking = Asking {
+    fn came(&self) -> RouteInput<'_> {
+        let asking = ConditionInput {
             method: Method::named(self.method),
             query: self.query.as_deref(),
             fields: Fields::of_trailers(self.fields.as_bytes()),
         };
-        Came { leads_to_https: self.leads_to_https, host: self.host, path: &self.path, asking }
+        RouteInput {
+            leads_to_https: self.leads_to_https,
+            host: self.host,
+            path: &self.path,
+            asking,
+        }
     }
 }
 
@@ -168,9 +198,14 @@ enum Twin {
 
 fn twin(sites: &[SiteRules], sent: &Sent) -> Twin {
     let host = sent.host.unwrap_or("").to_ascii_lowercase();
-    let host = match host.starts_with('[') {
-        true => host[..host.find(']').expect("a literal") + 1].to_owned(),
-        false => host.split(':').next().expect("a part").to_owned(),
+    if host.contains('%') {
+        return Twin::Unsound;
+    }
+    let host = if host.starts_with('[') {
+        let address = &host[1..host.find(']').expect("a literal")];
+        format!("[{}]", address.parse::<std::net::Ipv6Addr>().expect("an address"))
+    } else {
+        host.split(':').next().expect("a part").to_owned()
     };
     let host = host.strip_suffix('.').unwrap_or(&host);
     let length = |name: &HostName| match name {
@@ -199,21 +234,37 @@ fn twin(sites: &[SiteRules], sent: &Sent) -> Twin {
     }
     let Some(path) = naive_reading(&sent.path) else { return Twin::Unsound };
     let before: usize = sites[..place].iter().map(|site| site.routes.len()).sum();
-    let mut best: Option<usize> = None;
-    for (at, rule) in site.routes.iter().enumerate() {
-        let takes = naive_match(rule.path.text(), &path) && meets(&rule.conditions, sent);
-        if takes && best.is_none_or(|best| comes_before(rule, &site.routes[best])) {
-            best = Some(at);
+    let best = |path: &[u8]| {
+        let mut best: Option<usize> = None;
+        for (at, rule) in site.routes.iter().enumerate() {
+            let takes = naive_match(rule.path.text(), path) && meets(&rule.conditions, sent);
+            if takes && best.is_none_or(|best| comes_before(rule, &site.routes[best])) {
+                best = Some(at);
+            }
         }
+        best
+    };
+    match (best(&path), best(&without_parameters(&path))) {
+        (one, other) if one != other => Twin::Unsound,
+        (one, _) => one.map_or(Twin::NoRoute, |at| Twin::Route(before + at)),
     }
-    best.map_or(Twin::NoRoute, |at| Twin::Route(before + at))
+}
+
+/// The path as those read it who take what follows a `;` for parameters.
+fn without_parameters(path: &[u8]) -> Vec<u8> {
+    let parts = path[1..].split(|byte| *byte == b'/');
+    let names = parts.map(|part| part.split(|byte| *byte == b';').next().expect("one").to_vec());
+    let names = merged(&names.collect::<Vec<_>>());
+    let mut bare = Vec::new();
+    names.iter().for_each(|name| bare.extend([&b"/"[..], name].concat()));
+    bare
 }
 
 /// The order as a person reads it: exact, longer text up to a star, with a star, longer altogether, more conditions.
 fn comes_before(one: &RouteRule, two: &RouteRule) -> bool {
     let is_exact =
         |rule: &RouteRule| !rule.path.text().contains('*') && !rule.path.text().ends_with('/');
-    let start = |rule: &RouteRule| rule.path.text().split('*').next().expect("a part").len();
+    let start = |rule: &RouteRule| rule.path.text().split('*').next().expect("a part").len().max(1);
     let has_star = |rule: &RouteRule| rule.path.text().contains('*');
     let all = |rule: &RouteRule| rule.path.text().replace('*', "").len();
     if is_exact(one) != is_exact(two) {
@@ -402,7 +453,8 @@ proptest! {
         for sent in &sent {
             match (decided(&table, sent), decided(&other, sent)) {
                 (Twin::Route(one), Twin::Route(two)) => {
-                    let (first, second) = (route(&sites, one), route(&turned, two));
+                    let first = route(&sites, one);
+                    let second = route(&turned, two);
                     let is_same = first.path.text() == second.path.text()
                         && first.conditions == second.conditions;
                     let is_named = findings.iter().any(|finding| match *finding {
@@ -441,7 +493,8 @@ proptest! {
         text in select(&REDIRECTS[..]),
         path in path(),
     ) {
-        let (pattern, to) = (PathPattern::read(pattern).expect("right"), RedirectTo::read(text).expect("right"));
+        let pattern = PathPattern::read(pattern).expect("right");
+        let to = RedirectTo::read(text).expect("right");
         let mut room = PathRoom::default();
         let Ok(read) = ReadPath::of(path.as_bytes(), &mut room) else { return Ok(()) };
         if !pattern.matches(read.matched) {
@@ -515,6 +568,12 @@ fn each_spelling_of_a_path_takes_the_route_of_that_path_or_is_refused() {
         ("/x/..%3b/admin/", Twin::Unsound),
         ("/x/%2e%2e;a=1/admin/", Twin::Unsound),
         ("/.;/admin/", Twin::Unsound),
+        ("/admin;a=1", Twin::Unsound),
+        ("/admin;a=1/x", Twin::Unsound),
+        ("/;a/admin/", Twin::Unsound),
+        ("/admin%3B/x", Twin::Unsound),
+        ("/admin/x;a=1", Twin::Route(1)),
+        ("/x;a=1/y", Twin::Route(0)),
         // These name something else, to all who decode once.
         ("/%2561dmin", Twin::Route(0)),
         ("/admin%20", Twin::Route(0)),
@@ -602,8 +661,9 @@ fn findings_name_what_is_never_reached_and_what_only_the_file_decides() {
         (vec![rule("/a", &["GET"]), rule("/a", &["POST"])], vec![]),
         (vec![rule("/a", &[]), rule("/a", &["POST"])], vec![]),
         (vec![rule("/a", &["POST"]), header("/a")], by_order(0, 1)),
-        (vec![rule("/", &[]), rule("*.php", &[])], never(0, 1)),
-        (vec![rule("/", &["GET"]), rule("*.php", &[])], vec![]),
+        (vec![rule("/", &[]), rule("*.php", &[])], vec![]),
+        (vec![rule("/", &[]), rule("*", &[])], never(1, 0)),
+        (vec![rule("/*c", &[]), rule("*/c", &[])], by_order(0, 1)),
         (vec![rule("/u/", &[]), rule("/u/*/edit", &[])], vec![]),
         (vec![rule("/", &[]), rule("/*", &[])], never(1, 0)),
         (vec![rule("/u/", &[]), rule("/u/*", &[])], vec![]),
@@ -613,5 +673,28 @@ fn findings_name_what_is_never_reached_and_what_only_the_file_decides() {
         (vec![rule("/a/", &[]), rule("/b/", &[])], vec![]),
     ] {
         assert_eq!(findings(routes.clone()), expected, "{routes:?}");
+    }
+}
+
+#[test]
+fn a_pattern_that_begins_with_a_star_wins_over_the_root_alone() {
+    let rule = |path: &str| RouteRule {
+        path: PathPattern::read(path).expect(path),
+        conditions: Conditions::default(),
+    };
+    let routes = ["/", "*.php", "/app/", "/app/*.php"].map(rule).to_vec();
+    let table = Table::new([SiteRules { hosts: vec![HostName::Any], is_canonical: false, routes }]);
+    for (path, expected) in
+        [("/x", 0), ("/x.php", 1), ("/x/y.php", 1), ("/app/x", 2), ("/app/x.php", 3)]
+    {
+        let sent = Sent {
+            leads_to_https: false,
+            host: None,
+            path: path.to_owned(),
+            method: "GET",
+            query: None,
+            fields: String::new(),
+        };
+        assert_eq!(decided(&table, &sent), Twin::Route(expected), "{path}");
     }
 }

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -15,20 +16,29 @@ use pollux_engine::Signals;
 use pollux_poller::Waker;
 use pollux_settings::command::output::error_chain;
 use pollux_sys::process;
+use pollux_sys::shared::SharedWords;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::backends;
 use crate::backends::names::Resolver;
 use crate::config::ProxyConfig;
+use crate::rates::Rates;
+use crate::run::in_place::FilesPrint;
 use crate::run::sockets::{ProxySockets, left_open};
+use crate::run::start::OfMaster;
 use crate::run::stats::{Overview, Reloads, RetiredCounts, metrics};
+use crate::run::take_settings::{ReadSettings, Taken};
+use crate::run::upgrade::{FORM, Leaving, Left};
 use crate::{Server, ServerError};
 
 /// A worker or a master that reads nothing for so long hangs, or is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest text: the counters of a worker with many loops.
-const TEXT_BYTES_MAX: usize = 8 << 20;
+pub(crate) const TEXT_BYTES_MAX: usize = 8 << 20;
 const HEAD_BYTES: usize = 5;
+/// In place of the numbers of tables, where there are none.
+const NO_TABLE: &str = "-";
 
 /// What a frame is about.
 ///
@@ -65,10 +75,14 @@ pub(crate) enum Kind {
     BackendStates,
     /// Master: end with the open connections, within the drain timeout; the text says why.
     End,
+    /// Master: go by the settings of this file, of which nothing needs another worker; its name, a line feed, its text.
+    Settings,
+    /// Worker: what became of those.
+    Taken,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Ready,
         Self::Failed,
         Self::Counts,
@@ -79,6 +93,8 @@ impl Kind {
         Self::Reloads,
         Self::BackendStates,
         Self::End,
+        Self::Settings,
+        Self::Taken,
     ];
 }
 
@@ -162,6 +178,8 @@ pub struct WorkerProcess {
     file: Option<(String, String)>,
     /// The states of backends at the worker before.
     states: String,
+    /// The tables of the limits of the settings, in their order.
+    tables: Vec<SharedWords>,
     sockets: ProxySockets,
 }
 
@@ -180,6 +198,8 @@ pub(crate) enum MasterMessage {
         before: String,
         now: String,
     },
+    /// Go by the settings of this file.
+    Settings(String),
     /// The master is gone.
     Gone,
 }
@@ -202,13 +222,25 @@ impl WorkerProcess {
     pub fn find() -> io::Result<Option<Self>> {
         let Ok(text) = std::env::var(VARIABLE) else { return Ok(None) };
         let wrong = || io::Error::other(format!("{VARIABLE}={text}"));
-        let mut words = text.splitn(3, ' ');
+        let mut words = text.splitn(5, ' ');
+        if words.next() != Some(FORM) {
+            let why = format!(
+                "{VARIABLE}={text}: the master is another version, which this one does not understand"
+            );
+            return Err(io::Error::other(why));
+        }
         let mut number = || {
             let number = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
             process::take_inherited(number)
         };
         let link = UnixStream::from(number()?);
         let mut settings = File::from(number()?);
+        let tables = words.next().ok_or_else(wrong)?.split(',').filter(|word| *word != NO_TABLE);
+        let tables = tables.map(|word| {
+            let number = word.parse().map_err(|_| wrong())?;
+            process::take_inherited(number).and_then(SharedWords::from_fd)
+        });
+        let tables = tables.collect::<io::Result<Vec<_>>>()?;
         let sockets = ProxySockets::inherited(words.next().ok_or_else(wrong)?)?;
         let mut text = String::new();
         settings.rewind()?;
@@ -216,7 +248,7 @@ impl WorkerProcess {
         let (states, file) = text.split_once(STATES_END).ok_or_else(wrong)?;
         let file = file.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
         link.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        Ok(Some(Self { link, file, states: states.to_owned(), sockets }))
+        Ok(Some(Self { link, file, states: states.to_owned(), tables, sockets }))
     }
 
     /// The name and the text of the file with the settings, as the master read it.
@@ -231,20 +263,29 @@ impl WorkerProcess {
         let _ = self.link.write_all(&Frame::new(Kind::Failed, why).bytes());
     }
 
-    /// Starts the worker's loops and runs them until the master, or a signal, ends them.
+    /// Starts the worker's loops and runs them until the master, or a signal, ends them; `read` reads other settings that the
+    /// master sends meanwhile.
     ///
     /// # Errors
     /// As [`Server::start_proxy`] and [`Server::run`]. The master was notified.
-    pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
-        let master = Some((signals.waker(), self.states.as_str()));
-        let server =
-            match Server::start_proxy_on(config, &self.sockets, Resolver::default(), master) {
-                Ok(server) => server,
-                Err(error) => {
-                    self.failed(&error_chain(&error));
-                    return Err(error);
-                }
-            };
+    pub fn run(
+        mut self,
+        config: &ProxyConfig,
+        read: ReadSettings,
+        signals: &mut Signals,
+    ) -> Result<(), ServerError> {
+        let master =
+            OfMaster { waker: signals.waker(), states: self.states.as_str(), read: Some(read) };
+        let rates = Rates::new(&config.rates, std::mem::take(&mut self.tables));
+        let sockets = &self.sockets;
+        let resolver = Resolver::default();
+        let server = match Server::start_proxy_on(config, sockets, rates, resolver, Some(master)) {
+            Ok(server) => server,
+            Err(error) => {
+                self.failed(&error_chain(&error));
+                return Err(error);
+            }
+        };
         let Self { link, sockets, .. } = self;
         // From here on the loops alone have them, and close them when they drain: a connection after that
         // is refused, or goes to the next process that listens there.
@@ -271,6 +312,11 @@ impl MasterStream {
         self.messages.try_iter().collect()
     }
 
+    /// Says what became of settings that the master has sent.
+    pub(crate) fn answer(&mut self, taken: &Taken) {
+        self.send(Kind::Taken, taken.to_string());
+    }
+
     /// Sends the master the counters, and that a reload is wanted.
     pub(crate) fn report(&mut self, overview: &Overview) {
         self.ask(overview);
@@ -281,8 +327,9 @@ impl MasterStream {
     /// new worker needs the messages that came before it.
     pub(crate) fn ask(&mut self, overview: &Overview) {
         let mut states = backends::states(&overview.backends);
-        let names = overview.passing.as_ref().and_then(|passing| passing.names());
+        let names = overview.upstreams.as_ref().and_then(|upstreams| upstreams.names());
         states.extend(names.map(|names| names.lines()));
+        states.extend(overview.upstreams.as_ref().map(|upstreams| upstreams.site_orders().lines()));
         if states != self.states {
             self.send(Kind::BackendStates, states.as_str());
             self.states = states;
@@ -322,7 +369,10 @@ fn read(mut stream: UnixStream, messages: &Sender<MasterMessage>, waker: &Waker)
                     Kind::RetiredCounts => MasterMessage::RetiredCounts(text),
                     Kind::Reloads => MasterMessage::Reloads(reloads(&text)),
                     Kind::BackendStates => states_in(&text),
-                    Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
+                    Kind::Settings => MasterMessage::Settings(text),
+                    Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload | Kind::Taken => {
+                        continue;
+                    }
                 },
                 Err(Garbled) => return gone(messages, waker),
             };
@@ -352,6 +402,12 @@ fn gone(messages: &Sender<MasterMessage>, waker: &Waker) {
     waker.wake();
 }
 
+/// States of workers as they are left to another program.
+const STARTING: &str = "starting";
+const SERVING: &str = "serving";
+const DRAINING: &str = "draining";
+const KILLED: &str = "killed";
+
 /// The name of workers in lists of processes.
 const NAME: &str = "pollux-proxy-worker";
 /// What a worker is doing.
@@ -370,7 +426,9 @@ pub(crate) enum WorkerState {
 /// One worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    child: Child,
+    pid: Pid,
+    /// How it ended, once that was asked for.
+    end: Option<ExitStatus>,
     link: UnixStream,
     frames: Frames,
     /// Nothing more comes from it.
@@ -387,6 +445,8 @@ pub(crate) struct Worker {
     pub(crate) counts: String,
     /// Why it could not start.
     pub(crate) failure: Option<String>,
+    /// What stood in the files of its settings when it was started; none where that is not known, or it is another program.
+    pub(crate) files: Option<FilesPrint>,
 }
 
 /// One whose end is farther away than this is looked at as seldom as one that serves.
@@ -402,14 +462,16 @@ impl Worker {
         }
     }
 
-    /// Starts this program once more, with the arguments of the same command line, these sockets and
+    /// Starts this program once more, or another one, with the arguments of the same command line, these sockets and
     /// the text of the settings, behind the states of the backends at the worker before. Only a process
     /// of one thread may do so: descriptors are open for every child meanwhile.
     ///
     /// # Errors
     /// No descriptor or no process is left.
     pub(crate) fn start(
+        program: &Path,
         sockets: &ProxySockets,
+        tables: &[&SharedWords],
         (states, settings): (&str, &str),
         arguments: &[OsString],
         by: Instant,
@@ -421,16 +483,23 @@ impl Worker {
         let theirs = left_open(&theirs)?;
         let file = left_open(&file)?;
         let (copies, text) = sockets.for_child()?;
-        let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
-        let mut command = Command::new("/proc/self/exe");
+        let tables = tables.iter().map(left_open).collect::<io::Result<Vec<_>>>()?;
+        let numbers: Vec<String> = tables.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
+        let numbers = if numbers.is_empty() { NO_TABLE.to_owned() } else { numbers.join(",") };
+        let link_fd = theirs.as_raw_fd();
+        let file_fd = file.as_raw_fd();
+        let left = format!("{FORM} {link_fd} {file_fd} {numbers} {text}");
+        let mut command = Command::new(program);
         // A signal of the terminal is for the master.
         command.arg0(NAME).args(arguments).env(VARIABLE, left).process_group(0);
         let child = command.stdin(Stdio::null()).spawn();
-        drop((copies, theirs, file));
-        let child = child?;
+        drop((copies, theirs, file, tables));
+        // Its end is asked for by its number.
+        let pid = Pid::from_child(&child?);
         link.set_nonblocking(true)?;
         Ok(Self {
-            child,
+            pid,
+            end: None,
             asked: 0,
             promised: 0,
             link,
@@ -441,11 +510,78 @@ impl Worker {
             states: states.to_owned(),
             counts: String::new(),
             failure: None,
+            files: None,
+        })
+    }
+
+    /// Leaves it to the next program of this process.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub(crate) fn leave(&self, leaving: &mut Leaving) -> io::Result<()> {
+        let now = Instant::now();
+        let (state, by) = match self.state {
+            WorkerState::Starting(by) => (STARTING, Some(by)),
+            WorkerState::Serving => (SERVING, None),
+            WorkerState::Draining(by) => (DRAINING, Some(by)),
+            WorkerState::Killed => (KILLED, None),
+        };
+        let left = by.map_or(Duration::ZERO, |by| by.saturating_duration_since(now));
+        leaving.number(self.id().into());
+        leaving.descriptor(&self.link)?;
+        leaving.bytes(&self.frames.bytes);
+        leaving.text(state);
+        leaving.number(left.as_millis() as u64);
+        leaving.number(now.saturating_duration_since(self.started).as_millis() as u64);
+        for number in [self.asked, self.promised, u64::from(self.is_closed)] {
+            leaving.number(number);
+        }
+        leaving.text(&self.states);
+        leaving.text(&self.counts);
+        Ok(())
+    }
+
+    /// Takes over what [`Worker::leave`] left.
+    ///
+    /// # Errors
+    /// It is not that.
+    pub(crate) fn take_over(left: &mut Left) -> io::Result<Self> {
+        let now = Instant::now();
+        let wrong = || io::Error::other("not a worker");
+        let pid = i32::try_from(left.number()?).ok().and_then(Pid::from_raw).ok_or_else(wrong)?;
+        let link = UnixStream::from(left.descriptor()?);
+        let mut frames = Frames::default();
+        frames.feed(&left.bytes()?);
+        let state = left.text()?;
+        let by = now + Duration::from_millis(left.number()?);
+        let state = match &*state {
+            STARTING => WorkerState::Starting(by),
+            SERVING => WorkerState::Serving,
+            DRAINING => WorkerState::Draining(by),
+            KILLED => WorkerState::Killed,
+            _ => return Err(wrong()),
+        };
+        let served = Duration::from_millis(left.number()?);
+        let [asked, promised, is_closed] = [left.number()?, left.number()?, left.number()?];
+        Ok(Self {
+            pid,
+            end: None,
+            link,
+            frames,
+            is_closed: is_closed != 0,
+            state,
+            started: now.checked_sub(served).unwrap_or(now),
+            asked,
+            promised,
+            states: left.text()?,
+            counts: left.text()?,
+            failure: None,
+            files: None,
         })
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Readable when the worker has said something, or is gone; none once it is.
@@ -459,9 +595,13 @@ impl Worker {
         let set = |is_on| self.link.set_nonblocking(is_on);
         let sent = set(false)
             .and_then(|()| self.link.set_write_timeout(Some(WRITE_TIMEOUT)))
-            .and_then(|()| (&self.link).write_all(&bytes))
-            .and_then(|()| set(true));
-        if sent.is_err() {
+            .and_then(|()| (&self.link).write_all(&bytes));
+        let is_set = set(true).is_ok();
+        // What one that has ended said last can still be read, up to the end.
+        let has_ended = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+        };
+        if !is_set || sent.is_err_and(|error| !has_ended(&error)) {
             self.is_closed = true;
         }
     }
@@ -494,14 +634,25 @@ impl Worker {
 
     /// How it ended, once it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        if self.end.is_none()
+            && let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::NOHANG)
+        {
+            self.end = Some(ExitStatus::from_raw(status.as_raw()));
+        }
+        self.end
     }
 
     /// Ends it at once.
     pub(crate) fn kill(&mut self) {
         self.state = WorkerState::Killed;
-        // It may have ended by itself.
-        let _ = self.child.kill();
+        self.kill_process();
+    }
+
+    fn kill_process(&self) {
+        // One whose end was asked for has no number any more.
+        if self.end.is_none() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
     }
 }
 
@@ -509,8 +660,8 @@ impl Drop for Worker {
     /// A master that gives up leaves no child behind.
     fn drop(&mut self) {
         if self.ended().is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            self.kill_process();
+            let _ = waitpid(Some(self.pid), WaitOptions::empty());
         }
     }
 }
@@ -523,7 +674,20 @@ mod tests {
     fn frames_are_the_same_however_they_are_cut() {
         let sent: Vec<Frame> = Kind::ALL
             .into_iter()
-            .zip(["", "a", "two\nlines", "µ", "", "", "x y", "", "z"])
+            .zip([
+                "",
+                "a",
+                "two\nlines",
+                "µ",
+                "",
+                "",
+                "x y",
+                "",
+                "z",
+                "b",
+                "p.toml\na = 1",
+                "taken\n",
+            ])
             .map(|(kind, text)| Frame::new(kind, text))
             .collect();
         let bytes: Vec<u8> = sent.iter().flat_map(Frame::bytes).collect();

@@ -16,39 +16,48 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
+use pollux_host::{ServiceManager, ServiceState};
+use pollux_sys::process::unblock_signals;
+use pollux_sys::shared::SharedWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::config::ProxyConfig;
+use crate::rates::RateTables;
+use crate::run::DRAINING;
+use crate::run::in_place::{FilesPrint, needs_worker};
 pub use crate::run::link::WorkerProcess;
-use crate::run::link::{Frame, Kind, STATES_END, Worker, WorkerState};
+use crate::run::link::{Frame, Kind, STATES_END, TEXT_BYTES_MAX, Worker, WorkerState};
 pub use crate::run::sockets::ProxySockets;
 use crate::run::stats::RetiredCounts;
-use crate::run::{DRAINING, USER2_IGNORED};
-use crate::system::{Manager, PidFile, State};
+pub use crate::run::take_settings::ReadSettings;
+use crate::run::take_settings::Taken;
+use crate::run::upgrade::{Leaving, Left, own_program};
+use crate::system::PidFile;
 
 /// For a worker to take connections: files are opened and rings made, nothing else.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Beyond the drain timeout, for a worker to end by itself.
-const DRAIN_GRACE: Duration = Duration::from_secs(5);
-/// Workers of earlier settings that may have tunnels; beyond that the oldest ends within the drain timeout.
-const HANDED_OVER_MAX: usize = 8;
+const WORKER_END_GRACE: Duration = Duration::from_secs(5);
 /// For a worker whose link has ended to end itself.
 const CLOSED_GRACE: Duration = Duration::from_secs(1);
 /// The first wait before a worker that died is started again; it doubles each time.
 const RESTART_FIRST: Duration = Duration::from_millis(50);
-/// The longest.
+/// The longest wait before it is.
 const RESTART_LAST: Duration = Duration::from_secs(10);
 /// A worker that served so long died of something new.
 const SERVED_WELL: Duration = Duration::from_secs(10);
-/// How often times are looked at, with workers that start or end and without.
+/// The program that runs, whatever lies where it was started from by now.
+const OWN: &str = "/proc/self/exe";
+/// How often times are looked at while workers start or end.
 const TICK_SHORT: Duration = Duration::from_millis(20);
+/// How often while none does.
 const TICK_LONG: Duration = Duration::from_secs(1);
 
 /// Settings as the command line reads them.
@@ -68,6 +77,41 @@ pub struct CommandLine {
     pub read: Box<dyn Fn() -> Result<Settings, String>>,
     /// Prints a line for the user.
     pub print: Box<dyn Fn(&str)>,
+}
+
+/// What the program before has left to this one in its process.
+#[derive(Debug)]
+pub struct UpgradedMaster {
+    left: Left,
+    file: Option<(String, String)>,
+    sockets: ProxySockets,
+    are_passed: Vec<bool>,
+}
+
+impl UpgradedMaster {
+    /// What was left to this process; none where it was started as any other.
+    ///
+    /// # Errors
+    /// What was named is not there, or has another form.
+    pub fn find() -> io::Result<Option<Self>> {
+        let Some(mut left) = Left::find()? else { return Ok(None) };
+        let file = left.text()?;
+        let file = file.split_once('\n').map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let sockets = ProxySockets::inherited(&left.text()?)?;
+        let are_passed = left.bytes()?.into_iter().map(|byte| byte != 0).collect();
+        Ok(Some(Self { left, file, sockets, are_passed }))
+    }
+
+    /// The name and the text of the file with the settings, as the program before read it.
+    #[must_use]
+    pub fn file(&self) -> Option<(&str, &str)> {
+        self.file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// The signals that came meanwhile may come: they are caught.
+    pub fn catches_signals(&self) {
+        unblock_signals();
+    }
 }
 
 /// Why a proxy ended unasked.
@@ -100,20 +144,44 @@ pub struct Master {
     settings: Settings,
     sockets: ProxySockets,
     workers: Vec<Worker>,
-    /// A reload that waits for its worker.
-    next: Option<(Settings, ProxySockets, u32)>,
+    /// A reload, or an upgrade, that waits for its worker.
+    next: Option<Next>,
     reloads: Reloads,
     /// What workers counted that are gone.
     ended: RetiredCounts,
     /// The states of backends, beside the settings, that the worker that serves sent last.
     states: String,
+    /// The tables of all limits, which go from worker to worker.
+    tables: RateTables,
     restart: Restart,
     has_served: bool,
     is_ending: bool,
-    manager: Manager,
+    /// Where this program is, or another one that is to take its place.
+    program: Option<PathBuf>,
+    manager: ServiceManager,
     /// When the manager was last notified that the master works.
     alive_notified: Instant,
     _pid_file: Option<PidFile>,
+}
+
+/// What the worker is for that is waited for.
+struct Next {
+    settings: Settings,
+    sockets: ProxySockets,
+    /// Its id.
+    worker: u32,
+    how: Takeover,
+}
+
+/// How a worker comes to have them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Takeover {
+    /// It was started with them.
+    Started,
+    /// It is of another program, which this one becomes.
+    Upgrade,
+    /// It serves, and was sent them; it has until then to take them.
+    InPlace(Instant),
 }
 
 /// How reloads went.
@@ -157,9 +225,20 @@ impl Master {
         passed: &ProxySockets,
     ) -> Result<Self, MasterError> {
         let sockets = passed.changed_to(&settings.config)?;
+        let mut master = Self::new(settings, command_line, sockets)?;
+        master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
+        Ok(master)
+    }
+
+    /// One without workers.
+    fn new(
+        settings: Settings,
+        command_line: CommandLine,
+        sockets: ProxySockets,
+    ) -> Result<Self, MasterError> {
         let pid_file =
             settings.config.monitoring.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let mut master = Self {
+        Ok(Self {
             command_line,
             settings,
             sockets,
@@ -168,19 +247,145 @@ impl Master {
             reloads: Reloads::default(),
             ended: RetiredCounts::default(),
             states: String::new(),
+            tables: RateTables::default(),
             restart: Restart { at: None, wait: RESTART_FIRST },
             has_served: false,
             is_ending: false,
-            manager: Manager::of_environment(),
+            program: own_program(),
+            manager: ServiceManager::of_environment(),
             alive_notified: Instant::now(),
             _pid_file: pid_file,
-        };
-        master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
+        })
+    }
+
+    /// Takes over what the program before has left in this process, whose workers serve on.
+    ///
+    /// # Errors
+    /// [`MasterError::System`]: it is not what such a program leaves. The workers end with their connections then.
+    pub fn take_over(
+        upgraded: UpgradedMaster,
+        settings: Settings,
+        command_line: CommandLine,
+    ) -> Result<Self, MasterError> {
+        let UpgradedMaster { mut left, sockets, are_passed, .. } = upgraded;
+        let failed = |cause| MasterError::System { call: "upgrade", cause };
+        let sockets = sockets.of_settings(&settings.config, &are_passed).map_err(failed)?;
+        let mut master = Self::new(settings, command_line, sockets)?;
+        master.has_served = true;
+        master.take_rest(&mut left).map_err(failed)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let program = master.program.as_deref().map(|path| path.display().to_string());
+        let program = program.unwrap_or_default();
+        (master.command_line.print)(&format!("upgraded: this is {program}, version {version}"));
+        master.reload_if_wanted();
         Ok(master)
     }
 
+    /// Takes what stands behind settings and sockets.
+    fn take_rest(&mut self, left: &mut Left) -> io::Result<()> {
+        self.states = left.text()?;
+        self.ended = RetiredCounts::of_page(&left.text()?);
+        self.reloads = Reloads {
+            done: left.number()?,
+            failed: left.number()?,
+            why: left.text()?,
+            is_wanted: left.number()? != 0,
+        };
+        for _ in 0..left.number()? {
+            let name = left.text()?;
+            self.tables.take(name, SharedWords::from_fd(left.descriptor()?)?);
+        }
+        for _ in 0..left.number()? {
+            self.workers.push(Worker::take_over(left)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves all that this master has to the next program.
+    ///
+    /// # Errors
+    /// EMFILE.
+    fn leave(&self) -> io::Result<Leaving> {
+        let mut leaving = Leaving::new();
+        leaving.text(&self.settings.file);
+        leaving.named(self.sockets.for_child()?);
+        let are_passed = self.sockets.are_passed();
+        leaving.bytes(&are_passed.iter().map(|it| u8::from(*it)).collect::<Vec<_>>());
+        leaving.text(&self.states);
+        leaving.text(&self.ended.page());
+        let Reloads { done, failed, why, is_wanted } = &self.reloads;
+        leaving.number(*done);
+        leaving.number(*failed);
+        leaving.text(why);
+        leaving.number(u64::from(*is_wanted));
+        leaving.number(self.tables.all().len() as u64);
+        for (name, table) in self.tables.all() {
+            leaving.text(name);
+            leaving.descriptor(table)?;
+        }
+        leaving.number(self.workers.len() as u64);
+        for worker in &self.workers {
+            worker.leave(&mut leaving)?;
+        }
+        Ok(leaving)
+    }
+
+    /// Becomes the program that a worker of serves already; comes back where that fails.
+    fn become_next(&mut self) {
+        let Some(program) = self.program.clone() else { return };
+        let arguments = &self.command_line.arguments;
+        let error = match self.leave() {
+            Ok(leaving) => leaving.exec(&program, arguments),
+            Err(error) => error,
+        };
+        (self.command_line.print)(&format!(
+            "the master stays the program that it was, and its worker is the new one: {}: {error}",
+            program.display()
+        ));
+    }
+
+    /// Starts a worker of the program that lies where this one lay when it was started, with the same settings; once that
+    /// takes connections this process becomes that program.
+    fn upgrade(&mut self) {
+        let refused = |why: &str| {
+            (self.command_line.print)(&format!("not upgraded: {why}"));
+        };
+        if self.is_ending {
+            return refused("the proxy is ending");
+        }
+        if self.next.is_some() || !self.has_served {
+            return refused(
+                "another worker is about to take the connections; ask again when it does",
+            );
+        }
+        let Some(program) = self.program.clone() else {
+            return refused("where this program was started from is not known");
+        };
+        self.manager.notify(ServiceState::Reloading);
+        let settings = self.settings.clone();
+        let started = match self.sockets.changed_to(&settings.config) {
+            Ok(sockets) => match self.start_with(&program, &sockets, &settings) {
+                Ok(worker) => Ok(Next { settings, sockets, worker, how: Takeover::Upgrade }),
+                Err(error) => Err(format!("{}: {error}", program.display())),
+            },
+            Err(error) => Err(error.to_string()),
+        };
+        match started {
+            Ok(next) => self.next = Some(next),
+            Err(why) => self.upgrade_failed(&why),
+        }
+    }
+
+    fn upgrade_failed(&mut self, why: &str) {
+        (self.command_line.print)(&format!("not upgraded, the program before serves on: {why}"));
+        if !self.is_ending {
+            self.manager.notify(ServiceState::Ready);
+        }
+        self.reload_if_wanted();
+    }
+
     /// Runs until SIGTERM, SIGINT or SIGQUIT and lets the workers drain then; a second one ends them at once.
-    /// SIGHUP reads the settings anew, SIGUSR1 has the logs opened again; SIGUSR2 is reported and ignored.
+    /// SIGHUP reads the settings anew, SIGUSR1 has the logs opened again, SIGUSR2 begins an upgrade to another program.
     ///
     /// # Errors
     /// The first worker could not start; the kernel refuses to wait.
@@ -211,7 +416,7 @@ impl Master {
             && now.saturating_duration_since(self.alive_notified) >= every
         {
             self.alive_notified = now;
-            self.manager.notify(State::Alive);
+            self.manager.notify(ServiceState::Alive);
         }
     }
 
@@ -235,13 +440,13 @@ impl Master {
         match signal {
             Signal::HangUp => self.reload(),
             Signal::User1 => self.reopen_logs(),
-            Signal::User2 => (self.command_line.print)(USER2_IGNORED),
+            Signal::User2 => self.upgrade(),
             Signal::Terminate | Signal::Interrupt | Signal::Quit if self.is_ending => {
                 self.workers.iter_mut().for_each(Worker::kill);
             }
             Signal::Terminate | Signal::Interrupt | Signal::Quit => {
                 self.is_ending = true;
-                self.manager.notify(State::Stopping);
+                self.manager.notify(ServiceState::Stopping);
                 self.restart.at = None;
                 let by = self.drain_end();
                 self.workers.iter_mut().for_each(|worker| end(worker, by, DRAINING));
@@ -270,7 +475,9 @@ impl Master {
                 }
             }
             Kind::BackendStates if is_serving => self.states = text,
+            Kind::Taken => self.taken(at, Taken::read(&text)),
             Kind::BackendStates
+            | Kind::Settings
             | Kind::Drain
             | Kind::End
             | Kind::Reopen
@@ -293,15 +500,14 @@ impl Master {
         {
             banner.lines().for_each(|line| (self.command_line.print)(line));
         }
-        self.manager.notify(State::Ready);
-        let is_reload = self.next.as_ref().is_some_and(|next| next.2 == self.workers[at].id());
-        if let Some((settings, sockets, id)) = self.next.take_if(|_| is_reload) {
+        self.manager.notify(ServiceState::Ready);
+        let is_next = self.next.as_ref().is_some_and(|next| next.worker == self.workers[at].id());
+        let next = self.next.take_if(|_| is_next);
+        let is_upgrade = next.as_ref().is_some_and(|next| next.how == Takeover::Upgrade);
+        if let Some(Next { settings, sockets, worker: id, .. }) = next.filter(|_| !is_upgrade) {
             let old = std::mem::replace(&mut self.sockets, sockets);
             remove(&old.paths(), &self.sockets.paths());
-            self.settings = settings;
-            self.reloads.done += 1;
-            self.reloads.why.clear();
-            (self.command_line.print)(&format!("reloaded: process {id} serves"));
+            self.reloaded(settings, &format!("reloaded: process {id} serves"));
         }
         if self.workers[at].states != self.states {
             // It was changed while this one started.
@@ -310,7 +516,7 @@ impl Master {
         }
         let by = self.tunnel_drain_end();
         // Not the one that a reload waits for: it takes over when it is ready.
-        let next = self.next.as_ref().map(|next| next.2);
+        let next = self.next.as_ref().map(|next| next.worker);
         let is_next = |worker: &Worker| Some(worker.id()) == next;
         for other in (0..self.workers.len()).filter(|other| *other != at) {
             if !is_next(&self.workers[other]) {
@@ -321,29 +527,97 @@ impl Master {
         self.send_ended();
         // The client that asked for it waits for the answer at a worker that ends now.
         self.send_reloads();
+        if is_upgrade {
+            self.become_next();
+        }
         self.reload_if_wanted();
     }
 
-    /// Reads the settings anew and starts a worker with them, beside the one that serves.
+    /// Goes by other settings from now on.
+    fn reloaded(&mut self, settings: Settings, said: &str) {
+        self.settings = settings;
+        self.tables.keep(&self.settings.config.rates);
+        self.reloads.done += 1;
+        self.reloads.why.clear();
+        (self.command_line.print)(said);
+    }
+
+    /// Reads the settings anew. The worker that serves takes them, or another one is started with them beside it.
     fn reload(&mut self) {
         if self.next.is_some() || (!self.has_served && !self.is_ending) {
             self.reloads.is_wanted = true;
             return;
         }
-        self.manager.notify(State::Reloading);
+        self.manager.notify(ServiceState::Reloading);
         // A request from now on may be about other settings.
         self.workers.iter_mut().for_each(|worker| worker.promised = worker.asked);
         if self.is_ending {
             return self.reload_failed("the proxy is ending");
         }
-        let read = (self.command_line.read)().and_then(|settings| {
-            let sockets = self.sockets.changed_to(&settings.config);
-            Ok((settings, sockets.map_err(|error| error.to_string())?))
-        });
-        let started = read.and_then(|(settings, sockets)| {
-            let started = self.start_with(&sockets, &settings.file);
-            match started {
-                Ok(id) => Ok((settings, sockets, id)),
+        match (self.command_line.read)() {
+            Ok(settings) => match self.takes_in_place(&settings) {
+                Ok(at) => self.send_settings(at, settings),
+                Err(why) => self.reload_by_another(settings, &why),
+            },
+            Err(why) => self.reload_failed(&why),
+        }
+    }
+
+    /// The place of the worker that serves, if it can take these settings; or why another one has to.
+    fn takes_in_place(&self, settings: &Settings) -> Result<usize, String> {
+        let mut serving =
+            (0..self.workers.len()).filter(|at| self.workers[*at].state == WorkerState::Serving);
+        let at = serving.next().filter(|_| serving.next().is_none());
+        let at = at.ok_or_else(|| "no worker serves".to_owned())?;
+        let differs = needs_worker(&self.settings.config, &settings.config);
+        if !differs.is_empty() {
+            return Err(format!("another worker, for {}", differs.join(", ")));
+        }
+        if self.workers[at].files != Some(FilesPrint::of(&settings.config)) {
+            return Err("another worker, for files of certificates, keys or users".to_owned());
+        }
+        if settings.file.len() > TEXT_BYTES_MAX {
+            return Err("another worker, for a long file".to_owned());
+        }
+        Ok(at)
+    }
+
+    /// Has the worker that serves go by these settings.
+    fn send_settings(&mut self, at: usize, settings: Settings) {
+        let worker = &mut self.workers[at];
+        worker.send(Kind::Settings, &settings.file);
+        let how = Takeover::InPlace(Instant::now() + START_TIMEOUT);
+        let sockets = ProxySockets::default();
+        self.next = Some(Next { settings, sockets, worker: worker.id(), how });
+    }
+
+    /// The worker that was sent settings says what became of them; nothing where that makes no sense.
+    fn taken(&mut self, at: usize, taken: Option<Taken>) {
+        let id = self.workers[at].id();
+        let is_it = |next: &mut Next| next.worker == id && matches!(next.how, Takeover::InPlace(_));
+        let Some(Next { settings, .. }) = self.next.take_if(is_it) else { return };
+        match taken {
+            Some(Taken::Yes) => {
+                self.reloaded(settings, &format!("reloaded: process {id} serves on"));
+                self.manager.notify(ServiceState::Ready);
+                // As the signal promises.
+                self.reopen_logs();
+                self.send_reloads();
+                self.reload_if_wanted();
+            }
+            Some(Taken::ByAnother(why)) => self.reload_by_another(settings, &why),
+            Some(Taken::Wrong(why)) => self.reload_failed(&why),
+            None => self.reload_by_another(settings, "the worker says nothing of them"),
+        }
+    }
+
+    /// Starts a worker with these settings beside the one that serves, which does not take them for this reason.
+    fn reload_by_another(&mut self, settings: Settings, why: &str) {
+        (self.command_line.print)(&format!("reloading: {why}"));
+        let started = self.sockets.changed_to(&settings.config).map_err(|error| error.to_string());
+        let started = started.and_then(|sockets| {
+            match self.start_with(Path::new(OWN), &sockets, &settings) {
+                Ok(worker) => Ok(Next { settings, sockets, worker, how: Takeover::Started }),
                 Err(error) => {
                     remove(&sockets.paths(), &self.sockets.paths());
                     Err(format!("no worker could be started: {error}"))
@@ -362,7 +636,7 @@ impl Master {
         why.clone_into(&mut self.reloads.why);
         (self.command_line.print)(&format!("not reloaded, the old settings stay: {why}"));
         if !self.is_ending {
-            self.manager.notify(State::Ready);
+            self.manager.notify(ServiceState::Ready);
         }
         self.reopen_logs();
         self.send_reloads();
@@ -406,9 +680,17 @@ impl Master {
     fn ended_so(&mut self, worker: &Worker, status: ExitStatus) -> Result<(), MasterError> {
         let id = worker.id();
         let why = worker.failure.clone().unwrap_or_else(|| format!("process {id} ended: {status}"));
-        if let Some((_, sockets, _)) = self.next.take_if(|next| next.2 == id) {
-            remove(&sockets.paths(), &self.sockets.paths());
-            self.reload_failed(&why);
+        if let Some(next) = self.next.take_if(|next| next.worker == id) {
+            remove(&next.sockets.paths(), &self.sockets.paths());
+            match next.how {
+                Takeover::Upgrade => self.upgrade_failed(&why),
+                Takeover::Started => self.reload_failed(&why),
+                // It may have died of something else.
+                Takeover::InPlace(_) if !self.is_ending => {
+                    self.reload_by_another(next.settings, &why);
+                }
+                Takeover::InPlace(_) => self.reload_failed(&why),
+            }
         }
         if !self.has_served && !self.is_ending {
             return Err(MasterError::Start { why });
@@ -445,6 +727,10 @@ impl Master {
                 _ => {}
             }
         }
+        let is_late = |next: &mut Next| matches!(next.how, Takeover::InPlace(by) if by <= now);
+        if let Some(next) = self.next.take_if(is_late) {
+            self.reload_by_another(next.settings, "the worker did not take them in time");
+        }
         if self.restart.at.take_if(|at| *at <= now).is_some()
             && let Err(error) = self.start_worker()
         {
@@ -457,40 +743,55 @@ impl Master {
 
     fn start_worker(&mut self) -> io::Result<u32> {
         let sockets = std::mem::take(&mut self.sockets);
-        let file = std::mem::take(&mut self.settings.file);
-        let started = self.start_with(&sockets, &file);
-        (self.sockets, self.settings.file) = (sockets, file);
+        let settings = self.settings.clone();
+        let started = self.start_with(Path::new(OWN), &sockets, &settings);
+        self.sockets = sockets;
         started
     }
 
-    fn start_with(&mut self, sockets: &ProxySockets, file: &str) -> io::Result<u32> {
+    fn start_with(
+        &mut self,
+        program: &Path,
+        sockets: &ProxySockets,
+        settings: &Settings,
+    ) -> io::Result<u32> {
         let by = Instant::now() + START_TIMEOUT;
-        let worker =
-            Worker::start(sockets, (&self.states, file), &self.command_line.arguments, by)?;
+        let limits = &settings.config.rates;
+        self.tables.make(limits)?;
+        let tables: Vec<_> = self.tables.of(limits).collect();
+        let texts = (self.states.as_str(), settings.file.as_str());
+        let arguments = &self.command_line.arguments;
+        // Before the worker reads them: what is changed meanwhile differs then.
+        let files = (program == Path::new(OWN)).then(|| FilesPrint::of(&settings.config));
+        let mut worker = Worker::start(program, sockets, &tables, texts, arguments, by)?;
+        worker.files = files;
         let id = worker.id();
         self.workers.push(worker);
         Ok(id)
     }
 
     fn drain_end(&self) -> Instant {
-        Instant::now() + self.settings.config.limits.clients.drain_timeout + DRAIN_GRACE
+        Instant::now() + self.settings.config.limits.clients.drain_timeout + WORKER_END_GRACE
     }
 
     /// As `drain_end`, of a worker whose tunnels may stay.
     fn tunnel_drain_end(&self) -> Instant {
         let limits = &self.settings.config.limits;
-        Instant::now() + limits.clients.drain_timeout.max(limits.tunnel_drain_timeout) + DRAIN_GRACE
+        Instant::now()
+            + limits.clients.drain_timeout.max(limits.tunnel_drain_timeout)
+            + WORKER_END_GRACE
     }
 
     /// Has the oldest workers end that have only tunnels, where there are too many of them.
     fn bound_handed_over(&mut self) {
         let by = self.drain_end();
+        let most = self.settings.config.limits.tunnel_workers_max;
         let mut handed_over: Vec<&mut Worker> = self
             .workers
             .iter_mut()
             .filter(|worker| matches!(worker.state, WorkerState::Draining(end) if end > by))
             .collect();
-        let more = handed_over.len().saturating_sub(HANDED_OVER_MAX);
+        let more = handed_over.len().saturating_sub(most);
         for worker in handed_over.iter_mut().take(more) {
             end(worker, by, "too many workers of earlier settings: tunnels end too");
         }

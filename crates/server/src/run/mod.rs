@@ -11,6 +11,7 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 pub mod explain;
+pub(crate) mod in_place;
 pub(crate) mod link;
 pub mod master;
 pub mod privileges;
@@ -20,6 +21,8 @@ mod report;
 pub(crate) mod sockets;
 mod start;
 pub mod stats;
+pub(crate) mod take_settings;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,26 +30,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Counter, Group, ListenAddress, Signal, Signals, Sockets};
+use pollux_host::{ServiceManager, ServiceState};
 use pollux_sys::ring::{RESTRICTED, UNRESTRICTED};
 
 use crate::backends;
 use crate::backends::names::Lookups;
+use crate::certificates::FrontCertificates;
 use crate::config::descriptors::{connections_max, limit, remedy_for_full};
 use crate::config::{Loops, ServeConfig};
 use crate::log::{ErrorWriter, Event, unix_s};
+use crate::passwords::PasswordThreads;
 use crate::run::privileges::{Privileged, Sandbox};
 use crate::run::reload::Reload;
 use crate::run::stats::{ControlSession, ControlShared, Overview, RetiredCounts};
-use crate::system::{Manager, PidFile, State};
+use crate::system::PidFile;
 use crate::tls::{Certificate, Keys};
 use crate::{HttpSession, Logs, LoopState, ServerCounters, ServerError};
 use link::{MasterMessage, MasterStream};
-use report::{Reporter, Watchdog, banner, facts, url};
+use report::{Reporter, Watchdog, banner, facts, proxy_facts, url};
 use sockets::open_listed;
 use start::{
     CONTROL, Endpoints, OnDriver, STATS, endpoint, explained_open, keep_rights, open_to_others,
     out_of_reach, start_group,
 };
+use take_settings::{SettingsTaker, Taken};
 
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
@@ -116,7 +123,7 @@ pub struct Server {
     certificate: Option<Certificate>,
     reload: Option<Reload>,
     /// Notified of the state of the server, while it runs.
-    manager: Option<Manager>,
+    manager: Option<ServiceManager>,
     pid_file: Option<PidFile>,
     /// Of a server that has given up its rights.
     privileged: Option<Privileged>,
@@ -126,6 +133,10 @@ pub struct Server {
     is_handed_over: bool,
     /// Of a proxy, for the names of its backends.
     lookups: Option<Lookups>,
+    /// Of one whose sites have users.
+    passwords: Option<PasswordThreads>,
+    /// Of a worker that takes other settings while it runs.
+    taker: Option<SettingsTaker>,
     banner: Vec<String>,
     paths: SocketPaths,
 }
@@ -181,7 +192,7 @@ impl Server {
             identity.assume()?;
             unreachable = out_of_reach(config, settings, identity);
         }
-        let manager = is_own.then(Manager::of_environment);
+        let manager = is_own.then(ServiceManager::of_environment);
         let sandbox = is_own
             .then(|| Sandbox::of_files(config, settings, &removed, privileged_process.is_some()));
         let sandbox = sandbox.transpose()?;
@@ -194,12 +205,10 @@ impl Server {
         let reload = Reload { config: config.clone(), replacements, counters, read: None };
         let counters = reload.counters.iter().map(|server| (Arc::clone(server), None));
         let parts = ServerParts {
-            overview: Overview::of_group(
-                &group,
-                driver,
-                facts(config, group.addresses()),
-                counters,
-            ),
+            overview: Overview {
+                certificates: certificate.iter().cloned().map(FrontCertificates::One).collect(),
+                ..Overview::of_group(&group, driver, facts(config, group.addresses()), counters)
+            },
             banner: banner(config, group.addresses(), &choice, &refused),
             reporter: Reporter::new(
                 connections_max(config),
@@ -266,7 +275,7 @@ impl Server {
     /// Notifies the service manager of this process, if it has one, that the server takes connections
     /// (`sd_notify(3)`).
     pub fn notify_manager(&mut self) {
-        self.notify_state(State::Ready);
+        self.notify_state(ServiceState::Ready);
     }
 
     /// A server of loops that run already, with its endpoints.
@@ -292,6 +301,8 @@ impl Server {
             sandbox: None,
             is_handed_over: false,
             lookups: None,
+            passwords: None,
+            taker: None,
             banner: parts.banner,
             paths: parts.paths,
         };
@@ -348,7 +359,7 @@ impl Server {
         mut master: Option<&mut MasterStream>,
     ) -> Result<(), ServerError> {
         let mut is_draining = false;
-        let alive_every = self.manager.as_ref().and_then(Manager::alive_every);
+        let alive_every = self.manager.as_ref().and_then(ServiceManager::alive_every);
         let mut watchdog = alive_every.map(|every| Watchdog::new(every, Instant::now()));
         while !self.has_ended(is_draining) {
             let mut tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
@@ -358,10 +369,10 @@ impl Server {
             }
             match signals.wait(Some(tick)).map_err(ServerError::Signals)? {
                 Some(Signal::HangUp) => {
-                    self.notify_state(State::Reloading);
+                    self.notify_state(ServiceState::Reloading);
                     self.reopen_logs();
                     self.read_settings();
-                    self.notify_state(State::Ready);
+                    self.notify_state(ServiceState::Ready);
                 }
                 Some(Signal::User1) => self.reopen_logs(),
                 Some(Signal::User2) => self.report(Event::SignalIgnored, USER2_IGNORED),
@@ -371,7 +382,7 @@ impl Server {
                 }
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => {
                     is_draining = true;
-                    self.notify_state(State::Stopping);
+                    self.notify_state(ServiceState::Stopping);
                     self.report_signal(DRAINING);
                     self.drain();
                 }
@@ -379,6 +390,10 @@ impl Server {
             }
             if let Some(link) = &mut master {
                 for message in link.messages() {
+                    if let MasterMessage::Settings(text) = &message {
+                        let taken = self.take_settings(text, is_draining);
+                        link.answer(&taken);
+                    }
                     is_draining |= self.on_master_message(message);
                 }
                 link.ask(&self.overview);
@@ -412,12 +427,17 @@ impl Server {
                 self.leave_sockets("the master is gone: draining", self.drain_timeout);
             }
             MasterMessage::Reopen => self.reopen_logs(),
+            // It was answered.
+            MasterMessage::Settings(_) => {}
             MasterMessage::RetiredCounts(page) => {
                 self.overview.supervised.set_ended(RetiredCounts::of_page(&page));
             }
             MasterMessage::Reloads(text) => self.overview.supervised.set_reloads(text),
             MasterMessage::BackendStates { before, now } => {
                 backends::restore_states(&self.overview.backends, &before, &now);
+                if let Some(upstreams) = &self.overview.upstreams {
+                    upstreams.site_orders().restore(&before, &now);
+                }
             }
         }
         drains
@@ -461,6 +481,23 @@ impl Server {
         self.group.wake_all();
     }
 
+    /// Answers by the settings of this text, of which the master knows that they need no other worker.
+    fn take_settings(&mut self, text: &str, is_draining: bool) -> Taken {
+        let Some(taker) = self.taker.as_mut().filter(|_| !is_draining) else {
+            return Taken::ByAnother("the worker takes no settings".to_owned());
+        };
+        let taken = taker.take(text, &self.group, &self.logs);
+        if taken == Taken::Yes {
+            let config = &taker.config;
+            self.drain_timeout = config.limits.clients.drain_timeout;
+            self.tunnel_drain_timeout = config.limits.tunnel_drain_timeout;
+            self.reporter.set_access_log(config.monitoring.access_log.as_ref());
+            self.overview.set_facts(proxy_facts(config, self.group.addresses()));
+            self.report_signal("reloaded");
+        }
+        taken
+    }
+
     /// Answers by what the settings and the files that they name say now.
     fn read_settings(&mut self) {
         let Some(reload) = &mut self.reload else { return };
@@ -490,7 +527,7 @@ impl Server {
         }
     }
 
-    fn notify_state(&self, state: State) {
+    fn notify_state(&self, state: ServiceState) {
         if let Some(manager) = &self.manager {
             manager.notify(state);
         }
@@ -503,7 +540,7 @@ impl Server {
         self.group.wake_all();
         // Loops that have drained take no turns any more.
         if is_alive || is_draining {
-            self.notify_state(State::Alive);
+            self.notify_state(ServiceState::Alive);
         }
     }
 

@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_engine::{Driver, Signal, Signals};
-use pollux_poller::Facility;
+use pollux_poller::{Facility, Mechanism};
 use pollux_sys::sandbox::{AllowedPaths, Confined, Unavailable, Use};
 use pollux_tls::{Keys, Pem, TlsError};
 
@@ -63,7 +63,7 @@ pub(crate) struct Narrow {
 
 impl Narrow {
     /// That of the settings.
-    pub(crate) fn of(config: &SandboxConfig) -> Option<Self> {
+    pub(crate) fn from_config(config: &SandboxConfig) -> Option<Self> {
         let SandboxConfig { mode, paths, is_exact } = config;
         (*mode != SandboxMode::Off).then(|| Self { paths: paths.clone(), is_exact: *is_exact })
     }
@@ -208,7 +208,7 @@ impl Task {
         self.removed.iter().for_each(|path| reach.add(path, Use::Remove));
         let _ = pollux_sys::sandbox::refuse_privileges();
         let confined = pollux_sys::sandbox::confine_files(&reach).ok();
-        let _ = pollux_sys::sandbox::confine_calls();
+        let _ = confine_calls();
         confined
     }
 
@@ -260,6 +260,13 @@ fn serve() -> io::Result<()> {
 }
 
 /// Device and inode.
+/// Leaves every thread of this process the system calls of a server that serves, on whatever mechanism. The completion loop
+/// enters its ring by the call of `uring-poll`.
+fn confine_calls() -> Result<(), Unavailable> {
+    let of_mechanisms = Mechanism::ALL.iter().flat_map(|mechanism| mechanism.system_calls());
+    pollux_sys::sandbox::confine_calls(of_mechanisms.copied())
+}
+
 fn identity(path: &Path) -> Option<(u64, u64)> {
     path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
 }
@@ -348,7 +355,7 @@ impl Sandbox {
         if self.mode == SandboxMode::Off {
             return Ok(());
         }
-        let calls = pollux_sys::sandbox::confine_calls();
+        let calls = confine_calls();
         self.note("seccomp", calls.map(|()| "seccomp".to_owned()))?;
         if driver.facility() == Facility::Ring {
             let unavailable = || Unavailable { reason: "this kernel restricts none".to_owned() };
@@ -439,7 +446,7 @@ fn reach(
 ) -> (AllowedPaths, Option<PathBuf>) {
     let mut reach = AllowedPaths::default();
     let mut fixed = None;
-    let narrow = Narrow::of(&config.sandbox).unwrap_or_default();
+    let narrow = Narrow::from_config(&config.sandbox).unwrap_or_default();
     if let Answer::Files(files) = &config.answer {
         let is_known = |folder: &PathBuf| {
             let mut paths = narrow.paths.iter().filter_map(|path| path.canonicalize().ok());

@@ -4,6 +4,7 @@
 //! Nothing is listened on, written or left open, and no server that runs is disturbed: the check is for a reload
 //! as well, so what a running server has is right. What a start would only say is a warning.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use pollux_engine::{
@@ -18,8 +19,10 @@ use crate::config::descriptors::connections_max;
 use crate::config::{LogTarget, Loops, Monitoring, ServeConfig, takes};
 use crate::front::state::LoopState;
 use crate::handlers::sites::SiteHandlers;
+use crate::head::shared_fields::Common;
 use crate::identity::Identity;
 use crate::log;
+use crate::passwords::Passwords;
 use crate::run::report::{proxy_shortage, serve_shortage, summary};
 use crate::run::sockets::{check_all, looked_up};
 use crate::run::start::{CONTROL, PROXY, STATS, explained_open};
@@ -76,6 +79,7 @@ impl Server {
         start.log("error", &config.monitoring.error_log);
         let secrets = start.noted(config.read_secrets().map_err(ServerError::from));
         start.warnings.extend(secrets.into_iter().flat_map(|secrets| secrets.remarks));
+        let passwords = start.noted(Passwords::read(&config.sites.users)).flatten();
         // A worker does all else as that user.
         start.noted(config.identity.as_ref().map(Identity::assume).transpose());
         let unknown = start.noted(Self::check_names(config));
@@ -83,9 +87,18 @@ impl Server {
         start.access_log(&config.monitoring);
         start.loops(PROXY, &config.loops, config.connections_max());
         start.noted(SiteHandlers::open(config, &Logs::default(), &Default::default()));
+        start.noted(Common::all(config));
         start.warnings.extend(config.sites.warnings.iter().cloned());
         start.warnings.extend(proxy_shortage(config));
-        start.ended(config.summary())
+        let mut summary = config.summary();
+        for (users, count) in passwords.iter().flat_map(|passwords| passwords.lists()) {
+            let plural = if count == 1 { "" } else { "s" };
+            let name = &users.name;
+            let file = users.file.display();
+            writeln!(summary, "users \"{name}\": {count} name{plural} in {file}")
+                .expect("a string");
+        }
+        start.ended(summary)
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sy
 /// for longer than a turn takes. What is fixed when loops start is refused by its name.
 pub(crate) struct Reload {
     pub(crate) config: ServeConfig,
-    pub(crate) replacements: Arc<Replacements>,
+    pub(crate) replacements: Arc<Replacements<LoopState>>,
     pub(crate) counters: Vec<Arc<ServerCounters>>,
     /// None where only the certificate is read again.
     pub(crate) read: Option<Reader>,

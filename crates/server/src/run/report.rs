@@ -182,7 +182,7 @@ pub(super) fn proxy_banner(
         (ListenAddress::Tcp(address), Frontend { mode: Mode::Tcp, .. }) => {
             format!("tcp://{address}")
         }
-        (_, front) => url(address, front.tls.is_some(), ""),
+        (_, front) => url(address, front.tls.is_on(), ""),
     };
     let urls: Vec<String> = addresses.iter().map(place).collect();
     let mut to: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
@@ -212,16 +212,19 @@ impl ProxyConfig {
             };
             for address in &front.listen {
                 let header = if front.accepts_header { " behind a PROXY head" } else { "" };
-                let mode = match (front.mode, &front.tls) {
-                    (Mode::Tcp, None) => "TCP",
-                    (Mode::Tcp, Some(_)) => "TCP in TLS",
-                    (Mode::Http, None) => "HTTP",
-                    (Mode::Http, Some(_)) => "HTTP in TLS",
+                let mode = match (front.mode, front.tls.is_on()) {
+                    (Mode::Tcp, false) => "TCP",
+                    (Mode::Tcp, true) => "TCP in TLS",
+                    (Mode::Http, false) => "HTTP",
+                    (Mode::Http, true) => "HTTP in TLS",
                 };
                 writeln!(text, "listen on {address}: {mode}{header} {to}").expect("a string");
             }
         }
         text.push_str(&self.sites.summary(&self.groups));
+        for limit in &self.rates {
+            writeln!(text, "limit \"{}\": {limit}", limit.name).expect("a string");
+        }
         for group in &self.groups {
             writeln!(text, "backend \"{}\": {}", group.name, group_summary(group))
                 .expect("a string");

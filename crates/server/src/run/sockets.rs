@@ -110,15 +110,11 @@ impl ProxySockets {
     /// # Errors
     /// As [`ProxySockets::open`].
     pub fn changed_to(&self, config: &ProxyConfig) -> Result<Self, ServerError> {
-        let clients = config.listen().into_iter().map(|address| (Part::Clients, address));
-        let stats = config.monitoring.stats.clone().map(|address| (Part::Stats, address));
-        let control = config.monitoring.control.clone();
-        let control = control.map(|path| (Part::Control, ListenAddress::Unix(path).into()));
         let mut here: Vec<&Bound> = self.all.iter().collect();
         let mut all: Vec<Bound> = Vec::new();
         let mut opened = OpenedPaths::default();
         // A name that is in the settings already is not looked up again: it keeps its sockets.
-        for (part, address) in clients.chain(stats).chain(control) {
+        for (part, address) in listed(config) {
             let is_it = |bound: &&Bound| bound.part == part && bound.address == address;
             let (sockets, is_passed) = match here.iter().position(is_it) {
                 Some(at) => {
@@ -151,7 +147,7 @@ impl ProxySockets {
 
     /// Where clients come, each with the place of what it was in the settings.
     pub(crate) fn with_places(&self) -> Vec<(ListenAddress, usize)> {
-        let all = self.of(Part::Clients).enumerate();
+        let all = self.for_part(Part::Clients).enumerate();
         let of = |(place, bound): (usize, &Bound)| {
             bound
                 .sockets
@@ -170,7 +166,7 @@ impl ProxySockets {
     pub(crate) fn divided(&self) -> Result<(Sockets, Endpoints), ServerError> {
         let of = |part| {
             let mut found: Option<Sockets> = None;
-            for bound in self.of(part) {
+            for bound in self.for_part(part) {
                 let sockets = bound.sockets.duplicate()?;
                 match &mut found {
                     Some(found) => found.append(sockets),
@@ -240,9 +236,45 @@ impl ProxySockets {
         Ok(Self { all })
     }
 
-    fn of(&self, part: Part) -> impl Iterator<Item = &Bound> {
+    /// For each address whether a service manager has opened its sockets.
+    pub(crate) fn are_passed(&self) -> Vec<bool> {
+        self.all.iter().map(|bound| bound.is_passed).collect()
+    }
+
+    /// What [`ProxySockets::inherited`] gave, with the addresses of the settings that they were opened for, in their order, and
+    /// with what [`ProxySockets::are_passed`] said.
+    ///
+    /// # Errors
+    /// They are not those of these settings.
+    pub(crate) fn of_settings(
+        mut self,
+        config: &ProxyConfig,
+        are_passed: &[bool],
+    ) -> io::Result<Self> {
+        let listed = listed(config);
+        let parts: Vec<Part> = self.all.iter().map(|bound| bound.part).collect();
+        let is_so = listed.iter().map(|(part, _)| *part).eq(parts);
+        if !is_so || are_passed.len() != listed.len() {
+            return Err(io::Error::other("the sockets are not those of the settings"));
+        }
+        for ((bound, (_, address)), is_passed) in self.all.iter_mut().zip(listed).zip(are_passed) {
+            (bound.address, bound.is_passed) = (address, *is_passed);
+        }
+        Ok(self)
+    }
+
+    fn for_part(&self, part: Part) -> impl Iterator<Item = &Bound> {
         self.all.iter().filter(move |bound| bound.part == part)
     }
+}
+
+/// All addresses of the settings, in the order in which their sockets are kept.
+fn listed(config: &ProxyConfig) -> Vec<(Part, Address)> {
+    let clients = config.listen().into_iter().map(|address| (Part::Clients, address));
+    let stats = config.monitoring.stats.clone().map(|address| (Part::Stats, address));
+    let control = config.monitoring.control.clone();
+    let control = control.map(|path| (Part::Control, ListenAddress::Unix(path).into()));
+    clients.chain(stats).chain(control).collect()
 }
 
 /// A duplicate that stays open in children.

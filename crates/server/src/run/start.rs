@@ -23,22 +23,27 @@ use crate::backends::backends_of;
 use crate::backends::groups::Secrets;
 use crate::backends::names::Names;
 use crate::backends::names::Resolver;
-use crate::backends::passing::Passing;
 use crate::backends::restore_states;
+use crate::backends::shared_upstreams::SharedUpstreams;
 use crate::config::ProxyConfig;
 use crate::config::descriptors::{connections_max, limit};
 use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
+use crate::epochs::EpochUses;
 use crate::fault::ProxyCounters;
+use crate::front::epoch::NewSettings;
 use crate::front::state::{Inbox, Replacements};
 use crate::identity::{Identity, SocketOwner};
 use crate::log::{ErrorWriter, Event, unix_s};
+use crate::passwords::Passwords;
+use crate::rates::{RateTables, Rates};
 use crate::run::privileges;
 use crate::run::privileges::Privileged;
 use crate::run::report::{proxy_banner, proxy_facts};
 use crate::run::sockets::{ProxySockets, open_all};
 use crate::run::stats::Overview;
+use crate::run::take_settings::{ReadSettings, SettingsTaker};
 use crate::run::{Reporter, SERVER, ServerParts, SocketPaths};
-use crate::{FrontSession, HttpSession, Logs, LoopState, Server, ServerCounters, ServerError};
+use crate::{HttpSession, Logs, LoopState, ProxyConnection, Server, ServerCounters, ServerError};
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
@@ -203,7 +208,7 @@ pub(super) fn start_group(
     tls: Option<&Arc<ServerConfig>>,
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
-    replacements: &Arc<Replacements>,
+    replacements: &Arc<Replacements<LoopState>>,
 ) -> Result<OnDriver, ServerError> {
     start_on_first(SERVER, config.loops.poller, |driver| {
         let shared_config = config.clone();
@@ -258,6 +263,16 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
 
 pub(super) const PROXY: &str = "proxy";
 
+/// What a proxy has of its master.
+pub(crate) struct OfMaster<'m> {
+    /// Of the thread that talks to it.
+    pub(crate) waker: Waker,
+    /// How backends stood for the worker before.
+    pub(crate) states: &'m str,
+    /// Reads other settings that it sends.
+    pub(crate) read: Option<ReadSettings>,
+}
+
 /// The counters of one loop of a proxy.
 type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);
 
@@ -284,7 +299,10 @@ impl Server {
     pub fn start_proxy_with(config: &ProxyConfig, resolver: Resolver) -> Result<Self, ServerError> {
         let sockets = ProxySockets::open(config)?;
         let mut paths = SocketPaths(sockets.paths());
-        let mut server = Self::start_proxy_on(config, &sockets, resolver, None)?;
+        let mut tables = RateTables::default();
+        tables.make(&config.rates).map_err(|cause| ServerError::Descriptors { cause })?;
+        let rates = tables.rates(&config.rates)?;
+        let mut server = Self::start_proxy_on(config, &sockets, rates, resolver, None)?;
         server.own(std::mem::take(&mut paths));
         Ok(server)
     }
@@ -318,50 +336,84 @@ impl Server {
     pub(crate) fn start_proxy_on(
         config: &ProxyConfig,
         sockets: &ProxySockets,
+        rates: Rates,
         resolver: Resolver,
-        master: Option<(Waker, &str)>,
+        mut master: Option<OfMaster<'_>>,
     ) -> Result<Self, ServerError> {
         let has_backends = config.servers().next().is_some();
         assert!(has_backends || !config.sites.is_empty(), "a proxy has a backend, or sites");
-        let logs = Logs::of(PROXY, config.monitoring.log_level);
+        let logs = Logs::of_command(PROXY, config.monitoring.log_level);
         let error_writer = ErrorWriter::open(&config.monitoring.error_log)?;
         let secrets = config.read_secrets()?;
+        // As keys, the user of a worker need not be able to read them.
+        let passwords = Passwords::read(&config.sites.users)?;
+        let rates = Arc::new(rates);
         // A process of its own: the master keeps the rights, and starts the next worker with them.
         if let Some(identity) = config.identity.as_ref().filter(|_| master.is_some()) {
             identity.assume()?;
         }
         let backends = backends_of(config);
-        let states = master.as_ref().map_or("", |(_, states)| states);
+        let states = master.as_ref().map_or("", |master| master.states);
         let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
         let lookups = names.start(config, states).map_err(|why| ServerError::NoAddress { why })?;
         restore_states(&backends, "", states);
-        let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
+        let routes = config.sites.routes().count();
+        let counts = || ProxyCounters::new(backends.len()).with_routes(routes);
+        let of_loop = |_| (Arc::default(), Arc::new(counts()));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
-        let passing = Passing::new(config, Arc::clone(&backends));
-        names.used_by(&passing, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
+        let upstreams = SharedUpstreams::new(config, Arc::clone(&backends));
+        upstreams.site_orders().restore("", states);
+        let replacements = Arc::default();
+        let epochs: Vec<Arc<EpochUses>> = counters.iter().map(|_| Arc::default()).collect();
+        names
+            .used_by(&upstreams, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
         if !names.is_empty() {
-            passing.set_names(names);
+            upstreams.set_names(names);
         }
+        let threads = passwords.as_ref().map(|passwords| passwords.start(&upstreams));
+        let threads = threads.transpose().map_err(|cause| ServerError::Descriptors { cause })?;
         let (clients, endpoints) = sockets.divided()?;
         let places = sockets.with_places();
-        let OnDriver { group, driver, choice, refused } =
-            start_proxy_group(config, &secrets, (&clients, &places), &passing, &counters, &logs)?;
+        let OnDriver { group, driver, choice, refused } = start_proxy_group(
+            config,
+            &secrets,
+            (&clients, &places),
+            (&upstreams, &rates, passwords.as_ref()),
+            (&counters, &replacements, &epochs),
+            &logs,
+        )?;
         let connections_max = config.connections_max();
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
             in_words(limit()),
             if config.loops.threads > 1 { 3 } else { 2 },
         );
+        let taker =
+            master.as_mut().and_then(|master| master.read.take()).map(|read| SettingsTaker {
+                config: config.clone(),
+                read,
+                replacements,
+                counters: counters.clone(),
+                epochs: epochs.clone(),
+                addresses: places.clone(),
+                certificates: secrets.clients.clone(),
+                rates: Arc::clone(&rates),
+                upstreams: Arc::clone(&upstreams),
+            });
         let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));
         let facts = proxy_facts(config, group.addresses());
         let overview = Overview {
             backends,
-            passing: Some(passing),
+            upstreams: Some(upstreams),
+            rates: Some(rates),
+            passwords,
+            epochs,
+            certificates: secrets.clients.into_iter().flatten().collect(),
             ..Overview::of_group(&group, driver, facts, of_loops)
         };
-        if let Some((master, _)) = master {
+        if let Some(master) = master {
             // Before the control socket is there, where a client may wait to ask for a reload.
-            overview.supervised.begin(master);
+            overview.supervised.begin(master.waker);
         }
         let parts = ServerParts {
             overview,
@@ -369,7 +421,7 @@ impl Server {
             reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
             drain_timeout: config.limits.clients.drain_timeout,
             tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
-            // A reload starts another worker, which reads it.
+            // Another worker reads it, where it has changed.
             certificate: None,
             reload: None,
             group,
@@ -379,6 +431,8 @@ impl Server {
         };
         let mut server = Self::assemble(parts, endpoints)?;
         server.lookups = Some(lookups);
+        server.passwords = threads;
+        server.taker = taker;
         Ok(server)
     }
 }
@@ -388,8 +442,12 @@ fn start_proxy_group(
     config: &ProxyConfig,
     secrets: &Secrets,
     (sockets, places): (&Sockets, &[(ListenAddress, usize)]),
-    passing: &Arc<Passing>,
-    counters: &[LoopCounters],
+    (upstreams, rates, passwords): (&Arc<SharedUpstreams>, &Arc<Rates>, Option<&Arc<Passwords>>),
+    (counters, replacements, epochs): (
+        &[LoopCounters],
+        &Arc<Replacements<NewSettings>>,
+        &[Arc<EpochUses>],
+    ),
     logs: &Logs,
 ) -> Result<OnDriver, ServerError> {
     for remark in &secrets.remarks {
@@ -399,19 +457,27 @@ fn start_proxy_group(
         let shared_config = config.clone();
         let counters = counters.to_vec();
         let logs = logs.clone();
-        let passing = Arc::clone(passing);
+        let upstreams = Arc::clone(upstreams);
+        let rates = Arc::clone(rates);
+        let passwords = passwords.cloned();
+        let replacements = Arc::clone(replacements);
+        let epochs = epochs.to_vec();
         let addresses = places.to_vec();
         let secrets = secrets.clone();
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();
-            let passing = Arc::clone(&passing);
+            let upstreams = Arc::clone(&upstreams);
             let config = &shared_config;
             let shared =
-                LoopState::for_proxy(index, config, &addresses, passing, server, proxied, &logs);
-            shared.map(|shared| shared.secured(secrets.clone()))
+                LoopState::for_proxy(index, config, &addresses, upstreams, server, proxied, &logs);
+            shared.map(|shared| {
+                let shared = shared.secured(secrets.clone()).held_to(Arc::clone(&rates));
+                let shared = shared.guarded_by(passwords.clone(), index);
+                shared.taking(Inbox::new(&replacements, index), Arc::clone(&epochs[index]))
+            })
         };
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
-        Group::start_on::<FrontSession, _, _>(&proxy_group_config(config, driver), again, make)
+        Group::start_on::<ProxyConnection, _, _>(&proxy_group_config(config, driver), again, make)
     })
 }
 
@@ -438,7 +504,7 @@ pub(super) fn keep_rights(
     if config.tls.is_none() && removed.is_empty() {
         return Ok(None);
     }
-    let sandbox = privileges::Narrow::of(&config.sandbox);
+    let sandbox = privileges::Narrow::from_config(&config.sandbox);
     let task = privileges::Task { keys: config.tls.clone(), removed: removed.to_vec(), sandbox };
     Privileged::start(&task, words).map(Some).map_err(ServerError::Privileged)
 }

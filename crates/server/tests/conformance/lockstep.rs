@@ -29,6 +29,21 @@ const LINGER_SURE: Duration = Duration::from_secs(1);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
+/// Requests up to here are split at every offset, longer ones at about [`OFFSETS`].
+const EVERY_OFFSET_MAX: usize = 2048;
+const OFFSETS: usize = 100;
+
+const REQUESTS: usize = 10_000;
+
+const KERNEL_EVERY_OFFSET_MAX: usize = 512;
+const KERNEL_OFFSETS: usize = 50;
+/// Bytes that follow a refused request, twice.
+const MORE: usize = 1000;
+/// Connections at once. Both ends are in this process, and `select` knows 1024 descriptors.
+const BATCH: usize = 100;
+/// Drivers at once, for a server and its clients take turns.
+const DRIVERS_AT_ONCE: usize = 2;
+
 /// A scene, what must come of it, and how it is sent.
 pub(crate) struct Job<'a> {
     pub(crate) scene: &'a Scene,
@@ -247,10 +262,6 @@ fn await_any(socket: BorrowedFd<'_>, flags: PollFlags, what: &str) {
     assert!(ready > 0, "{what}: nothing came in {DEADLINE:?}");
 }
 
-/// Requests up to here are split at every offset, longer ones at about [`OFFSETS`].
-const EVERY_OFFSET_MAX: usize = 2048;
-const OFFSETS: usize = 100;
-
 /// Plays a scene on a connection of its own.
 pub(crate) fn rehearse(stage: &Stage, Scene { case, request }: &Scene, way: Way) -> Came {
     let mut play = stage.rehearsal(case.setup);
@@ -294,8 +305,6 @@ fn sessions_keep_the_table_however_it_is_sent() {
     let shown = faults.iter().take(40).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(faults.is_empty(), "{} faults:\n{shown}", faults.len());
 }
-
-const REQUESTS: usize = 10_000;
 
 /// What the request at this place asks for. Neighbours differ in their answers, and no pattern
 /// comes again soon, so that answers which changed places would be seen.
@@ -360,15 +369,6 @@ fn talk(server: &Server, requests: &str) -> Vec<u8> {
         came
     })
 }
-
-const KERNEL_EVERY_OFFSET_MAX: usize = 512;
-const KERNEL_OFFSETS: usize = 50;
-/// Bytes that follow a refused request, twice.
-const MORE: usize = 1000;
-/// Connections at once. Both ends are in this process, and `select` knows 1024 descriptors.
-const BATCH: usize = 100;
-/// Drivers at once, for a server and its clients take turns.
-const DRIVERS_AT_ONCE: usize = 2;
 
 /// Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
 /// by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte

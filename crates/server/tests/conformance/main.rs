@@ -22,6 +22,9 @@ use cases::{After, ETAG, Setup, cases};
 /// The table may grow, not shrink unnoticed.
 const CASES_MIN: usize = 380;
 
+/// Requests up to here are also sent byte by byte; longer ones in larger pieces, for the time.
+const SMALL_BYTES: usize = 2048;
+
 #[test]
 fn the_table_is_whole() {
     let cases = cases();
@@ -49,9 +52,6 @@ fn every_case_names_its_rule_and_can_be_judged() {
         assert_eq!(waits, !case.after_continue.is_empty(), "{}", case.name);
     }
 }
-
-/// Requests up to here are also sent byte by byte; longer ones in larger pieces, for the time.
-const SMALL_BYTES: usize = 2048;
 
 #[test]
 fn the_rules_alone_keep_the_table() {

@@ -19,6 +19,15 @@ use crate::verdict::{self, Answers};
 /// Asks for one more answer, and for the end. Every set-up answers 200.
 pub(crate) const PROBE: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
+/// Every set-up.
+pub(crate) const SETUPS: [Setup; 3] = [Setup::Reply, Setup::Echo, Setup::Files];
+
+/// Requests up to here are sent byte by byte, longer ones in pieces of [`PIECE_BYTES`].
+const BYTE_BY_BYTE_MAX: usize = 2048;
+const PIECE_BYTES: usize = 997;
+/// Bytes that are sent at most for the evenly spread offsets of one request.
+const SPREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// A case as it is sent here.
 pub(crate) struct Scene {
     pub(crate) case: Case,
@@ -41,9 +50,6 @@ pub(crate) struct Stage {
     /// A rehearsal's configuration and the answer to a probe, by set-up.
     plain: Vec<(Setup, ServeConfig, Vec<u8>)>,
 }
-
-/// Every set-up.
-pub(crate) const SETUPS: [Setup; 3] = [Setup::Reply, Setup::Echo, Setup::Files];
 
 impl Stage {
     pub(crate) fn new() -> Self {
@@ -208,12 +214,6 @@ pub(crate) enum Way {
     /// seen its refusal yet.
     Followed(usize),
 }
-
-/// Requests up to here are sent byte by byte, longer ones in pieces of [`PIECE_BYTES`].
-const BYTE_BY_BYTE_MAX: usize = 2048;
-const PIECE_BYTES: usize = 997;
-/// Bytes that are sent at most for the evenly spread offsets of one request.
-const SPREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl Way {
     /// Whole, in pieces, and split at every offset; beyond `every_offset_max` bytes the offsets

@@ -10,14 +10,14 @@ use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener}
 use pollux_poller::Mechanism;
 use pollux_server::config::LogLevel;
 use pollux_server::config::ProxyConfig;
-use pollux_server::{FrontSession, Logs, LoopState, ServerCounters};
-use pollux_server::{Passing, ProxyCounter, ProxyCounters, backends_of};
-use pollux_testing::DEADLINE;
+use pollux_server::{Logs, LoopState, ProxyConnection, ServerCounters};
+use pollux_server::{ProxyCounter, ProxyCounters, SharedUpstreams, backends_of};
+use pollux_testing::{DEADLINE, uninterrupted};
 
 use crate::{Backend, GET, OK, on_every_driver};
 
 struct OneLoop {
-    event_loop: EventLoop<FrontSession>,
+    event_loop: EventLoop<ProxyConnection>,
     proxied: Arc<ProxyCounters>,
     clients: Vec<TcpStream>,
 }
@@ -27,17 +27,17 @@ impl OneLoop {
     fn open(
         index: usize,
         config: &ProxyConfig,
-        passing: &Arc<Passing>,
+        upstreams: &Arc<SharedUpstreams>,
         mechanism: Mechanism,
         clients: usize,
     ) -> Self {
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
         let proxied = Arc::new(ProxyCounters::new(1));
         let counters = Arc::<ServerCounters>::default();
-        let passing = Arc::clone(passing);
+        let upstreams = Arc::clone(upstreams);
         let kept = Arc::clone(&proxied);
         let logs = Logs::new(LogLevel::Error);
-        let shared = LoopState::for_proxy(index, config, &[], passing, counters, kept, &logs);
+        let shared = LoopState::for_proxy(index, config, &[], upstreams, counters, kept, &logs);
         let shared = shared.expect("no log is opened");
         let limits = Limits { connects_max: Some(1000), ..Limits::default() };
         let driver = Driver::Readiness(mechanism);
@@ -85,8 +85,8 @@ impl Scene {
         let mut config = ProxyConfig::new(vec![any], vec![to]);
         config.loops.threads = threads;
         set(&mut config);
-        let passing = Passing::new(&config, backends_of(&config));
-        let open = |index| OneLoop::open(index, &config, &passing, mechanism, clients);
+        let upstreams = SharedUpstreams::new(&config, backends_of(&config));
+        let open = |index| OneLoop::open(index, &config, &upstreams, mechanism, clients);
         Self { loops: (0..threads).map(open).collect(), backend, upstreams: Vec::new() }
     }
 
@@ -109,13 +109,13 @@ impl Scene {
         }
         let mut seen = [0; 1024];
         for upstream in &mut self.upstreams {
-            let len = upstream.read(&mut seen).expect("a request, and no end");
+            let len = uninterrupted(|| upstream.read(&mut seen)).expect("a request, and no end");
             assert!(seen[..len].ends_with(b"\r\n\r\n"), "its end: {}", seen[..len].escape_ascii());
             upstream.write_all(OK.as_bytes()).expect("taken");
         }
         one.turn_until_sent(connections);
         for client in &mut one.clients {
-            let len = client.read(&mut seen).expect("an answer");
+            let len = uninterrupted(|| client.read(&mut seen)).expect("an answer");
             assert!(seen[..len].ends_with(b"\r\n\r\nhi"), "{}", seen[..len].escape_ascii());
         }
     }

@@ -13,7 +13,7 @@ use pollux_server::tls::Trust;
 use pollux_server::{Fault, ProxyCounter, Resolver};
 
 use crate::identity::{ClientStream, Identity, ServerStream, head, pattern};
-use crate::{Backend, Proxy, field, on_every_driver};
+use crate::{Backend, Proxy, field, on_all_drivers_at_once, on_every_driver};
 
 /// Answers with the length of the body, the scheme, and so many bytes as the path says.
 fn backend() -> Backend {
@@ -32,7 +32,7 @@ fn backend() -> Backend {
 fn requests_and_answers_of_all_sizes_pass_through_tls() {
     let identity = Identity::make();
     let backend = backend();
-    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
+    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = identity.keys().into();
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let mut stream = identity.connect(proxy.address);
         for (asked, answered) in SIZES {
@@ -71,11 +71,11 @@ fn requests_and_answers_of_all_sizes_pass_through_tls() {
 fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
     let identity = Identity::make();
     let backend = backend();
-    let secure = |config: &mut ProxyConfig| {
-        config.frontends[0].tls = Some(identity.keys());
-        config.limits.clients.header_timeout = Duration::from_millis(200);
+    let secure = |_: Driver, config: &mut ProxyConfig| {
+        config.frontends[0].tls = identity.keys().into();
+        config.limits.clients.header_timeout = Duration::from_secs(1);
     };
-    on_every_driver(&[backend.address], secure, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], secure, |driver, proxy| {
         let mut plain = proxy.client();
         plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let rest = plain.rest();
@@ -102,7 +102,7 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
 fn a_handshake_that_fails_ends_with_a_fatal_alert() {
     let identity = Identity::make();
     let backend = backend();
-    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
+    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = identity.keys().into();
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         crate::identity::failed_handshakes(&format!("{driver}"), || proxy.client().socket);
     });
@@ -113,7 +113,7 @@ fn a_stream_in_tls_gets_an_alert_for_plain_http() {
     let identity = Identity::make();
     let backend = backend();
     let secure = |config: &mut ProxyConfig| {
-        config.frontends[0].tls = Some(identity.keys());
+        config.frontends[0].tls = identity.keys().into();
         config.frontends[0].mode = Mode::Tcp;
     };
     on_every_driver(&[backend.address], secure, |driver, proxy| {
@@ -183,7 +183,7 @@ fn requests_reach_a_backend_in_tls_over_one_connection_that_is_kept() {
     for clients_too in [false, true] {
         let set = |config: &mut ProxyConfig| {
             config.groups[0].tls = Some(believing(&identity));
-            config.frontends[0].tls = clients_too.then(|| identity.keys());
+            config.frontends[0].tls = clients_too.then(|| identity.keys()).into();
         };
         on_every_driver(&[backend.address], set, |driver, proxy| {
             let before = backend.accepted();
@@ -418,7 +418,7 @@ fn streams_are_in_tls_on_either_side_and_on_both() {
         let backend = if of_servers { &secure } else { &plain };
         let set = |config: &mut ProxyConfig| {
             config.frontends[0].mode = Mode::Tcp;
-            config.frontends[0].tls = of_clients.then(|| identity.keys());
+            config.frontends[0].tls = of_clients.then(|| identity.keys()).into();
             config.groups[0].tls = of_servers.then(|| believing(&identity));
         };
         on_every_driver(&[backend.address], set, |driver, proxy| {

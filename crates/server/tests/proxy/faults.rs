@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use pollux_engine::Driver;
 use pollux_server::config::ProxyConfig;
 use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::{Fault, ProxyCounter};
 use pollux_testing::DEADLINE;
 
-use crate::{Backend, GET, OK, field, ok, on_every_driver, text, unreachable};
+use crate::{
+    Backend, GET, OK, field, ok, on_all_drivers_at_once, on_every_driver, text, unreachable,
+};
 
 /// Requests that two parties could read in two ways, and what is refused for other reasons: none of
 /// them reaches the backend.
@@ -318,12 +321,13 @@ fn a_put_is_repeated_with_all_of_its_body_or_not_at_all() {
 #[test]
 fn interim_answers_give_a_backend_more_time_and_a_head_in_drops_does_not() {
     let log = tempfile::tempdir().expect("a folder");
-    let path = log.path().join("log");
+    let path_of = |driver: Driver| log.path().join(driver.to_string());
     let time = Duration::from_secs(1);
-    let set = |config: &mut ProxyConfig| {
-        let _ = std::fs::remove_file(&path);
+    let set = |driver, config: &mut ProxyConfig| {
+        // Of the proxy before.
+        let _ = std::fs::remove_file(path_of(driver));
         config.limits.first_byte_timeout = time;
-        config.monitoring.access_log = Some(LogTarget::File(path.clone()));
+        config.monitoring.access_log = Some(LogTarget::File(path_of(driver)));
         config.monitoring.access_log_format = LogFormat::Json;
     };
     let patient = Backend::start(|_, mut client| {
@@ -334,7 +338,7 @@ fn interim_answers_give_a_backend_more_time_and_a_head_in_drops_does_not() {
         }
         client.try_send(OK);
     });
-    on_every_driver(&[patient.address], set, |driver, proxy| {
+    on_all_drivers_at_once(&[patient.address], set, |driver, proxy| {
         let mut client = proxy.client();
         client.send(GET);
         let given = client.until("\r\n\r\nhi");
@@ -351,12 +355,12 @@ fn interim_answers_give_a_backend_more_time_and_a_head_in_drops_does_not() {
             }
         }
     });
-    on_every_driver(&[dripping.address], set, |driver, proxy| {
+    on_all_drivers_at_once(&[dripping.address], set, |driver, proxy| {
         let mut client = proxy.client();
         client.send(GET);
         let head = client.head();
         assert!(head.starts_with("HTTP/1.1 504 "), "{driver}: {head}");
-        let lines = || std::fs::read_to_string(&path).unwrap_or_default();
+        let lines = || std::fs::read_to_string(path_of(driver)).unwrap_or_default();
         proxy.await_that("its line", |_| lines().ends_with('\n'));
         let line = lines();
         assert!(line.contains("upstream_first_byte_timeout"), "{driver}: {line}");
@@ -436,10 +440,10 @@ fn a_post_goes_to_another_backend_when_one_accepts_no_connection() {
 #[test]
 fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
     let backend = Backend::silent();
-    let short = |config: &mut ProxyConfig| {
+    let short = |_, config: &mut ProxyConfig| {
         config.limits.clients.body_timeout = Duration::from_millis(50);
     };
-    on_every_driver(&[backend.address], short, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], short, |driver, proxy| {
         let mut client = proxy.client();
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
         assert!(client.rest().starts_with("HTTP/1.1 408 "), "{driver}");
@@ -451,10 +455,10 @@ fn a_request_body_that_stands_still_ends_the_exchange_on_both_sides() {
 #[test]
 fn a_request_body_that_comes_byte_by_byte_has_not_the_time_of_the_whole_request() {
     let backend = Backend::silent();
-    let short = |config: &mut ProxyConfig| {
+    let short = |_, config: &mut ProxyConfig| {
         config.limits.clients.body_timeout = Duration::from_millis(300);
     };
-    on_every_driver(&[backend.address], short, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], short, |driver, proxy| {
         let mut client = proxy.client();
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n");
         let mut answer = [0; 13];
@@ -583,7 +587,7 @@ fn a_cut_answer_is_not_an_end_for_a_client_that_waits_for_one() {
         assert!(client.head().ends_with("Connection: close\r\n\r\n"), "{driver}");
         assert_eq!(client.bytes(3), b"abc", "{driver}");
         release.send(()).expect("it waits");
-        let end = client.socket.read(&mut [0; 16]).map_err(|error| error.kind());
+        let end = client.socket.read_exact(&mut [0]).map_err(|error| error.kind());
         assert_eq!(end, Err(ErrorKind::ConnectionReset), "{driver}: it looks like an end");
     });
 }

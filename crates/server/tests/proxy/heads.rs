@@ -499,7 +499,7 @@ fn a_backend_learns_whose_connection_it_is_and_no_other_client_has_it() {
         let mut bytes = Vec::new();
         let (header, len) = loop {
             let mut byte = [0];
-            if client.socket.read(&mut byte).is_ok_and(|len| len == 1) {
+            if client.socket.read_exact(&mut byte).is_ok() {
                 bytes.push(byte[0]);
             } else {
                 return;

@@ -2,12 +2,14 @@
 //! the protocol's other end, what it sends may be anything.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use pollux_http::h2::{Connection, ErrorCode, Event, Output, Role, Scratch, Settings};
-use pollux_http::{Field, Limits};
-use pollux_testing::DEADLINE;
+use pollux_http::h2::{
+    Connection, ErrorCode, Event, NeverIndexed, Output, Role, Scratch, Settings,
+};
+use pollux_http::{Field, Fields, Limits};
+use pollux_testing::{DEADLINE, uninterrupted};
 
 use crate::{Backend, Client};
 
@@ -125,10 +127,9 @@ impl<S: Read + Write> Peer2<S> {
     /// Reads something; false at the end of the connection.
     pub(crate) fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 * 1024];
-        match self.socket.read(&mut buffer) {
+        match uninterrupted(|| self.socket.read(&mut buffer)) {
             Ok(0) => self.is_closed = true,
             Ok(len) => self.unread.extend_from_slice(&buffer[..len]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.is_closed = true,
         }
         self.take();
@@ -150,9 +151,7 @@ impl<S: Read + Write> Peer2<S> {
             match event {
                 Event::Request { stream, request, head, never_indexed: marks, ends } => {
                     let head = String::from_utf8_lossy(head).into_owned();
-                    let fields = request.fields.into_iter().enumerate();
-                    let marked = fields.filter(|(place, _)| marks.has(*place));
-                    let names = marked.map(|(_, field)| field.name.to_owned());
+                    let names = marked(request.fields, marks);
                     let path = marks.has_path().then(|| ":path".to_owned());
                     let never_indexed = names.chain(path).collect();
                     let new = Asked { head, never_indexed, is_whole: ends, ..Asked::default() };
@@ -166,8 +165,9 @@ impl<S: Read + Write> Peer2<S> {
                         connection.release(&mut out, stream, data.len());
                     }
                 }
-                Event::Trailers { stream, fields } => {
+                Event::Trailers { stream, fields, never_indexed: marks } => {
                     let request = asked.entry(stream).or_default();
+                    request.never_indexed.extend(marked(fields, marks));
                     let line = |Field { name, value }| {
                         format!("{name}: {}", String::from_utf8_lossy(value))
                     };
@@ -263,6 +263,12 @@ impl<S: Read + Write> Peer2<S> {
     pub(crate) fn reset(&mut self, stream: u32, code: ErrorCode) {
         self.says(|peer, out| peer.reset(out, stream, code));
     }
+}
+
+/// The names of fields that are marked as never to be put into a table.
+pub(crate) fn marked(fields: Fields<'_>, marks: NeverIndexed) -> impl Iterator<Item = String> {
+    let fields = fields.into_iter().enumerate();
+    fields.filter(move |(place, _)| marks.has(*place)).map(|(_, field)| field.name.to_owned())
 }
 
 /// A frame.

@@ -6,9 +6,10 @@ use std::net::TcpStream;
 
 use pollux_http::h2::{Ask, Connection, ErrorCode, Event, Output, Role, Scratch, Settings};
 use pollux_http::{Field, Limits, Method};
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, uninterrupted};
 
 use crate::Proxy;
+use crate::http2_backend::marked;
 
 /// Windows that never close.
 const WIDE: u32 = 1 << 30;
@@ -24,6 +25,8 @@ pub(crate) struct Answer {
     pub(crate) is_whole: bool,
     /// By the frame of its head.
     pub(crate) ended_with_head: bool,
+    /// Names of fields that are to be put into no table.
+    pub(crate) never_indexed: Vec<String>,
 }
 
 impl Answer {
@@ -130,7 +133,9 @@ impl<S: Read + Write> Client2<S> {
     pub(crate) fn ask_for(&mut self, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
         let fields: Vec<_> =
             fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
-        let (method, scheme, authority) = (Method::Connect, "http", "x");
+        let method = Method::Connect;
+        let scheme = "http";
+        let authority = "x";
         let ask = Ask { method, scheme, authority, path, fields: &fields };
         loop {
             let asked = self.says(|client, out| client.ask_for_protocol(out, &ask, protocol, ()));
@@ -196,10 +201,9 @@ impl<S: Read + Write> Client2<S> {
     /// Reads something; false at the end of the connection.
     pub(crate) fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 * 1024];
-        match self.socket.read(&mut buffer) {
+        match uninterrupted(|| self.socket.read(&mut buffer)) {
             Ok(0) => self.is_closed = true,
             Ok(len) => self.unread.extend_from_slice(&buffer[..len]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => self.is_closed = true,
             Err(error) => panic!("{error}, with {:?}", self.answers),
         }
@@ -220,13 +224,14 @@ impl<S: Read + Write> Client2<S> {
             at += step.used;
             let Some(event) = step.event else { break };
             match event {
-                Event::Response { stream, response, ends } => {
+                Event::Response { stream, response, never_indexed: marks, ends } => {
                     let mut head = response.facts.status.code().to_string();
                     for Field { name, value } in response.fields {
                         head += &format!("|{name}: {}", String::from_utf8_lossy(value));
                     }
                     let answer = answers.entry(stream).or_default();
                     answer.heads.push(head);
+                    answer.never_indexed.extend(marked(response.fields, marks));
                     (answer.is_whole, answer.ended_with_head) = (ends, ends);
                 }
                 Event::Data { stream, data, ends } => {
@@ -237,8 +242,9 @@ impl<S: Read + Write> Client2<S> {
                         connection.release(&mut out, stream, data.len());
                     }
                 }
-                Event::Trailers { stream, fields } => {
+                Event::Trailers { stream, fields, never_indexed: marks } => {
                     let answer = answers.entry(stream).or_default();
+                    answer.never_indexed.extend(marked(fields, marks));
                     let line = |Field { name, value }| {
                         format!("{name}: {}", String::from_utf8_lossy(value))
                     };

@@ -139,15 +139,18 @@ pub(crate) fn head(stream: &mut (impl Read + ?Sized)) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => break,
+        if stream.read_exact(&mut byte).is_err() {
+            break;
         }
+        head.push(byte[0]);
     }
     String::from_utf8(head).expect("a text")
 }
 
-/// Bytes whose place shows.
+/// Bytes whose place shows. They are copied turn by turn: byte by byte, megabytes take seconds without optimisation.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8).collect()
+    let turn: Vec<u8> = (0..251).collect();
+    let mut bytes = turn.repeat(len.div_ceil(turn.len()));
+    bytes.truncate(len);
+    bytes
 }

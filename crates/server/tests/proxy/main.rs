@@ -10,16 +10,24 @@
 //! | `troubles` | backends in trouble: a table of what the client gets, which is in the documentation too |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `checks` | health checks: what they ask, and which answers are good |
+//! | `changed` | answers that are compressed on their way, or have a page in their place |
+//! | `access` | who may ask a site, what it adds to fields, pages in place of what is not there |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it, the live page |
 //! | `names` | servers by names: several addresses, names that move, lookups that fail |
+//! | `passwords` | users of sites: what their clients and backends get, while checks are under way too |
 //! | `pool` | connections that threads share, requests that wait for one, clients that leave meanwhile, the end of the proxy |
 //! | `sites` | which route has a request, what it answers with, what a backend gets of the path |
+//! | `rates` | how many requests of a client a route takes |
+//! | `spellings` | spellings of a path before servers in Python, Node and Go |
+//! | `sticky` | cookies that lead clients back to the server that they had |
 //! | `splicing` | long bodies through pipes |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `encrypted` | TLS from clients, and to backends |
+//! | `certificates` | certificates by the names that clients ask for |
 //! | `http2` | clients of HTTP/2: what becomes of each stream, and which payloads reach no backend |
 //! | `http2_client` | the client of those |
 //! | `tunnels` | streams of HTTP/2 that become WebSockets |
+//! | `websockets` | WebSockets between clients and backends of either version |
 //! | `to_http2` | backends of HTTP/2: requests that share connections, and what goes wrong there |
 //! | `http2_backend` | the backend of those |
 //! | `identity` | certificates, and both ends of TLS |
@@ -27,9 +35,13 @@
 //! This file starts proxies, backends that play a script, and clients that compare bytes. A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
 //! that is a failure.
 
+mod access;
 mod backends;
 mod by_hand;
+mod certificates;
+mod changed;
 mod checks;
+mod client_certs;
 mod encrypted;
 mod faults;
 mod flow;
@@ -42,13 +54,18 @@ mod identity;
 mod limits;
 mod log;
 mod names;
+mod passwords;
 mod pool;
+mod rates;
 mod sites;
+mod spellings;
 mod splicing;
+mod sticky;
 mod streams;
 mod to_http2;
 mod troubles;
 mod tunnels;
+mod websockets;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -62,7 +79,7 @@ use pollux_server::config::ProxyConfig;
 use pollux_server::stats::LoopSource;
 use pollux_server::{BackendCounts, Fault, PoolView, ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, uninterrupted};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -152,7 +169,7 @@ impl Proxy {
 
     /// What the pool of connections has for the first backend.
     fn pool(&self) -> PoolView {
-        self.server().overview().passing.as_ref().expect("a proxy").view(0)
+        self.server().overview().upstreams.as_ref().expect("a proxy").view(0)
     }
 
     /// Waits until `is_so` holds.
@@ -188,6 +205,33 @@ fn on_every_driver(
             test(driver, &proxy);
         }
     }
+}
+
+/// The same on all of them at once: for what waits for times of the proxy. Nothing but what `test` makes may be of one driver
+/// alone.
+fn on_all_drivers_at_once(
+    backends: &[SocketAddr],
+    set: impl Fn(Driver, &mut ProxyConfig) + Sync,
+    test: impl Fn(Driver, &Proxy) + Sync,
+) {
+    at_once(|driver| {
+        if let Some(proxy) = Proxy::start(driver, backends, |config| set(driver, config)) {
+            test(driver, &proxy);
+        }
+    });
+}
+
+/// Runs `test` for all drivers at once, each on a thread.
+fn at_once(test: impl Fn(Driver) + Sync) {
+    // By its name what is skipped says of which test it is.
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let test = &test;
+    std::thread::scope(|scope| {
+        for driver in Driver::ALL {
+            let thread = std::thread::Builder::new().name(name.clone());
+            thread.spawn_scoped(scope, move || test(driver)).expect("a thread");
+        }
+    });
 }
 
 /// One end of a connection in the hands of a test.
@@ -234,13 +278,12 @@ impl Client {
 
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 * 1024];
-        match self.socket.read(&mut buffer) {
+        match uninterrupted(|| self.socket.read(&mut buffer)) {
             Ok(0) => false,
             Ok(len) => {
                 self.kept.extend_from_slice(&buffer[..len]);
                 true
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => true,
             // A cut is an end for readers.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.kept)),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Address, Driver};
 use pollux_server::ServerError;
-use pollux_server::config::{Check, Mode, ProxyConfig};
+use pollux_server::config::{Check, Mode, ProxyConfig, Resolve};
 use pollux_server::stats::{metrics, servers, set_server};
 use pollux_server::{Fault, ProxyCounter, Resolver};
 
@@ -351,6 +351,54 @@ fn a_name_moves_on_and_on() {
     }
 }
 
+/// Clients on kept connections ask on and on while the name moves to and fro: every request is answered well.
+#[test]
+fn a_name_that_moves_under_load_fails_no_request() {
+    const MOVES: u64 = 20;
+    const CLIENTS: usize = 4;
+    let hosts = Hosts::default();
+    let first = at("127.0.0.4", 0);
+    let second = at("127.0.0.5", first.address.port());
+    let places = [first.address.ip(), second.address.ip()];
+    let set = |config: &mut ProxyConfig| {
+        config.loops.threads = 2;
+        config.limits.lookup_interval = Duration::from_millis(5);
+    };
+    let to = [name("swing.test", first.address.port())];
+    hosts.set("swing.test", &places[..1]);
+    for driver in [Driver::ALL[0], Driver::ALL[Driver::ALL.len() - 1]] {
+        let Some(proxy) = Proxy::start_with(driver, to.to_vec(), hosts.resolver(), set) else {
+            continue;
+        };
+        let moves = AtomicU64::new(0);
+        let answered: u64 = std::thread::scope(|threads| {
+            let load = || {
+                let mut client = proxy.client();
+                let mut answered = 0;
+                while moves.load(SeqCst) < MOVES {
+                    client.send(GET);
+                    let head = client.head();
+                    assert!(head.starts_with("HTTP/1.1 200 "), "{driver}: {head}");
+                    let body = String::from_utf8(client.bytes(9)).expect("an address");
+                    assert!(places.contains(&ip(&body)), "{driver}: {body}");
+                    answered += 1;
+                }
+                answered
+            };
+            let clients: Vec<_> = (0..CLIENTS).map(|_| threads.spawn(load)).collect();
+            for number in 1..=MOVES {
+                let place = places[number as usize % 2];
+                hosts.set("swing.test", &[place]);
+                let expected = place.to_string();
+                proxy.await_that("the other address", |proxy| ask(proxy) == expected);
+                moves.store(number, SeqCst);
+            }
+            clients.into_iter().map(|client| client.join().expect("answered throughout")).sum()
+        });
+        assert!(answered >= MOVES, "{driver}: {answered}");
+    }
+}
+
 /// All addresses change at once, and again, while each has a request under way: there is always one to ask.
 #[test]
 fn a_name_that_moves_from_all_its_addresses_to_others_is_answered_throughout() {
@@ -464,5 +512,32 @@ fn a_name_that_has_only_the_address_of_the_proxy_is_not_called_drained() {
             assert_eq!(proxy.faults(Fault::AllDrained), 0, "{driver}");
             hosts.set("self.test", &[ip("127.0.0.2")]);
         });
+    }
+}
+
+/// Of two names one says that it is never looked up again, the other one how often.
+#[test]
+fn a_server_says_how_often_its_name_is_looked_up() {
+    let backend = at("127.0.0.1", 0);
+    let port = backend.address.port();
+    let counts = Arc::<Mutex<HashMap<String, u64>>>::default();
+    for driver in [Driver::ALL[0], Driver::ALL[Driver::ALL.len() - 1]] {
+        counts.lock().expect("no panic").clear();
+        let counted = Arc::clone(&counts);
+        let resolver = Resolver::new(move |name| {
+            *counted.lock().expect("no panic").entry(name.to_owned()).or_default() += 1;
+            Ok(vec![ip("127.0.0.1")])
+        });
+        let set = |config: &mut ProxyConfig| {
+            config.limits.lookup_interval = Duration::from_secs(3600);
+            config.groups[0].servers[0].resolve = Some(Resolve::Never);
+            config.groups[0].servers[1].resolve = Some(Resolve::Every(Duration::from_millis(20)));
+        };
+        let to = ["stays.test", "moves.test", "usual.test"].map(|host| name(host, port));
+        let Some(proxy) = Proxy::start_with(driver, to.to_vec(), resolver, set) else { continue };
+        let of = |name: &str| counts.lock().expect("no panic").get(name).copied().unwrap_or(0);
+        proxy.await_that("lookups", |_| of("moves.test") >= 8);
+        assert_eq!((of("stays.test"), of("usual.test")), (1, 1), "{driver}");
+        assert_eq!(ask(&proxy), "127.0.0.1", "{driver}");
     }
 }

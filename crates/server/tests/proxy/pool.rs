@@ -216,7 +216,7 @@ fn idle_connections_have_a_most_of_their_own() {
             clients.iter_mut().for_each(|client| client.ask("/"));
             clients.iter_mut().for_each(|client| answer(client, "/"));
             proxy.await_that("closing", |proxy| {
-                let ends = proxy.count(ProxyCounter::Connects) - proxy.count(ProxyCounter::Refused);
+                let ends = proxy.count(ProxyCounter::Connects) - proxy.count(ProxyCounter::NotKept);
                 proxy.open_connections() == 5 + ends
             });
             assert!(proxy.pool().idle <= 2, "{driver}");
@@ -485,7 +485,7 @@ fn an_answer_that_the_end_of_the_proxy_cuts_is_not_whole_and_no_backend_is_blame
         client.send("GET / HTTP/1.0\r\nHost: x\r\n\r\n");
         assert!(client.until("a part").ends_with("a part"), "{driver}");
         proxy.server().drain();
-        let rest = client.socket.read(&mut [0; 64]).map_err(|error| error.kind());
+        let rest = client.socket.read_exact(&mut [0]).map_err(|error| error.kind());
         assert_eq!(rest, Err(ErrorKind::ConnectionReset), "{driver}");
         proxy.await_that("the fault", |proxy| proxy.faults(Fault::Ended) == 1);
         let line = || std::fs::read_to_string(&log).unwrap_or_default();

@@ -16,16 +16,27 @@ use crate::tunnels::echoing;
 use crate::{Backend, Client, Proxy, ok};
 
 /// The settings of a file with sites, at a free port.
-fn settings(text: &str) -> ProxyConfig {
+pub(crate) fn settings(text: &str) -> ProxyConfig {
     let text = format!("listen = \"127.0.0.1:0\"\n{text}");
     Given::from_toml(&text, "p.toml").read().unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
 fn on_every_driver(text: &str, test: impl Fn(Driver, &Proxy)) {
+    on_every_driver_with(text, |_| {}, test);
+}
+
+/// Runs a test with a proxy by this file, and with what else is set.
+pub(crate) fn on_every_driver_with(
+    text: &str,
+    more: impl Fn(&mut ProxyConfig),
+    test: impl Fn(Driver, &Proxy),
+) {
     for driver in Driver::ALL {
         let set = |config: &mut ProxyConfig| {
-            let (loops, monitoring) = (config.loops.clone(), config.monitoring.clone());
+            let loops = config.loops.clone();
+            let monitoring = config.monitoring.clone();
             *config = ProxyConfig { loops, monitoring, ..settings(text) };
+            more(config);
         };
         if let Some(proxy) = Proxy::start(driver, &["127.0.0.1:1".parse().expect("one")], set) {
             test(driver, &proxy);
@@ -38,9 +49,10 @@ fn telling() -> Backend {
     Backend::answering(|head, _| {
         let line = head.lines().next()?.to_owned();
         let said = |name: &str| crate::field(head, name).unwrap_or("none").to_owned();
-        let fields = match line.contains("/login") {
-            true => format!("Location: /home\r\nX-Prefix: {}\r\n", said("X-Forwarded-Prefix")),
-            false => format!("X-Prefix: {}\r\n", said("X-Forwarded-Prefix")),
+        let fields = if line.contains("/login") {
+            format!("Location: /home\r\nX-Prefix: {}\r\n", said("X-Forwarded-Prefix"))
+        } else {
+            format!("X-Prefix: {}\r\n", said("X-Forwarded-Prefix"))
         };
         Some(ok(&fields, &line))
     })
@@ -56,7 +68,8 @@ fn folder() -> TempDir {
 }
 
 fn file(folder: &TempDir, backend: &Backend) -> String {
-    let (dir, address) = (folder.path().display(), backend.address);
+    let dir = folder.path().display();
+    let address = backend.address;
     format!(
         "[[backend]]\nname = \"api\"\n[[backend.server]]\naddress = \"{address}\"\n\
          [[site]]\nhost = [\"www.example.org\", \"example.org\"]\ncanonical = true\nroute = [\n\
@@ -165,7 +178,8 @@ fn shown(answer: &Answer) -> String {
 
 #[test]
 fn each_request_has_the_answer_of_its_route_by_both_versions() {
-    let (folder, backend) = (folder(), telling());
+    let folder = folder();
+    let backend = telling();
     on_every_driver(&file(&folder, &backend), |driver, proxy| {
         let mut client = Client2::connect(proxy);
         for row in &ROWS {
@@ -194,7 +208,8 @@ fn each_request_has_the_answer_of_its_route_by_both_versions() {
 
 #[test]
 fn requests_of_one_segment_are_answered_in_their_order_whatever_answers_them() {
-    let (folder, backend) = (folder(), telling());
+    let folder = folder();
+    let backend = telling();
     let asked = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: www.example.org\r\n\r\n");
     let targets = [
         "/",
@@ -232,7 +247,8 @@ fn requests_of_one_segment_are_answered_in_their_order_whatever_answers_them() {
 
 #[test]
 fn bodies_are_read_by_the_handler_of_the_route_and_have_its_limit() {
-    let (folder, backend) = (folder(), telling());
+    let folder = folder();
+    let backend = telling();
     let text = format!("max_body = \"100KiB\"\n{}", file(&folder, &backend));
     on_every_driver(&text, |driver, proxy| {
         let head = |target: &str, framing: &str| {
@@ -303,7 +319,8 @@ fn bodies_are_read_by_the_handler_of_the_route_and_have_its_limit() {
 
 #[test]
 fn a_file_of_a_route_comes_whole_by_both_versions() {
-    let (folder, backend) = (folder(), telling());
+    let folder = folder();
+    let backend = telling();
     on_every_driver(&file(&folder, &backend), |driver, proxy| {
         let row = ("www.example.org", Method::Get, "/files/large.bin", "", 200, "");
         let one = by_one(proxy, &row);
@@ -344,7 +361,8 @@ fn a_front_end_leads_to_https_but_for_those_who_issue_certificates() {
     let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
     for driver in Driver::ALL {
         let set = |into: &mut ProxyConfig| {
-            let (loops, monitoring) = (into.loops.clone(), into.monitoring.clone());
+            let loops = into.loops.clone();
+            let monitoring = into.monitoring.clone();
             *into = ProxyConfig { loops, monitoring, ..config.clone() };
         };
         let Some(proxy) = Proxy::start(driver, &["127.0.0.1:1".parse().expect("one")], set) else {
@@ -457,8 +475,11 @@ fn a_route_may_take_longer_or_shorter_bodies_than_others_from_the_start_on() {
 
 #[test]
 fn sites_in_tls_answer_by_both_versions_and_know_their_scheme() {
-    let (identity, folder, backend) = (Identity::make(), folder(), telling());
-    let (keys, file) = (identity.keys(), file(&folder, &backend));
+    let identity = Identity::make();
+    let folder = folder();
+    let backend = telling();
+    let keys = identity.keys();
+    let file = file(&folder, &backend);
     let text = format!("cert = {:?}\nkey = {:?}\n{file}", keys.cert, keys.key);
     on_every_driver(&text, |driver, proxy| {
         let mut stream = identity.connect_by(proxy.address, b"http/1.1");

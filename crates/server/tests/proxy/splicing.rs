@@ -11,9 +11,10 @@ use std::time::Duration;
 use pollux_engine::{Counter, Driver};
 use pollux_server::config::ProxyConfig;
 use pollux_server::{Fault, ProxyCounter};
+use pollux_testing::uninterrupted;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::{Backend, Client, Proxy, field, ok, on_every_driver};
+use crate::{Backend, Client, Proxy, field, ok, on_all_drivers_at_once, on_every_driver};
 
 /// Most of a body of that many bytes goes through pipes, whatever came with its head.
 const LONG_BYTES: usize = 1 << 20;
@@ -308,14 +309,18 @@ fn check_the_pipe_comes_back(
     };
     on_every_driver(backends, set, |driver, proxy| {
         part(driver, proxy);
-        proxy.await_that("all connections close", is_closed);
-        let before = proxy.count(ProxyCounter::BodiesSpliced);
-        assert!(before > 0, "{driver}: a pipe was in use");
-        let mut client = proxy.client();
-        client.send(get(LONG_BYTES));
-        assert_answer(&mut client, LONG_BYTES, &format!("{driver}, afterwards"));
-        assert_eq!(proxy.count(ProxyCounter::BodiesSpliced), before + 1, "{driver}");
+        check_the_pipe_is_back(driver, proxy);
     });
+}
+
+fn check_the_pipe_is_back(driver: Driver, proxy: &Proxy) {
+    proxy.await_that("all connections close", is_closed);
+    let before = proxy.count(ProxyCounter::BodiesSpliced);
+    assert!(before > 0, "{driver}: a pipe was in use");
+    let mut client = proxy.client();
+    client.send(get(LONG_BYTES));
+    assert_answer(&mut client, LONG_BYTES, &format!("{driver}, afterwards"));
+    assert_eq!(proxy.count(ProxyCounter::BodiesSpliced), before + 1, "{driver}");
 }
 
 #[test]
@@ -385,7 +390,7 @@ fn cut_body(client: &mut Client) -> (usize, bool) {
     let mut bytes = client.kept.len();
     let mut buffer = vec![0; 1 << 16];
     loop {
-        match client.socket.read(&mut buffer) {
+        match uninterrupted(|| client.socket.read(&mut buffer)) {
             Ok(0) => return (bytes, false),
             Ok(read) => bytes += read,
             Err(error) => return (bytes, error.kind() == ErrorKind::ConnectionReset),
@@ -414,16 +419,18 @@ fn a_body_that_is_cut_is_cut_for_the_client_too() {
 fn a_body_that_stands_still_has_the_time_of_a_body() {
     pattern(0);
     let backend = cutting();
-    let soon = |config: &mut ProxyConfig| {
-        config.limits.clients.body_timeout = Duration::from_secs(2);
+    let soon = |_, config: &mut ProxyConfig| {
+        with_one_pipe(config);
+        config.limits.clients.body_timeout = Duration::from_secs(3);
     };
-    check_the_pipe_comes_back(&[backend.address], soon, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], soon, |driver, proxy| {
         let mut client = proxy.client();
         client.ask("/still");
         assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");
         let (bytes, is_reset) = cut_body(&mut client);
         assert!(bytes <= 4 * LONG_BYTES && is_reset, "{driver}: {bytes} bytes, an end");
         proxy.await_that("it is counted", |proxy| proxy.faults(Fault::BodyTimeout) == 1);
+        check_the_pipe_is_back(driver, proxy);
     });
 }
 
@@ -431,10 +438,10 @@ fn a_body_that_stands_still_has_the_time_of_a_body() {
 fn a_request_has_its_time_though_its_body_goes_through_a_pipe() {
     pattern(0);
     let backend = generous();
-    let soon = |config: &mut ProxyConfig| {
-        config.limits.request_timeout = Duration::from_secs(2);
+    let soon = |_, config: &mut ProxyConfig| {
+        config.limits.request_timeout = Duration::from_secs(3);
     };
-    on_every_driver(&[backend.address], soon, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], soon, |driver, proxy| {
         let mut client = slow(proxy);
         client.send(get(24 << 20));
         assert!(client.head().starts_with("HTTP/1.1 200 "), "{driver}");

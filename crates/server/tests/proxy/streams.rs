@@ -9,6 +9,7 @@ use pollux_engine::{Counter, Driver};
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::config::{Mode, ProxyConfig};
 use pollux_server::{Fault, ProxyCounter};
+use pollux_testing::uninterrupted;
 
 use crate::identity::pattern;
 use crate::{Backend, Client, Proxy, on_every_driver, unreachable};
@@ -198,7 +199,7 @@ fn is_reset(client: &mut Client) -> bool {
 fn a_cut_is_a_cut_on_the_other_side_and_a_backend_that_is_not_there_costs_a_try() {
     // Unread input makes the kernel reset the connection (tcp(7), RFC 2525 2.17).
     let backend = Backend::start(|_, client| {
-        client.socket.peek(&mut [0]).expect("a byte");
+        uninterrupted(|| client.socket.peek(&mut [0])).expect("a byte");
     });
     on_both_ways(&[unreachable(), backend.address], |driver, proxy| {
         for _ in 0..4 {

@@ -1,13 +1,13 @@
 //! Backends of HTTP/2: requests of clients of either version share their connections, each on a stream of its own, and what
 //! goes wrong with one does not concern the others.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_http::Method;
 use pollux_http::h2::{Ask, ErrorCode, Settings};
+use pollux_http::{Field, Method};
 use pollux_server::config::{Check, LogTarget, Protocol, ProxyConfig, ServerTls};
 use pollux_server::tls::Trust;
 use pollux_server::{BackendCounts, Fault, ProxyCounter, ServerCounter};
@@ -18,9 +18,12 @@ use crate::http2_backend::{
 };
 use crate::http2_client::{Answer, Client2};
 use crate::identity::{Identity, pattern};
-use crate::{Backend, Client, Proxy, field, on_every_driver};
+use crate::{Backend, Client, Proxy, at_once, field, on_every_driver};
 
 const OK2: &str = "HTTP/1.1 200 OK\r\n";
+
+/// The kind of its frame.
+const WINDOW_UPDATE: u8 = 8;
 
 /// Backends that speak HTTP/2 in clear text.
 pub(crate) fn h2c(config: &mut ProxyConfig) {
@@ -192,6 +195,47 @@ fn what_a_client_keeps_out_of_tables_stays_out_of_them() {
     });
 }
 
+/// The same of trailers, and of what a backend says.
+#[test]
+fn what_a_backend_keeps_out_of_tables_stays_out_of_them_and_so_do_marked_trailers() {
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let noted = Arc::clone(&seen);
+    let secret = |name: &[u8]| [&[0x10, 8][..], name, &[1, b's']].concat();
+    let backend = Backend::of_http2(move |_, mut peer| {
+        while let Some((stream, asked)) = peer.next_whole() {
+            noted.lock().expect("whole").push(asked.never_indexed.join(" "));
+            let open = block(&[(b"x-open", b"1")]);
+            let head = [&[0x88][..], &open, &secret(b"x-secret")].concat();
+            let trailers = [open, secret(b"x-hidden")].concat();
+            let frames = [
+                frame(HEADERS, END_HEADERS, stream, &head),
+                frame(DATA, 0, stream, b"well"),
+                frame(HEADERS, END_HEADERS | END_STREAM, stream, &trailers),
+            ];
+            peer.raw(&frames.concat());
+            // The stream has ended there, too.
+            peer.says(|peer, _| peer.forget(stream));
+        }
+    });
+    through(&backend, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        // Twice, so that what is known of the first one counts.
+        for _ in 0..2 {
+            let stream = client.ask(Method::Post, "/", &[("x-plain", "1")], false);
+            let trailers =
+                [Field { name: "x-quiet", value: b"1" }, Field { name: "x-loud", value: b"2" }];
+            client.says(|client, out| {
+                client.send_data(out, stream, b"body", false);
+                client.send_trailers_marked(out, stream, &trailers, b"x-quiet\n");
+            });
+            let answer = client.answer(stream);
+            assert_eq!(answer.never_indexed, ["x-secret", "x-hidden"], "{driver}");
+            let seen = std::mem::take(&mut *seen.lock().expect("whole"));
+            assert_eq!(seen, ["x-quiet"], "{driver}");
+        }
+    });
+}
+
 #[test]
 fn answers_without_a_body_end_with_their_heads() {
     let backend = Backend::answering2(|asked| {
@@ -199,7 +243,8 @@ fn answers_without_a_body_end_with_their_heads() {
         (format!("HTTP/1.1 {status} x\r\nX-A: b\r\n"), Vec::new())
     });
     through(&backend, |driver, proxy| {
-        let (mut client, mut old) = (Client2::connect(proxy), proxy.client());
+        let mut client = Client2::connect(proxy);
+        let mut old = proxy.client();
         for status in ["200", "204", "304", "404"] {
             for method in [Method::Get, Method::Head, Method::Post] {
                 let stream = client.ask(method, &format!("/{status}"), &[], true);
@@ -265,7 +310,8 @@ fn bodies(streams: usize, len: usize, drivers: &[Driver]) {
                     0
                 });
                 let asked = &peer.asked[&stream];
-                let (whole, rest) = (asked.is_whole, asked.body[done..].to_vec());
+                let whole = asked.is_whole;
+                let rest = asked.body[done..].to_vec();
                 let more = peer.send_some(stream, &rest, whole);
                 is_stuck &= more == 0;
                 *sent.get_mut(&stream).expect("it is there") += more;
@@ -490,7 +536,8 @@ fn resets_of_a_backend_reach_the_clients_and_no_other_request() {
         let answer = client.answer(stream);
         assert_eq!(answer.reset, Some(ErrorCode::ENHANCE_YOUR_CALM), "{driver}: {answer:?}");
         // A client of HTTP/1.1 is cut.
-        let (mut old, mut other) = (proxy.client(), proxy.client());
+        let mut old = proxy.client();
+        let mut other = proxy.client();
         old.ask("/within");
         old.until("part");
         other.ask("/go");
@@ -503,8 +550,10 @@ fn resets_of_a_backend_reach_the_clients_and_no_other_request() {
 
 #[test]
 fn a_client_that_goes_away_has_its_stream_reset_and_no_other() {
-    let (resets, go) = (Arc::<Mutex<Vec<ErrorCode>>>::default(), Arc::new(AtomicU64::new(0)));
-    let (seen, went) = (Arc::clone(&resets), Arc::clone(&go));
+    let resets = Arc::<Mutex<Vec<ErrorCode>>>::default();
+    let go = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&resets);
+    let went = Arc::clone(&go);
     let backend = Backend::of_http2(move |_, mut peer| {
         loop {
             if !peer.until(|peer| peer.asked.values().filter(|asked| asked.is_whole).count() == 3) {
@@ -525,7 +574,8 @@ fn a_client_that_goes_away_has_its_stream_reset_and_no_other() {
         let before = backend.accepted();
         go.store(0, SeqCst);
         let mut client = Client2::connect(proxy);
-        let (stays, goes) = (client.get("/stays"), client.get("/goes"));
+        let stays = client.get("/stays");
+        let goes = client.get("/goes");
         let mut old = proxy.client();
         old.ask("/of-old");
         pollux_testing::wait_until("all are there", || go.load(SeqCst) == 1);
@@ -595,6 +645,47 @@ fn a_client_that_takes_nothing_holds_up_its_own_stream_alone() {
         slow.says(|client, out| client.release(out, stalled, 1000));
         assert_eq!(slow.answer(stalled).body, pattern(BODY_BYTES), "{driver}");
         assert_eq!(backend.accepted() - before, 1, "{driver}");
+    });
+}
+
+/// Each piece ends a wait for the window, and all of them together are not enough.
+#[test]
+fn a_backend_that_opens_its_window_by_little_is_given_up() {
+    // It counts on no window, and says none but that of the standard.
+    let settings =
+        Settings { stream_window: 1 << 30, connection_window: 65_535, ..Settings::DEFAULT };
+    let backend = Backend::start(move |_, client| {
+        let mut peer = Peer2::silent(client.socket, settings);
+        peer.raw(&frame(SETTINGS, 0, 0, &[]));
+        peer.releases = false;
+        let Some(stream) = peer.next_head() else { return };
+        let mut got = 65_535;
+        while peer.until(|peer| peer.asked[&stream].body.len() >= got || !peer.resets.is_empty())
+            && peer.resets.is_empty()
+        {
+            // Less would be taken for a flood.
+            peer.raw(&frame(WINDOW_UPDATE, 0, stream, &200_u32.to_be_bytes()));
+            got += 200;
+        }
+        while peer.more() {}
+    });
+    let fast = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.limits.clients.write_timeout = Duration::from_millis(500);
+        config.limits.clients.read_rate_min_bytes = 1 << 30;
+    };
+    on_every_driver(&[backend.address], fast, |driver, proxy| {
+        let mut client = Client2::connect(proxy);
+        let stream = client.ask(Method::Post, "/", &[], false);
+        let body = vec![0; 64 << 20];
+        let mut sent = 0;
+        while !client.answers[&stream].is_over() {
+            sent += client.send_some(stream, &body[sent..], true);
+            assert!(client.more(), "{driver}");
+        }
+        assert!((65_535..body.len()).contains(&sent), "{driver}: {sent}");
+        assert_eq!(client.answer(stream).status(), "504", "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::Http2WindowTimeouts), 1, "{driver}");
     });
 }
 
@@ -806,7 +897,8 @@ fn a_backend_that_is_slow_is_given_up_by_its_stream() {
     on_every_driver(&[backend.address], soon, |driver, proxy| {
         let before = backend.accepted();
         let mut client = Client2::connect(proxy);
-        let (never, part) = (client.get("/never"), client.get("/part"));
+        let never = client.get("/never");
+        let part = client.get("/part");
         assert_eq!(client.answer(never).status(), "504", "{driver}");
         assert_eq!(client.answer(part).reset, Some(ErrorCode::INTERNAL_ERROR), "{driver}");
         assert_eq!(client.answer_to("/").body, b"well", "{driver}");
@@ -844,6 +936,71 @@ fn a_connection_that_is_dead_gets_no_other_request() {
         assert_eq!(client.answer(stream).status(), "504", "{driver}");
         assert_eq!(client.answer_to("/").body, b"well", "{driver}");
         proxy.await_that("it is closed", |proxy| proxy.open_connections() == 2);
+    });
+}
+
+#[test]
+fn a_connection_that_is_dead_is_found_out_before_the_time_of_an_answer_is_over() {
+    let soon = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.limits.first_byte_timeout = Duration::from_secs(2);
+        config.limits.connect_timeout = Duration::from_millis(200);
+    };
+    at_once(|driver| {
+        let backend = Backend::start(|number, client| {
+            let mut peer = Peer2::on(client.socket, Settings::DEFAULT);
+            while let Some((stream, _)) = peer.next_whole() {
+                peer.answer(stream, OK2, b"well");
+                if number % 2 == 0 {
+                    // It reads, and says nothing from then on.
+                    while matches!(std::io::Read::read(&mut peer.socket, &mut [0; 1024]), Ok(1..)) {
+                    }
+                    return;
+                }
+            }
+        });
+        let Some(proxy) = Proxy::start(driver, &[backend.address], soon) else { return };
+        let mut client = Client2::connect(&proxy);
+        for _ in 0..2 {
+            assert_eq!(client.answer_to("/").body, b"well", "{driver}");
+        }
+        assert_eq!(backend.accepted(), 2, "{driver}");
+        assert_eq!(proxy.faults_total(), 0, "{driver}");
+    });
+}
+
+/// A backend that is slow, and lives, is asked for more on the same connection.
+#[test]
+fn a_connection_that_was_silent_and_lives_gets_other_requests() {
+    let soon = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.limits.first_byte_timeout = Duration::from_secs(4);
+    };
+    at_once(|driver| {
+        let backend = Backend::of_http2(|_, mut peer| {
+            let mut slow = Vec::new();
+            while let Some((stream, asked)) = peer.next_whole() {
+                match asked.path() {
+                    "/slow" => slow.push(stream),
+                    _ => {
+                        peer.answer(stream, OK2, b"well");
+                        for stream in slow.drain(..) {
+                            peer.answer(stream, OK2, b"late");
+                        }
+                    }
+                }
+            }
+        });
+        let Some(proxy) = Proxy::start(driver, &[backend.address], soon) else { return };
+        let mut client = Client2::connect(&proxy);
+        let slow = client.get("/slow");
+        proxy.await_that("a PING", |proxy| proxy.count(ProxyCounter::Http2Pings) == 1);
+        // Until that is answered others may go elsewhere.
+        while !client.answers[&slow].is_over() {
+            assert_eq!(client.answer_to("/").body, b"well", "{driver}");
+        }
+        assert_eq!(client.answer(slow).body, b"late", "{driver}");
+        assert!(backend.accepted() <= 2, "{driver}");
     });
 }
 
@@ -907,8 +1064,12 @@ fn the_end_of_a_connection_fails_what_cannot_be_sent_again() {
 
 #[test]
 fn a_limit_of_connections_is_one_of_requests() {
-    let (most, now) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-    let (seen, open) = (Arc::clone(&most), Arc::clone(&now));
+    let most = Arc::<AtomicU64>::default();
+    let now = Arc::<AtomicU64>::default();
+    let wait = Arc::<AtomicBool>::default();
+    let seen = Arc::clone(&most);
+    let open = Arc::clone(&now);
+    let others_wait = Arc::clone(&wait);
     let backend = Backend::of_http2(move |_, mut peer| {
         let mut counted = 0;
         loop {
@@ -921,6 +1082,7 @@ fn a_limit_of_connections_is_one_of_requests() {
             let go = peer.asked.iter().find(|(_, asked)| asked.is_whole).map(|(stream, _)| *stream);
             match go {
                 Some(stream) if there == 2 || open.load(SeqCst) >= 6 => {
+                    pollux_testing::wait_until("the others wait", || others_wait.load(SeqCst));
                     let asked = peer.asked.remove(&stream).expect("there");
                     counted -= 1;
                     peer.answer(stream, OK2, asked.path().as_bytes());
@@ -936,8 +1098,11 @@ fn a_limit_of_connections_is_one_of_requests() {
     };
     on_every_driver(&[backend.address], two, |driver, proxy| {
         now.store(0, SeqCst);
+        wait.store(false, SeqCst);
         let mut client = Client2::connect(proxy);
         let streams: Vec<u32> = (0..6).map(|at| client.get(&format!("/{at}"))).collect();
+        proxy.await_that("four wait", |proxy| proxy.count(ProxyCounter::Queued) == 4);
+        wait.store(true, SeqCst);
         for (at, stream) in streams.into_iter().enumerate() {
             assert_eq!(client.answer(stream).body, format!("/{at}").as_bytes(), "{driver}");
         }
@@ -1041,7 +1206,8 @@ fn a_backend_that_does_not_choose_http2_gets_nothing_and_is_down_with_a_reason()
     let identity = Arc::new(Identity::make());
     let folder = tempfile::tempdir().expect("a folder");
     for protocols in [&[&b"http/1.1"[..]][..], &[]] {
-        let (own, protocols) = (Arc::clone(&identity), protocols.to_vec());
+        let own = Arc::clone(&identity);
+        let protocols = protocols.to_vec();
         let backend = Backend::start(move |_, client| {
             let mut stream = own.accept_by(client.socket, &protocols);
             let mut all = Vec::new();
@@ -1084,8 +1250,10 @@ fn is_down(proxy: &Proxy) -> bool {
 
 #[test]
 fn the_health_service_of_grpc_says_whether_a_backend_is_up() {
-    let (status, asked) = (Arc::new(AtomicU64::new(1)), Arc::<Mutex<Vec<String>>>::default());
-    let (says, seen) = (Arc::clone(&status), Arc::clone(&asked));
+    let status = Arc::new(AtomicU64::new(1));
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let says = Arc::clone(&status);
+    let seen = Arc::clone(&asked);
     let backend = Backend::of_http2(move |_, mut peer| {
         let Some((stream, asked)) = peer.next_whole() else { return };
         let message = &asked.body;
@@ -1140,12 +1308,20 @@ fn the_health_service_of_grpc_says_whether_a_backend_is_up() {
 #[test]
 fn a_check_of_a_path_is_asked_by_http2() {
     let status = Arc::new(AtomicU64::new(204));
+    let gone = Arc::<Mutex<Vec<ErrorCode>>>::default();
     let says = Arc::clone(&status);
+    let seen = Arc::clone(&gone);
     let backend = Backend::of_http2(move |_, mut peer| {
         let Some((stream, asked)) = peer.next_whole() else { return };
         assert!(asked.head.starts_with("GET /up HTTP/2.0\r\nhost: 127.0.0.1:"), "{}", asked.head);
-        peer.answer(stream, &format!("HTTP/1.1 {} x\r\n", says.load(SeqCst)), b"");
+        match says.load(SeqCst) {
+            0 => peer.reset(stream, ErrorCode::INTERNAL_ERROR),
+            // A stream that nobody has begun.
+            1 => peer.raw(&frame(DATA, 0, 99, b"x")),
+            status => peer.answer(stream, &format!("HTTP/1.1 {status} x\r\n"), b""),
+        }
         while peer.more() {}
+        seen.lock().expect("whole").append(&mut peer.gone);
     });
     let path = |config: &mut ProxyConfig| checked(config, Check::Http("/up".to_owned()));
     on_every_driver(&[backend.address], path, |driver, proxy| {
@@ -1154,6 +1330,28 @@ fn a_check_of_a_path_is_asked_by_http2() {
             proxy.await_that(&format!("{driver}: {said}"), |proxy| is_down(proxy) == (said >= 400));
         }
     });
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("errors");
+    let logged = |config: &mut ProxyConfig| {
+        path(config);
+        config.monitoring.log_level = pollux_server::config::LogLevel::Warn;
+        config.monitoring.error_log = LogTarget::File(log.clone());
+    };
+    // What is wrong stands in the log, and the backend learns that nothing else comes.
+    for (said, why, code) in [
+        (500, "status 500; expected one from 200 to 399", ErrorCode::NO_ERROR),
+        (0, "its stream was reset: internal_error", ErrorCode::NO_ERROR),
+        (1, "protocol_error: a frame for a stream that was not begun", ErrorCode::PROTOCOL_ERROR),
+    ] {
+        status.store(said, SeqCst);
+        on_every_driver(&[backend.address], logged, |driver, proxy| {
+            gone.lock().expect("whole").clear();
+            proxy.await_that(&format!("{driver}: {said}"), is_down);
+            proxy.await_that("its GOAWAY", |_| gone.lock().expect("whole").contains(&code));
+        });
+        let lines = std::fs::read_to_string(&log).expect("lines");
+        assert!(lines.contains(&format!(": HTTP/2: a check: {why}")), "{lines}");
+    }
     // A backend of HTTP/1.1 does not pass.
     let old = Backend::polite();
     on_every_driver(&[old.address], path, |driver, proxy| {
@@ -1186,7 +1384,7 @@ fn connections_that_are_kept_to_one_server_make_room_for_another_one() {
         assert!(proxy.count(ProxyCounter::IdleDropped) > 0, "{driver}");
         proxy.await_that("an end of every request", |proxy| proxy.in_use() == 0);
         for server in 0..3 {
-            let view = proxy.server().overview().passing.as_ref().expect("a proxy").view(server);
+            let view = proxy.server().overview().upstreams.as_ref().expect("a proxy").view(server);
             assert_eq!((view.open, view.waiting), (Some(0), 0), "{driver}");
         }
     });
@@ -1254,7 +1452,8 @@ fn a_backend_that_breaks_the_rules_costs_what_can_be_asked_elsewhere_nothing() {
     };
     on_every_driver(&[broken.address, well.address], first, |driver, proxy| {
         let mut client = Client2::connect(proxy);
-        let (one, two) = (client.get("/1"), client.get("/2"));
+        let one = client.get("/1");
+        let two = client.get("/2");
         let post = client.ask(Method::Post, "/post", &[], true);
         assert_eq!(client.answer(one).body, b"/1", "{driver}");
         assert_eq!(client.answer(two).body, b"/2", "{driver}");
@@ -1291,9 +1490,59 @@ fn a_connection_on_which_many_streams_were_reset_gets_no_other_request() {
     });
 }
 
+/// Its place is free when the backend can know that it has one request less.
+#[test]
+fn a_place_of_a_stream_that_its_client_has_left_is_free_when_its_reset_has_left() {
+    let continues = Arc::new(AtomicBool::new(false));
+    let waits = Arc::clone(&continues);
+    let wide = Settings { stream_window: 1 << 30, connection_window: 1 << 30, ..Settings::DEFAULT };
+    let backend = Backend::start(move |_, client| {
+        let mut peer = Peer2::on(client.socket, wide);
+        // It opens its windows, and reads no more than the first head for a while.
+        peer.until(|peer| !peer.asked.is_empty());
+        pollux_testing::wait_until("the word to continue", || waits.load(SeqCst));
+        while !peer.asked.values().any(|asked| asked.path() == "/other") && peer.more() {}
+        assert_eq!(peer.resets.len(), 1, "the reset of the first one comes before the second one");
+        while let Some((stream, asked)) = peer.next_whole() {
+            if asked.path() == "/other" {
+                peer.answer(stream, OK2, b"well");
+            }
+        }
+    });
+    let one = |config: &mut ProxyConfig| {
+        h2c(config);
+        config.groups[0].servers[0].connections_max = Some(1);
+        config.limits.queue_timeout = Duration::from_secs(60);
+    };
+    on_every_driver(&[backend.address], one, |driver, proxy| {
+        continues.store(false, SeqCst);
+        let mut client = Client2::connect(proxy);
+        let slow = client.ask(Method::Post, "/", &[], false);
+        let body = vec![0; 1 << 20];
+        let mut stuck = 0;
+        pollux_testing::wait_until("it takes no more", || {
+            let sent = client.send_some(slow, &body, false);
+            stuck = if sent > 0 { 0 } else { stuck + 1 };
+            // What comes before its answer is there then.
+            client.says(|client, out| client.ping(out, [7; 8]));
+            assert!(client.more(), "{driver}");
+            stuck == 50
+        });
+        client.reset(slow, ErrorCode::CANCEL);
+        proxy.await_that("it is gone", |proxy| proxy.faults(Fault::ClientGone) == 1);
+        let other = client.get("/other");
+        proxy.await_that("it waits", |proxy| proxy.count(ProxyCounter::Queued) == 1);
+        assert_eq!(proxy.pool().open, Some(1), "{driver}");
+        continues.store(true, SeqCst);
+        assert_eq!(client.answer(other).body, b"well", "{driver}");
+        proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+        assert_eq!(proxy.pool().open, Some(0), "{driver}");
+    });
+}
+
 #[test]
 fn a_request_behind_output_that_stands_goes_to_another_connection() {
-    let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let wide = Settings { stream_window: 1 << 30, connection_window: 1 << 30, ..Settings::DEFAULT };
     let backend = Backend::start(move |number, client| {
@@ -1323,7 +1572,8 @@ fn a_request_behind_output_that_stands_goes_to_another_connection() {
         let taken = || proxy.sum(|each| each.server.value(ServerCounter::BodyBytes));
         let seen = Mutex::new((0, 0));
         proxy.await_that("it takes no more", |_| {
-            let (mut seen, now) = (seen.lock().expect("whole"), taken());
+            let mut seen = seen.lock().expect("whole");
+            let now = taken();
             *seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
             now > 50_000 && seen.1 == 50
         });

@@ -4,12 +4,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_server::config::ProxyConfig;
 use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::{Fault, Party};
 use serde_json::Value;
 
-use crate::{Backend, Client, GET, OK, field, on_every_driver, unreachable};
+use crate::{Backend, Client, GET, OK, field, on_all_drivers_at_once, unreachable};
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
 const LONG_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc";
@@ -344,20 +345,18 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
             .map(|steps| Backend::start(move |_, mut it| play(&steps, &mut it)));
         let address = backend.as_ref().map_or_else(unreachable, |backend| backend.address);
         let folder = tempfile::tempdir().expect("a folder");
-        let log = folder.path().join("log");
-        let set = |config: &mut ProxyConfig| {
-            // Of the driver before.
-            let _ = std::fs::remove_file(&log);
-            config.monitoring.access_log = Some(LogTarget::File(log.clone()));
+        let log = |driver: Driver| folder.path().join(driver.to_string());
+        let set = |driver, config: &mut ProxyConfig| {
+            config.monitoring.access_log = Some(LogTarget::File(log(driver)));
             config.monitoring.access_log_format = LogFormat::Json;
             config.limits.first_byte_timeout = trouble.has(Fault::FirstByteTimeout);
             config.limits.clients.body_timeout = trouble.has(Fault::BodyTimeout);
         };
-        on_every_driver(&[address], set, |driver, proxy| {
+        on_all_drivers_at_once(&[address], set, |driver, proxy| {
             let name = format!("{driver}: the backend {}", trouble.backend);
             let mut client = proxy.client();
             let continues = trouble.check_client(&name, &mut client);
-            let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+            let lines = || std::fs::read_to_string(log(driver)).unwrap_or_default();
             let count = trouble.requests.len();
             proxy.await_that("the line in the log", |_| lines().matches('\n').count() == count);
             let line = lines().lines().last().expect("one").to_owned();

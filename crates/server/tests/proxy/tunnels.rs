@@ -13,7 +13,7 @@ use ring::digest;
 
 use crate::http2_client::Client2;
 use crate::identity::Identity;
-use crate::{Backend, Client, field, ok, on_every_driver};
+use crate::{Backend, Client, Proxy, at_once, field, ok, on_all_drivers_at_once, on_every_driver};
 
 /// The digits of a number of 20 bytes in base64.
 fn base64(bytes: &[u8]) -> String {
@@ -39,7 +39,7 @@ fn accept_of(head: &str) -> String {
 }
 
 /// Agrees to a WebSocket, with these field lines.
-fn agree(client: &mut Client, head: &str, fields: &str) {
+pub(crate) fn agree(client: &mut Client, head: &str, fields: &str) {
     let accept = accept_of(head);
     client.send(format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -161,8 +161,9 @@ fn a_stream_becomes_a_websocket_until_either_side_ends() {
 
 #[test]
 fn streams_that_become_websockets_do_so_in_tls() {
-    let (identity, backend) = (Identity::make(), echoing());
-    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
+    let identity = Identity::make();
+    let backend = echoing();
+    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = identity.keys().into();
     on_every_driver(&[backend.address], secure, |driver, proxy| {
         let stream = identity.connect_by(proxy.address, pollux_tls::HTTP_2);
         let mut client = Client2::on(stream, 1 << 20);
@@ -238,7 +239,8 @@ fn a_cut_of_either_side_is_one_of_the_other_and_of_that_stream_alone() {
     backend.on_every_driver(|driver, proxy| {
         ended.store(0, SeqCst);
         let mut client = Client2::connect(proxy);
-        let (cut, other) = (open(&mut client, "/cut"), open(&mut client, "/other"));
+        let cut = open(&mut client, "/cut");
+        let other = open(&mut client, "/other");
         assert_eq!(client.bytes(cut, 4), b"some", "{driver}");
         client.send(cut, b"now!", false);
         let answer = client.answer(cut);
@@ -336,27 +338,29 @@ fn an_answer_that_agrees_to_nothing_opens_nothing() {
 #[test]
 fn a_tunnel_that_stands_still_holds_up_no_other_stream() {
     const MUCH: usize = 8 << 20;
-    let backend = Backend::start(|_, mut client| {
-        let head = client.head();
-        if field(&head, "Upgrade").is_none() {
-            return client.try_send(ok("Connection: close\r\n", "hi"));
-        }
-        agree(&mut client, &head, "");
-        if head.contains(" /much ") {
-            let piece = vec![b'x'; 64 << 10];
-            for _ in 0..MUCH / piece.len() {
-                client.try_send(&piece);
-            }
-        }
-        // Reads nothing until the proxy has left.
-        pollux_testing::wait_until("go", || GO.load(SeqCst) > 0);
-    });
-    static GO: AtomicU64 = AtomicU64::new(0);
     let set = |config: &mut ProxyConfig| {
         config.limits.clients.write_timeout = Duration::from_secs(1);
     };
-    on_every_driver(&[backend.address], set, |driver, proxy| {
-        GO.store(0, SeqCst);
+    at_once(|driver| {
+        let goes = Arc::<AtomicU64>::default();
+        let go = Arc::clone(&goes);
+        let backend = Backend::start(move |_, mut client| {
+            let head = client.head();
+            if field(&head, "Upgrade").is_none() {
+                return client.try_send(ok("Connection: close\r\n", "hi"));
+            }
+            agree(&mut client, &head, "");
+            if head.contains(" /much ") {
+                let piece = vec![b'x'; 64 << 10];
+                for _ in 0..MUCH / piece.len() {
+                    client.try_send(&piece);
+                }
+            }
+            // Reads nothing until the proxy has left.
+            pollux_testing::wait_until("go", || go.load(SeqCst) > 0);
+        });
+        let Some(proxy) = Proxy::start(driver, &[backend.address], set) else { return };
+        let proxy = &proxy;
         let mut client = Client2::with_window(proxy, 1000);
         client.releases = false;
         let silent = open(&mut client, "/silent");
@@ -381,7 +385,7 @@ fn a_tunnel_that_stands_still_holds_up_no_other_stream() {
         let timeouts = proxy.sum(|each| each.server.value(ServerCounter::Http2WindowTimeouts));
         assert_eq!(timeouts, 1, "{driver}");
         client.reset(silent, ErrorCode::CANCEL);
-        GO.store(1, SeqCst);
+        goes.store(1, SeqCst);
         proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
         assert_eq!(client.answer_to("/").body, b"hi", "{driver}");
     });
@@ -390,16 +394,17 @@ fn a_tunnel_that_stands_still_holds_up_no_other_stream() {
 #[test]
 fn a_tunnel_in_which_nothing_is_said_is_cut_in_its_time_alone() {
     let backend = echoing();
-    let set = |config: &mut ProxyConfig| {
+    let set = |_, config: &mut ProxyConfig| {
         config.limits.tunnel_timeout = Duration::from_millis(600);
         // Those of requests are not for tunnels.
         config.limits.request_timeout = Duration::from_millis(200);
         config.limits.clients.body_timeout = Duration::from_millis(200);
         config.limits.clients.idle_timeout = Duration::from_millis(200);
     };
-    on_every_driver(&[backend.address], set, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], set, |driver, proxy| {
         let mut client = Client2::connect(proxy);
-        let (quiet, lively) = (open(&mut client, "/quiet"), open(&mut client, "/lively"));
+        let quiet = open(&mut client, "/quiet");
+        let lively = open(&mut client, "/lively");
         while client.answers[&quiet].reset.is_none() {
             client.send(lively, b"ping", false);
             assert_eq!(client.bytes(lively, 4), b"ping", "{driver}");

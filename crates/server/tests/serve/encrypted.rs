@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::Driver;
 use pollux_server::tls::{Certificate, Keys};
 use pollux_server::{Server, ServerCounter};
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, uninterrupted};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
@@ -18,6 +18,9 @@ use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersio
 
 use crate::identity::{ClientStream, Identity, head, pattern};
 use crate::{address, client, count, end, start_on};
+
+/// Around the size of what is read at once, of a record, of a room, and far beyond all.
+const SIZES: [usize; 8] = [0, 1, 16_384, 32_768, 32_769, 65_536, 65_537, 3_000_001];
 
 /// Starts the server on each driver in turn; one that is not available is named.
 fn on_every_driver(identity: &Identity, settings: &str, test: impl Fn(Driver, &Server)) {
@@ -60,9 +63,6 @@ fn client_of(identity: &Identity, version: &'static SupportedProtocolVersion) ->
     let builder = builder.with_protocol_versions(&[version]).expect("known");
     Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
-
-/// Around the size of what is read at once, of a record, of a room, and far beyond all.
-const SIZES: [usize; 8] = [0, 1, 16_384, 32_768, 32_769, 65_536, 65_537, 3_000_001];
 
 fn site(folder: &Path) -> String {
     for size in SIZES {
@@ -190,7 +190,7 @@ fn what_is_not_tls_is_refused_and_a_handshake_has_its_time_from_the_accept() {
             {
                 break begun.elapsed();
             }
-            match slow.read(&mut [0; 9]) {
+            match uninterrupted(|| slow.read(&mut [0; 9])) {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 _ => break begun.elapsed(),

@@ -12,6 +12,10 @@ use pollux_settings::Given;
 
 use crate::{causes, client, configured, count, end, last_answer, start};
 
+const CODINGS: [&str; 3] = ["gzip", "zstd", "br"];
+/// Around what is sent at once, with a room's size behind decoding, and the largest one.
+const SIZES: [usize; 5] = [1024, 33_000, 70_000, 300_000, 512 * 1024];
+
 /// Starts a server, has it answer the requests in turn, each on a connection of its own, and ends it.
 fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
     let server = start(settings);
@@ -375,10 +379,6 @@ fn text(len: usize) -> Vec<u8> {
     out.truncate(len);
     out
 }
-
-const CODINGS: [&str; 3] = ["gzip", "zstd", "br"];
-/// Around what is sent at once, with a room's size behind decoding, and the largest one.
-const SIZES: [usize; 5] = [1024, 33_000, 70_000, 300_000, 512 * 1024];
 
 #[test]
 fn every_file_is_the_same_after_decoding_in_every_coding_and_again() {

@@ -7,10 +7,10 @@ use std::process::Command;
 use pollux_engine::{Counter, Driver};
 use pollux_server::Server;
 use pollux_server::tls::Keys;
-use pollux_testing::{DEADLINE, has, wait_until};
+use pollux_testing::{DEADLINE, has, uninterrupted, wait_until};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::identity::Identity;
+use crate::identity::{ClientStream, Identity};
 use crate::{address, client, end, start_on};
 
 /// Runs the suite; what it says at its end.
@@ -105,7 +105,7 @@ impl Raw {
                 return found;
             }
             let mut room = [0; 1 << 16];
-            let len = self.socket.read(&mut room).expect("the server says more");
+            let len = uninterrupted(|| self.socket.read(&mut room)).expect("the server says more");
             assert!(len > 0, "the server has closed");
             self.input.extend_from_slice(&room[..len]);
         }
@@ -157,6 +157,77 @@ fn an_urgent_answer_is_behind_little_of_a_large_one() {
         }
         assert!(bytes < 1 << 20, "{driver}: an urgent answer is behind {bytes} bytes");
         drop(raw);
+        end(server);
+    }
+}
+
+/// Reads until so many streams have ended by DATA; says how many records of TLS they came in.
+fn records_of(stream: &mut ClientStream, answers: usize) -> usize {
+    let mut raw = Vec::new();
+    let mut plain = Vec::new();
+    let mut room = [0; 1 << 14];
+    while ended_streams(&plain) < answers {
+        let len = uninterrupted(|| stream.sock.read(&mut room)).expect("answers");
+        assert!(len > 0, "the server has closed");
+        raw.extend_from_slice(&room[..len]);
+        let mut rest = &room[..len];
+        while !rest.is_empty() {
+            stream.conn.read_tls(&mut rest).expect("memory takes it");
+            let state = stream.conn.process_new_packets().expect("sound");
+            let at = plain.len();
+            plain.resize(at + state.plaintext_bytes_to_read(), 0);
+            stream.conn.reader().read_exact(&mut plain[at..]).expect("it is there");
+        }
+    }
+    let mut records = 0;
+    while let [_, _, _, high, low, behind @ ..] = &raw[..] {
+        records += 1;
+        raw = behind[(usize::from(*high) << 8) + usize::from(*low)..].to_vec();
+    }
+    records
+}
+
+/// How many frames of DATA with the end of a stream there are.
+fn ended_streams(mut plain: &[u8]) -> usize {
+    let mut ended = 0;
+    while let [_, high, low, kind, flags, _, _, _, _, behind @ ..] = plain {
+        ended += usize::from((*kind, flags & 1) == (0, 1));
+        plain = behind.get((usize::from(*high) << 8) + usize::from(*low)..).unwrap_or_default();
+    }
+    ended
+}
+
+/// As many requests as a burst has, in one record of TLS.
+#[test]
+fn a_burst_in_tls_is_answered_in_one_record_and_one_output() {
+    const BURST: usize = 16;
+    let identity = Identity::make();
+    let Keys { cert, key } = identity.keys();
+    for driver in Driver::ALL {
+        let settings = format!("reply = 128\ncert = {cert:?}\nkey = {key:?}");
+        let Some(server) = start_on(driver.name(), &settings) else { continue };
+        let mut stream = identity.connect_by(address(&server), b"h2");
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
+        let counted = |counter| {
+            server.overview().loops.iter().map(|each| each.engine.value(counter)).sum::<u64>()
+        };
+        let full_receives = || counted(Counter::Receives) - counted(Counter::ReceivesEmpty);
+        let mut ids = (1..).step_by(2);
+        let mut ask = || {
+            let burst: Vec<u8> = ids.by_ref().take(BURST).flat_map(|id| asking(id, 3)).collect();
+            stream.write_all(&burst).expect("sent");
+            records_of(&mut stream, BURST)
+        };
+        // With the first one come the first words of the server, and tickets.
+        ask();
+        let before = (counted(Counter::Sends), full_receives());
+        for burst in 0..4 {
+            assert_eq!(ask(), 1, "{driver}: records of burst {burst}");
+        }
+        wait_until("all is counted", || counted(Counter::Sends) >= before.0 + 4);
+        let after = (counted(Counter::Sends), full_receives());
+        assert_eq!((after.0 - before.0, after.1 - before.1), (4, 4), "{driver}");
+        drop(stream);
         end(server);
     }
 }

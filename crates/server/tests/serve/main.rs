@@ -24,9 +24,16 @@ use pollux_engine::{Driver, GroupError, ListenAddress};
 use pollux_server::config::ServeConfig;
 use pollux_server::{Server, ServerCounter, ServerError};
 use pollux_settings::Given;
-use pollux_testing::{DEADLINE, skip};
+use pollux_testing::{DEADLINE, skip, uninterrupted};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Where the loops send files in different ways.
+const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
+
+const REQUESTS: u32 = 12;
+/// Linux delays an acknowledgement by this much, when it does.
+const DELAYED_ACK: Duration = Duration::from_millis(40);
 
 fn configured(config: &str) -> ServeConfig {
     let text = format!("{config}\nlisten = \"127.0.0.1:0\"\nquiet = true");
@@ -95,9 +102,6 @@ fn end(server: Server) {
     server.join().expect("ended");
 }
 
-/// Where the loops send files in different ways.
-const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
-
 /// Reads a head and the body that it announces.
 fn answer(stream: &mut TcpStream) -> String {
     let mut head = identity::head(stream);
@@ -162,7 +166,7 @@ fn draining_lets_a_started_request_finish_and_refuses_new_connections() {
     idle.write_all(GET).expect("sent");
     answer(&mut idle);
     server.drain();
-    assert_eq!(idle.read(&mut [0; 9]).expect("the end"), 0);
+    assert_eq!(idle.read_to_end(&mut Vec::new()).expect("the end"), 0);
     let message = last_answer(&mut started, &GET[9..]);
     assert!(message.contains("Connection: close\r\n") && message.ends_with("pollu"), "{message}");
     let address = address(&server);
@@ -356,10 +360,6 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
     end(first);
 }
 
-const REQUESTS: u32 = 12;
-/// Linux delays an acknowledgement by this much, when it does.
-const DELAYED_ACK: Duration = Duration::from_millis(40);
-
 /// Answers without their dates, and how long they took.
 fn timed(server: &Server) -> (Vec<String>, Duration) {
     let mut stream = client(server);
@@ -374,7 +374,7 @@ fn timed(server: &Server) -> (Vec<String>, Duration) {
         };
         let mut piece = [0; 1024];
         while !whole(&bytes) {
-            let len = stream.read(&mut piece).expect("an answer");
+            let len = uninterrupted(|| stream.read(&mut piece)).expect("an answer");
             assert!(len > 0, "closed behind {} bytes", bytes.len());
             bytes.extend_from_slice(&piece[..len]);
         }

@@ -25,7 +25,7 @@ use pollux_server::Server;
 use pollux_server::config::ProxyConfig;
 use pollux_server::config::ServeConfig;
 use pollux_settings::Given;
-use pollux_testing::{DEADLINE, wait_until};
+use pollux_testing::{DEADLINE, uninterrupted, wait_until};
 
 use books::Books;
 use identity::Identity;
@@ -197,10 +197,9 @@ impl Client {
 
     fn more(&mut self) -> bool {
         let mut piece = [0; 16 * 1024];
-        match self.socket.read(&mut piece) {
+        match uninterrupted(|| self.socket.read(&mut piece)) {
             Ok(0) => self.end = Some("FIN"),
             Ok(len) => self.received.extend_from_slice(&piece[..len]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => self.end = Some("reset"),
             Err(error) => panic!("{error}, after {}", self.received.escape_ascii()),
         }
@@ -324,7 +323,7 @@ fn read_body(socket: &mut TcpStream, head: &str) {
     } else if head.contains("transfer-encoding: chunked") {
         let mut all = Vec::new();
         let mut byte = [0];
-        while !all.ends_with(b"0\r\n\r\n") && socket.read(&mut byte).is_ok_and(|len| len > 0) {
+        while !all.ends_with(b"0\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
             all.push(byte[0]);
         }
     }

@@ -10,6 +10,7 @@
 //! every other thread (EEXIST). Only a [`Ring`] of [`Ring::open_shared`] may be entered by one thread
 //! after the other.
 
+mod enter_failure;
 mod ledger;
 mod memory;
 mod open;
@@ -24,16 +25,21 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use std::{io, mem};
 
+use crate::SystemCall;
 use crate::poll_select::SignalMask;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use open::Door;
 
+pub use enter_failure::EnterFailure;
 pub use ledger::{InFlight, StreamCompletion};
 pub use memory::Sent;
 pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes, UNRESTRICTED, note_reasons};
 pub use pool::{ReceiveBuffers, Received};
 pub use stream::{StreamRing, StreamSizes};
 pub use stream_request::{Bound, Sending};
+
+/// The system call of a ring that is there: what it may be asked is restricted (`IORING_REGISTER_RESTRICTIONS`).
+pub const CALLS: &[SystemCall] = &[libc::SYS_io_uring_enter];
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 ///
@@ -135,8 +141,7 @@ impl Ring {
     /// and leaves deferred completions where they are.
     ///
     /// # Errors
-    /// `io_uring_enter(2)`: EAGAIN (no memory for requests just now), EBUSY (too many
-    /// completions were not taken), both without harm to what is queued.
+    /// `io_uring_enter(2)`: [`EnterFailure`] says what its errnos mean.
     pub fn submit(&mut self) -> io::Result<usize> {
         self.call(0, EnterFlags::empty(), None)
     }

@@ -28,7 +28,7 @@ use super::open::{RingUnavailable, STREAMS, Setup, Sizes, forbidden, is_forbidde
 use super::pool::{Pool, ReceiveBuffers, Received};
 use super::stream_request::push;
 use super::trial::{self, Bounds};
-use super::{QueueFull, Ring};
+use super::{EnterFailure, QueueFull, Ring};
 use crate::process::ForkMark;
 
 /// The only group of provided buffers of a ring.
@@ -315,7 +315,7 @@ fn no_memory(cause: io::Error) -> RingUnavailable {
 
 /// How long the requests may take to end. A cancelled one needs microseconds; one that runs in
 /// a kernel thread ends with its system call.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REQUESTS_END_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long one round waits before it cancels once more: a receive that was just being served
 /// escapes a cancellation and arms itself again.
@@ -323,7 +323,8 @@ const ROUND: Duration = Duration::from_millis(10);
 
 impl Drop for StreamRing {
     fn drop(&mut self) {
-        let is_clear = !self.is_inherited() && self.end_requests(Instant::now() + PATIENCE);
+        let is_clear =
+            !self.is_inherited() && self.end_requests(Instant::now() + REQUESTS_END_TIME_MAX);
         self.ring.door.unregister();
         if !is_clear {
             self.ledger.owned.leak();
@@ -356,7 +357,7 @@ impl StreamRing {
             }
             match self.enter(1, Some(left.min(ROUND))) {
                 Ok(_) => asks_again = false,
-                Err(error) if is_passing(&error) => asks_again = true,
+                Err(error) if EnterFailure::of(&error).is_passing() => asks_again = true,
                 Err(_) => return false,
             }
         }
@@ -375,14 +376,6 @@ impl StreamRing {
             }
         }
     }
-}
-
-/// What `io_uring_enter(2)` says when the next call may do better: the wait is over, a signal
-/// came, there is no memory for requests, completions were not taken. Anything else means that
-/// this ring can't be entered from here: a fork's child, say.
-fn is_passing(error: &io::Error) -> bool {
-    let code = error.raw_os_error();
-    matches!(code, Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ const SIZES: StreamSizes = StreamSizes {
 };
 
 /// Each receive of the trial has its bytes there when it is submitted.
-const PATIENCE: Duration = Duration::from_secs(1);
+const COMPLETION_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Whether a receive that stays armed takes a bound of what it brings.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -76,7 +76,7 @@ pub(super) fn run() -> Result<Bounds, String> {
 }
 
 fn next(ring: &mut StreamRing) -> Option<StreamCompletion> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + COMPLETION_TIME_MAX;
     loop {
         if let Some(completion) = ring.next_completion() {
             return Some(completion);
@@ -85,7 +85,7 @@ fn next(ring: &mut StreamRing) -> Option<StreamCompletion> {
             return None;
         }
         // What it says is seen by what is there then.
-        let _ = ring.enter(1, Some(PATIENCE));
+        let _ = ring.enter(1, Some(COMPLETION_TIME_MAX));
     }
 }
 

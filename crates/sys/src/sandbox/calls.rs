@@ -6,19 +6,21 @@
 //!
 //! Most calls are allowed whatever their arguments are, so that the kernel decides them by a bit of its
 //! own (since Linux 5.11) and runs no filter. Few have a condition, none of them on the way of a request.
+//!
+//! What a mechanism waits by is not listed here: it comes from the table of mechanisms, by way of the caller.
 
 use std::collections::BTreeMap;
 
-use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter, apply_filter_all_threads,
 };
 
+use crate::SystemCall;
 use crate::sandbox::{Unavailable, on_a_thread};
 
 /// Allowed with any arguments.
-const ALLOWED: &[c_long] = &[
+const ALLOWED: &[SystemCall] = &[
     // Bytes of what is open.
     libc::SYS_read,
     libc::SYS_readv,
@@ -57,21 +59,9 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_unlinkat,
     libc::SYS_getcwd,
-    // Waiting.
+    // Waiting, beside what the mechanism of a loop waits by.
     libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_epoll_ctl,
     libc::SYS_timerfd_settime,
-    // A context of AIO polls grows by a larger one. It reads, writes and polls what is open, and no more.
-    libc::SYS_io_setup,
-    libc::SYS_io_submit,
-    libc::SYS_io_getevents,
-    libc::SYS_io_cancel,
-    libc::SYS_io_destroy,
-    // Of rings that are there: what they may be asked is restricted (IORING_REGISTER_RESTRICTIONS).
-    libc::SYS_io_uring_enter,
     libc::SYS_futex,
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
@@ -111,32 +101,59 @@ const ALLOWED: &[c_long] = &[
 
 /// The same under the names that only old architectures have.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_OLD: &[c_long] = &[
+const ALLOWED_OLD: &[SystemCall] = &[
     libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_lstat,
     libc::SYS_readlink,
     libc::SYS_unlink,
     libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_epoll_wait,
     libc::SYS_dup2,
     libc::SYS_time,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const ALLOWED_OLD: &[c_long] = &[];
+const ALLOWED_OLD: &[SystemCall] = &[];
+
+/// What a process makes beside it whose job it is to connect, again and again: sockets, threads, loops and rings. It lists
+/// none that runs a program, listens, or looks into another process.
+pub const CALLS_OF_CLIENTS: &[SystemCall] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    // Names are asked for by it.
+    libc::SYS_sendmmsg,
+    libc::SYS_epoll_create1,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_create,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_register,
+    // Threads. What clone3(2) is asked for lies in memory, where no filter sees it.
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+];
+
+/// What it takes beside these to choose the address that it connects from. Nothing listens for that.
+pub const CALLS_OF_SOURCES: &[SystemCall] = &[libc::SYS_bind];
+
+/// What a thread may say of itself: its name, and how exact its timers are.
+const PRCTLS: [libc::c_int; 2] = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK];
 
 /// What may be asked of a descriptor: bytes that wait in it, whether it waits, and of a terminal what it is.
 const IOCTLS: [libc::Ioctl; 5] =
     [libc::TIOCOUTQ, libc::FIONREAD, libc::FIONBIO, libc::TCGETS, libc::TIOCGWINSZ];
 
-/// Forbids every thread of this process all calls but those of a server that serves.
+/// Forbids every thread of this process all calls but those of a server that serves, and `of_mechanisms`: those by which its loops
+/// wait, which the table of mechanisms names (`crates/poller/src/mechanism.rs`). A client adds [`CALLS_OF_CLIENTS`].
 ///
 /// # Errors
 /// [`Unavailable`]: the kernel has no filters, or a thread has one of its own, or a call that is not on the list was
 /// tried afterwards and not refused.
-pub fn confine_calls() -> Result<(), Unavailable> {
-    apply_filter_all_threads(&program()?).map_err(explained)?;
+pub fn confine_calls(
+    of_mechanisms: impl IntoIterator<Item = SystemCall>,
+) -> Result<(), Unavailable> {
+    apply_filter_all_threads(&program(of_mechanisms)?).map_err(explained)?;
     try_filter()
 }
 
@@ -146,7 +163,7 @@ pub fn confine_calls() -> Result<(), Unavailable> {
 /// As there.
 pub fn try_calls() -> Result<(), Unavailable> {
     on_a_thread(|| {
-        apply_filter(&program()?).map_err(explained)?;
+        apply_filter(&program([])?).map_err(explained)?;
         try_filter()
     })
 }
@@ -171,13 +188,13 @@ fn explained(error: seccompiler::Error) -> Unavailable {
     }
 }
 
-fn program() -> Result<BpfProgram, Unavailable> {
+fn program(of_mechanisms: impl IntoIterator<Item = SystemCall>) -> Result<BpfProgram, Unavailable> {
     let architecture = std::env::consts::ARCH;
     let target = architecture.try_into();
     let target = target
         .map_err(|_| Unavailable::because(format!("no filter is made for {architecture}")))?;
     let forbidden = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    let filter = rules().and_then(|rules| {
+    let filter = rules(of_mechanisms).and_then(|rules| {
         SeccompFilter::new(rules, forbidden, SeccompAction::Allow, target)?.try_into()
     });
     Ok(filter.expect("the list is a valid filter"))
@@ -185,12 +202,16 @@ fn program() -> Result<BpfProgram, Unavailable> {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn rules() -> Result<Rules, seccompiler::BackendError> {
-    let allowed = ALLOWED.iter().chain(ALLOWED_OLD).map(|call| (*call, Vec::new()));
+fn rules(
+    of_mechanisms: impl IntoIterator<Item = SystemCall>,
+) -> Result<Rules, seccompiler::BackendError> {
+    let known = ALLOWED.iter().chain(ALLOWED_OLD).copied();
+    let allowed = known.chain(of_mechanisms).map(|call| (call, Vec::new()));
     let conditional = [
         (libc::SYS_mmap, vec![not_executable()?]),
         (libc::SYS_mprotect, vec![not_executable()?]),
         (libc::SYS_ioctl, IOCTLS.iter().map(|code| of_request(*code)).collect::<Result<_, _>>()?),
+        (libc::SYS_prctl, PRCTLS.iter().map(|code| of_code(*code)).collect::<Result<_, _>>()?),
         (libc::SYS_tgkill, vec![argument(0, std::process::id().into())?]),
         // Limits are read, of this process.
         (libc::SYS_prlimit64, vec![SeccompRule::new(vec![is_equal(0, 0)?, is_equal(2, 0)?])?]),
@@ -211,6 +232,13 @@ fn of_request(code: libc::Ioctl) -> Result<SeccompRule, seccompiler::BackendErro
     SeccompRule::new(vec![is_code])
 }
 
+/// What prctl(2) is asked for is 32 bits wide too.
+fn of_code(code: libc::c_int) -> Result<SeccompRule, seccompiler::BackendError> {
+    let code = u64::from(code.cast_unsigned());
+    let is_code = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, code)?;
+    SeccompRule::new(vec![is_code])
+}
+
 fn argument(index: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![is_equal(index, value)?])
 }
@@ -225,7 +253,8 @@ mod tests {
 
     #[test]
     fn nothing_on_the_list_leads_out() {
-        let rules = rules().expect("valid");
+        let rules = rules([libc::SYS_epoll_ctl]).expect("valid");
+        assert!(rules.contains_key(&libc::SYS_epoll_ctl), "that of a mechanism");
         for call in [
             libc::SYS_socket,
             libc::SYS_connect,
@@ -254,6 +283,30 @@ mod tests {
     }
 
     #[test]
+    fn nothing_on_the_list_of_clients_runs_a_program_or_listens() {
+        let of_both = CALLS_OF_CLIENTS.iter().chain(CALLS_OF_SOURCES).copied();
+        let rules = rules(of_both).expect("valid");
+        assert!(rules.contains_key(&libc::SYS_connect));
+        assert!(!CALLS_OF_CLIENTS.contains(&libc::SYS_bind));
+        for call in [
+            libc::SYS_listen,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_kill,
+            libc::SYS_bpf,
+            libc::SYS_memfd_create,
+            libc::SYS_mount,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+        ] {
+            assert!(!rules.contains_key(&call), "{call}");
+        }
+    }
+
+    #[test]
     fn a_filter_that_is_not_in_force_is_not_claimed() {
         let claimed = try_filter().expect_err("this thread has no filter");
         assert!(claimed.reason.contains("still allows pipe2(2)"), "{claimed}");
@@ -261,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_made_for_this_machine() {
-        let length = program().expect("a known architecture").len();
+        let length = program([]).expect("a known architecture").len();
         assert!((100..4096).contains(&length), "{length} instructions");
     }
 }

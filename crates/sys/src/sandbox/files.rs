@@ -6,10 +6,8 @@
 //! release that a link is turned to) are reached by the folders that they lie in, where those are not
 //! everybody's ([`AllowedPaths::add_replaceable`]).
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -22,6 +20,7 @@ use landlock::{
 
 use rustix::process::geteuid;
 
+use crate::links;
 use crate::sandbox::{Unavailable, on_a_thread};
 
 /// What is forbidden, as far as the kernel knows it: files, TCP ports, abstract sockets and signals.
@@ -48,6 +47,18 @@ pub struct AllowedPaths {
     uses: Vec<(PathBuf, Use)>,
     /// Where what takes their places lies.
     beside: Vec<PathBuf>,
+    ports: Ports,
+}
+
+/// Which TCP ports a process still uses.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Ports {
+    #[default]
+    None,
+    /// Those of others, whichever they are.
+    OfOthers,
+    /// Those, and any of its own.
+    All,
 }
 
 /// One rule: a file or folder, and what is allowed there and below.
@@ -112,6 +123,16 @@ impl AllowedPaths {
         self.uses.push((path.to_owned(), used));
     }
 
+    /// Leaves TCP connections to others, whose ports nobody knows beforehand: what listens is still forbidden.
+    pub fn allow_connecting(&mut self) {
+        self.ports = Ports::OfOthers;
+    }
+
+    /// The same, from ports and addresses of its own. Where nothing may listen on them is for system calls to say.
+    pub fn allow_binding(&mut self) {
+        self.ports = Ports::All;
+    }
+
     /// Adds a folder or a file that is read, and what takes its place later: a folder of the same name that is
     /// made anew, or one that a link of the path leads to then, if it lies beside the one that is there now.
     /// So the folders that these lie in are in reach as well, but none that holds what is everybody's: the
@@ -170,9 +191,6 @@ fn is_everybodys(folder: &Path) -> bool {
     EVERYBODYS.iter().any(|each| folder == Path::new(each)) || is_home()
 }
 
-/// Most links of a path that are followed, as in the kernel (`path_resolution(7)`).
-const LINKS_MAX: usize = 40;
-
 /// The folders that a path and each link in it lead to; of a file the one that it stands in.
 fn places(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
@@ -192,28 +210,8 @@ fn places(path: &Path) -> Vec<PathBuf> {
     if let Some(folder) = path.parent().filter(|_| !path.is_dir()) {
         add(folder);
     }
-    let mut links = 0;
-    let mut rest: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
-    let mut at = PathBuf::new();
-    while let Some(part) = rest.pop() {
-        match part.as_bytes() {
-            b"." => continue,
-            b".." => {
-                at.pop();
-                continue;
-            }
-            _ => {}
-        }
-        let next = at.join(&part);
-        match next.read_link() {
-            Ok(target) if links < LINKS_MAX => {
-                links += 1;
-                add(&next);
-                // An absolute target begins anew by its first part.
-                rest.extend(target.iter().rev().map(OsString::from));
-            }
-            _ => at = next,
-        }
+    for link in links::on_the_way(&path) {
+        add(&link);
     }
     found
 }
@@ -271,7 +269,7 @@ fn rules_of(path: &Path, used: Use) -> Vec<Rule> {
 pub fn confine_files(reach: &AllowedPaths) -> Result<Confined, Unavailable> {
     let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
     match threads {
-        Ok(1) => enforce(reach.rules()),
+        Ok(1) => enforce(reach.rules(), reach.ports),
         Ok(threads) => Err(Unavailable::because(format!("{threads} threads run already"))),
         Err(error) => Err(Unavailable::because(format!("/proc/self/task: {error}"))),
     }
@@ -282,12 +280,13 @@ pub fn confine_files(reach: &AllowedPaths) -> Result<Confined, Unavailable> {
 /// # Errors
 /// As there.
 pub fn try_files() -> Result<Confined, Unavailable> {
-    on_a_thread(|| enforce(Vec::new()))
+    on_a_thread(|| enforce(Vec::new(), Ports::None))
 }
 
-fn enforce(rules: Vec<Rule>) -> Result<Confined, Unavailable> {
-    let attempts = Attempt::beyond(&rules);
-    let status = restrict(&rules).map_err(Unavailable::because)?;
+fn enforce(rules: Vec<Rule>, ports: Ports) -> Result<Confined, Unavailable> {
+    let mut attempts = Attempt::beyond(&rules);
+    attempts.retain(|attempt| *attempt != Attempt::Listen || ports != Ports::All);
+    let status = restrict(&rules, ports).map_err(Unavailable::because)?;
     let RestrictionStatus { ruleset, landlock, .. } = status;
     match landlock {
         LandlockStatus::Available { effective_abi, kernel_abi }
@@ -382,13 +381,15 @@ fn forbidden() -> BitFlags<AccessFs> {
     if geteuid().is_root() { all } else { all & !AccessFs::Truncate }
 }
 
-fn restrict(rules: &[Rule]) -> Result<RestrictionStatus, landlock::RulesetError> {
-    let mut created = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(forbidden())?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .scope(Scope::from_all(KNOWN))?
-        .create()?;
+fn restrict(rules: &[Rule], ports: Ports) -> Result<RestrictionStatus, landlock::RulesetError> {
+    let mut handled =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(forbidden())?;
+    handled = match ports {
+        Ports::None => handled.handle_access(AccessNet::from_all(KNOWN))?,
+        Ports::OfOthers => handled.handle_access(AccessNet::BindTcp)?,
+        Ports::All => handled,
+    };
+    let mut created = handled.scope(Scope::from_all(KNOWN))?.create()?;
     for Rule { path, access, .. } in rules {
         if let Ok(fd) = PathFd::new(path) {
             created = created.add_rule(PathBeneath::new(fd, *access))?;

@@ -5,10 +5,10 @@
 //!  one thread, everything open ─► confine_files ─► threads start ─► confine_calls ─► serve
 //!                                  │ they inherit it                  │ all of them at once
 //!                                  ▼                                  ▼
-//!                               Reach: paths                       calls.rs: one list
+//!                               Reach: paths                       calls.rs: one list, and the calls of mechanisms
 //! ```
 //!
-//! A server calls it between opening its sockets and serving; `pollux doctor` tries both parts on a
+//! A server calls it between opening its sockets and serving, an agent before it takes orders; `pollux doctor` tries both parts on a
 //! thread of its own. There is no way back, and nothing here ends a process: what the kernel refuses is
 //! an errno. What a kernel lacks is an [`Unavailable`], and what follows is the caller's to decide. Each part is tried
 //! once it is in force: that the kernel, or what stands in its place in a container, answered "done" proves nothing.
@@ -19,7 +19,7 @@ mod files;
 
 use std::fmt;
 
-pub use calls::{confine_calls, try_calls};
+pub use calls::{CALLS_OF_CLIENTS, CALLS_OF_SOURCES, confine_calls, try_calls};
 pub use files::{AllowedPaths, Confined, Use, confine_files, try_files};
 
 /// A part that this kernel, or the state of the process, does not allow.

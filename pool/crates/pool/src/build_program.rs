@@ -73,15 +73,12 @@ pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
 }
 
 /// The commands that manuals of Tuxedo and Enduro/X build with, each a script that runs the program beside it.
-const MANUAL_COMMANDS: [(&str, &str); 4] = [
+const MANUAL_COMMANDS: [(&str, &str); 6] = [
     ("buildserver", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" build-server \"$@\"\n"),
     ("buildclient", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" build-client \"$@\"\n"),
-    // Where the manual's command writes without -d: the folder that it is called in.
-    (
-        "mkfldhdr",
-        "#!/bin/sh\nfor word in \"$@\"; do\n  case $word in -d*) exec \"${0%/*}/pollux-pool\" fld \"$@\" ;; esac\n\
-         done\nexec \"${0%/*}/pollux-pool\" fld -d . \"$@\"\n",
-    ),
+    ("mkfldhdr", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" mkfldhdr \"$@\"\n"),
+    ("viewc", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" viewc \"$@\"\n"),
+    ("viewc32", "#!/bin/sh\nexec \"${0%/*}/pollux-pool\" viewc \"$@\"\n"),
     // Without tables on its command line, those of FLDTBLDIR32 and FIELDTBLS32 alone.
     ("mkfldhdr32", "#!/bin/sh\nunset FLDTBLDIR FIELDTBLS\nexec \"${0%/*}/mkfldhdr\" \"$@\"\n"),
 ];

@@ -137,7 +137,8 @@ impl Findings {
 
 /// The services of the pool with this prefix, if it runs, is ours and all of its workers are up.
 fn count_services(prefix: &Prefix) -> Option<u64> {
-    let (mut count, mut is_whole) = (0, true);
+    let mut count = 0;
+    let mut is_whole = true;
     let mut control = Control::connect(prefix).ok()?;
     let mut each = |answer| match answer {
         Answer::Queues(rows) => count += rows.len() as u64,
@@ -155,7 +156,8 @@ fn count_services(prefix: &Prefix) -> Option<u64> {
 /// The services that all programs offer together, and the programs that did not say, for which one
 /// is counted, as for those that are missing.
 fn ask(config: &PoolConfig, prefix: &Prefix) -> (u64, Vec<String>) {
-    let (mut names, mut silent) = (BTreeSet::new(), Vec::new());
+    let mut names = BTreeSet::new();
+    let mut silent = Vec::new();
     let (there, missing): (Vec<_>, Vec<_>) =
         config.entries.iter().partition(|entry| find(entry).is_ok());
     for entry in there {

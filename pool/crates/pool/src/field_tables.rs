@@ -8,27 +8,54 @@ use std::process::ExitCode;
 
 use pollux_settings::command::output::{self, Failure};
 use pollux_xatmi::field_table::{
-    FieldFile, FieldTable, TableError, c_header, files_of_env, rust_module,
+    FieldFile, FieldTable, ManualLanguage, TableError, Twice, c_header, files_of_env, rust_module,
 };
 
-use crate::flags::{FldFlags, Language};
+use crate::flags::{FldFlags, Language, MkfldhdrFlags};
 
 /// Reads all tables, then writes a file for each.
 pub(crate) fn run(flags: &FldFlags) -> Result<ExitCode, Failure> {
-    let paths = match &flags.tables[..] {
+    let files = read(&flags.tables, Twice::Refused)?;
+    write_all(&files, flags.folder.as_deref(), |table| outcome(flags, table))
+}
+
+/// The same as `mkfldhdr` of the manuals; it makes no folder.
+pub(crate) fn run_manual(flags: &MkfldhdrFlags) -> Result<ExitCode, Failure> {
+    let api = std::env::var("NDRX_APIFLAGS").unwrap_or_default();
+    let is_free = api.split([',', ';', ' ']).any(|flag| flag == "ubf_dupfidok");
+    let files = read(&flags.tables, if is_free { Twice::LaterCounts } else { Twice::Refused })?;
+    let language = ManualLanguage::from_number(flags.language).unwrap_or(ManualLanguage::C);
+    write_all(&files, None, |table| {
+        let path = flags.folder.join(language.file_name(&table.path));
+        (path, language.text(table, &flags.package))
+    })
+}
+
+/// The tables that are named, else those of the environment.
+fn read(tables: &[PathBuf], twice: Twice) -> Result<Vec<FieldFile>, Failure> {
+    let paths = match tables {
         [] => files_of_env(|name| std::env::var_os(name)).map_err(failure)?,
         paths => paths.to_vec(),
     };
-    let files: Vec<FieldFile> = paths
-        .iter()
-        .map(|path| FieldFile::open(path))
-        .collect::<Result<_, _>>()
-        .map_err(failure)?;
-    let mut together = FieldTable::new();
-    files.iter().try_for_each(|file| together.insert(file)).map_err(failure)?;
+    let open = |path: &PathBuf| FieldFile::open_with(path, twice);
+    let files: Vec<FieldFile> =
+        paths.iter().map(open).collect::<Result<_, _>>().map_err(failure)?;
+    if twice == Twice::Refused {
+        let mut together = FieldTable::new();
+        files.iter().try_for_each(|file| together.insert(file)).map_err(failure)?;
+    }
+    Ok(files)
+}
+
+/// Writes a file for each table, once it is sure that no two are the same file; makes `folder` before.
+fn write_all(
+    files: &[FieldFile],
+    folder: Option<&Path>,
+    outcome: impl Fn(&FieldFile) -> (PathBuf, String),
+) -> Result<ExitCode, Failure> {
     let mut outcomes: Vec<Outcome<'_>> = Vec::new();
-    for table in &files {
-        let (path, text) = outcome(flags, table);
+    for table in files {
+        let (path, text) = outcome(table);
         if let Some(other) = outcomes.iter().find(|other| other.path == path) {
             let (one, two) = (other.table.path.display(), table.path.display());
             let path = path.display();
@@ -36,7 +63,7 @@ pub(crate) fn run(flags: &FldFlags) -> Result<ExitCode, Failure> {
         }
         outcomes.push(Outcome { table, path, text });
     }
-    if let Some(folder) = &flags.folder {
+    if let Some(folder) = folder {
         fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
     }
     outcomes.iter().try_for_each(Outcome::write)?;

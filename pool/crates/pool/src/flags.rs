@@ -38,6 +38,8 @@ pub(crate) enum PoolCommand {
     },
     /// Read the configuration again: new workers are started, those that are gone from it stopped
     Reload,
+    /// Open the logs again, or change what programs log
+    Log(LogFlags),
     /// Show the workers
     Ps(Form),
     /// Show the services, a row for each worker that offers one
@@ -48,6 +50,8 @@ pub(crate) enum PoolCommand {
     Clients(Form),
     /// Show the pool itself: manager, configuration, transport, log, what was counted
     Info(Form),
+    /// Call a service, with fields from a file or standard input, and print what it answers
+    Call(ServiceCallFlags),
     /// Check a configuration: mistakes, missing programs, limits of this machine
     Check {
         /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
@@ -64,15 +68,38 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make an ndrxconfig.xml of a UBBCONFIG, the configuration of Tuxedo
+    Convert(ConvertFlags),
     /// Compile a server in C: headers, library and main are added
     BuildServer(BuildServerFlags),
     /// Compile a client in C: headers and library are added
     BuildClient(BuildClientFlags),
     /// Make C headers or Rust modules of field tables (.fd files)
     Fld(FldFlags),
+    /// Make headers of field tables as the manuals' mkfldhdr does
+    #[command(hide = true)]
+    Mkfldhdr(MkfldhdrFlags),
+    /// Make C headers and compiled files of views (.v files)
+    Viewc(ViewFlags),
     /// Put headers and libraries for C below a prefix
     #[command(hide = true)]
     LayOut(LayOutFlags),
+}
+
+/// `pollux pool log`
+#[derive(Debug, Args)]
+#[group(id = "change", required = true, multiple = true, args = ["level", "is_opened_again"])]
+pub(crate) struct LogFlags {
+    /// Workers to act on [default: all, and the log of the manager]
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The highest level that programs in C write from now on, until they end: 0 (nothing) to 6 (dumps)
+    #[arg(long, value_name = "LEVEL", value_parser = integer::<u8>(0..=6))]
+    pub(crate) level: Option<u8>,
+    /// Open files by their names again, as after logrotate(8) moved them: the log of the manager, and what -e
+    /// and -o of `sysopt` name
+    #[arg(long = "reopen")]
+    pub(crate) is_opened_again: bool,
 }
 
 /// How a list is shown.
@@ -87,9 +114,9 @@ pub(crate) struct Form {
 #[derive(Debug, Args)]
 pub(crate) struct StartFlags {
     /// The configuration [default: NDRX_CONFIG]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "id"])]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Only these workers, of a pool that runs
+    /// Only these workers; where no pool runs, one begins with them alone
     #[command(flatten)]
     pub(crate) which: Which,
     /// Workers that a message wakes: one, or all of them, as plain epoll does
@@ -218,6 +245,89 @@ pub(crate) struct FldFlags {
     /// What is written
     #[arg(short = 'm', long, value_enum, default_value_t = Language::C)]
     pub(crate) lang: Language,
+}
+
+/// `mkfldhdr`, with the flags that manuals name
+#[derive(Debug, Args)]
+pub(crate) struct MkfldhdrFlags {
+    /// Field tables; without any, those that FLDTBLDIR and FIELDTBLS name
+    #[arg(value_name = "TABLE")]
+    pub(crate) tables: Vec<PathBuf>,
+    /// Folder for what is written, which is there
+    #[arg(short = 'd', value_name = "DIR", default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// What is written: 0 a C header, 1 constants of Go, 2 a class of Java, 3 a module of Python
+    #[arg(short = 'm', value_name = "LANGUAGE", default_value_t = 0, value_parser = integer::<u8>(0..=3))]
+    pub(crate) language: u8,
+    /// The package of Go or Java
+    #[arg(short = 'p', value_name = "PACKAGE", default_value = "")]
+    pub(crate) package: String,
+    /// Not looked at
+    #[arg(short = 'D', value_name = "LEVEL")]
+    pub(crate) debug_level: Option<String>,
+}
+
+/// `pollux pool call`
+#[derive(Debug, Args)]
+pub(crate) struct ServiceCallFlags {
+    /// The service
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// Fields to send, a line with name, tab and value for each, as Bprint prints them; - is standard input
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) fields: PathBuf,
+    /// Fields are a JSON object, and so is what is printed
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Send this text in a STRING buffer, and read no fields
+    #[arg(long, value_name = "TEXT", conflicts_with = "fields")]
+    pub(crate) string: Option<String>,
+    /// Seconds that the call may take [default: NDRX_TOUT, else that of the pool]
+    #[arg(long, value_name = "SECONDS", value_parser = integer::<u32>(1..=u32::MAX.into()))]
+    pub(crate) timeout: Option<u32>,
+    /// Send, and wait for no reply
+    #[arg(long = "no-reply")]
+    pub(crate) is_without_reply: bool,
+}
+
+/// `pollux pool convert`
+#[derive(Debug, Args)]
+pub(crate) struct ConvertFlags {
+    /// The UBBCONFIG, as tmloadcf takes it and tmunloadcf prints it
+    #[arg(value_name = "UBBCONFIG")]
+    pub(crate) file: PathBuf,
+    /// The machine whose servers are taken, by its name in the pool [default: the first of MASTER]
+    #[arg(long, value_name = "LMID")]
+    pub(crate) machine: Option<String>,
+    /// Write to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Leave out the notes on what is not needed here
+    #[arg(long = "no-notes")]
+    pub(crate) is_without_notes: bool,
+}
+
+/// `pollux pool viewc`
+#[derive(Debug, Args)]
+pub(crate) struct ViewFlags {
+    /// Files of views: each becomes NAME.h and NAME.V
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Do not look whether the field tables have the fields of the members
+    #[arg(short = 'n', long = "no-fields")]
+    pub(crate) is_without_fields: bool,
+    /// Folder for what is written [default: the one that it is called in]
+    #[arg(short = 'd', long = "dir", value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Of Enduro/X: where libraries of its own small program are
+    #[arg(short = 'L', hide = true)]
+    pub(crate) libraries: Option<PathBuf>,
+    /// Of Enduro/X: flags for the compiler of that program
+    #[arg(short = 'b', hide = true, allow_hyphen_values = true)]
+    pub(crate) compiler_flags: Option<String>,
+    /// Of Enduro/X: the language, C
+    #[arg(short = 'm', hide = true, value_parser = ["0"])]
+    pub(crate) language: Option<String>,
 }
 
 /// What is written for a table.

@@ -7,18 +7,24 @@
 //! | `orders` | a pool in the foreground, or behind the terminal; stop, restart, reload: what a running pool is asked to do |
 //! | `show` | ps, services, queues, clients, the pool itself |
 //! | `check` | a configuration against this machine |
+//! | `call` | one call of a service |
+//! | `convert` | a configuration of a UBBCONFIG |
 //! | `build_program` | C programs: the compiler, where headers and library are |
 //! | `server_main` | the services of a C server, and its `main` |
 //! | `field_tables` | headers and modules of field tables |
+//! | `view_files` | headers and compiled files of views |
 #![forbid(unsafe_code)]
 
 mod build_program;
+mod call;
 mod check;
+mod convert;
 mod field_tables;
 mod flags;
 mod orders;
 mod server_main;
 mod show;
+mod view_files;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -152,17 +158,22 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),
         PoolCommand::Restart { which } => orders::restart(selection(&which)),
         PoolCommand::Reload => orders::reload(),
+        PoolCommand::Log(flags) => orders::log(&flags),
         PoolCommand::Ps(form) => show::workers(form.json),
         PoolCommand::Services(form) => show::services(form.json),
         PoolCommand::Queues(form) => show::queues(form.json),
         PoolCommand::Clients(form) => show::clients(form.json),
         PoolCommand::Info(form) => show::info(form.json),
+        PoolCommand::Call(flags) => call::run(&flags),
         PoolCommand::Check { config, clients, no_ask, json } => {
             check::check(config, clients, !no_ask, json)
         }
+        PoolCommand::Convert(flags) => convert::run(&flags),
         PoolCommand::BuildServer(flags) => build_program::server(&flags),
         PoolCommand::BuildClient(flags) => build_program::client(&flags),
         PoolCommand::Fld(flags) => field_tables::run(&flags),
+        PoolCommand::Mkfldhdr(flags) => field_tables::run_manual(&flags),
+        PoolCommand::Viewc(flags) => view_files::run(&flags),
         PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
     }
 }

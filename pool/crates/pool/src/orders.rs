@@ -2,9 +2,9 @@
 //! and orders to one that runs, with their progress.
 //!
 //! ```text
-//!  start ──► this binary again, --detached ──► setsid, control socket, "open" on its standard output
-//!    │                                                   │
-//!    └── waits for "open" ──► control socket ──► Settle ─┴─► progress … done
+//!  start ──► this binary again, --detached ──► a process group, a control socket, "open" on its standard output
+//!    │                                                                │
+//!    └── waits for "open" ──► control socket ──► Settle ──────────────┴─► progress … done
 //! ```
 //!
 //! Errors before the pool is open go to that standard output; those that follow go to its log.
@@ -19,14 +19,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pollux_host::Program;
 use pollux_settings::command::output::{self, Failure};
 use pollux_sys::descriptors;
+use pollux_xatmi::config::Entry;
 use pollux_xatmi::control::{Answer, Control, ControlError, OPEN, Progress, Request};
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{
-    Log, Pool, PoolOptions, find, keep_from_children, output_faults, workers_left,
+    Log, Pool, PoolOptions, find, keep_from_children, leave_terminal, output_faults, workers_left,
 };
-use pollux_xatmi::supervisor::Selection;
+use pollux_xatmi::supervisor::{NoSuchWorker, Selection};
 
-use crate::flags::StartFlags;
+use crate::flags::{LogFlags, StartFlags};
 use crate::{SILENCE, asked, config_file, connect, environment, show};
 
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
@@ -37,8 +38,17 @@ const END_PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 /// Starts a pool, or workers of one that runs.
 pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
-    if let Some(what) = crate::selection(&flags.which) {
-        return start_workers(what);
+    let only = crate::selection(&flags.which);
+    if let Some(what) = &only
+        && !flags.detached
+    {
+        let environment = environment()?;
+        let is_another = |file: &PathBuf| running_pool_of(file, &environment).is_none();
+        match Control::connect(&environment.prefix) {
+            Err(ControlError::NoPool { .. }) => {}
+            Ok(_) if flags.config.as_ref().is_some_and(is_another) => {}
+            _ => return start_workers(what.clone()),
+        }
     }
     // An old kernel can't; then it is as it was before.
     let _ = keep_from_children();
@@ -48,11 +58,12 @@ pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
         return run_detached(flags, file, environment);
     }
     if !flags.foreground
+        && only.is_none()
         && let Some(mut control) = running_pool_of(&file, &environment)
     {
         return start_missing(&mut control, &environment);
     }
-    check(&file)?;
+    check(&file, &only.unwrap_or(Selection::All))?;
     if flags.foreground {
         let log = match &flags.log {
             Some(path) => Log::append_to(path).map_err(|error| unwritable(path, &error))?,
@@ -82,14 +93,15 @@ fn start_missing(control: &mut Control, environment: &Environment) -> Result<Exi
     let what = Selection::All;
     let said =
         follow(control, &Request::Start { what }, "starting").map_err(|error| asked(&error))?;
-    let (prefix, manager) = (&environment.prefix, control.manager());
+    let prefix = &environment.prefix;
+    let manager = control.manager();
     output::remark(&format!("pool {prefix} runs already, as process {manager}: {said}"));
     Ok(ExitCode::SUCCESS)
 }
 
 /// What would keep every copy of a program from starting is reported before anything is started, and keeps the others
 /// only if none is left.
-fn check(file: &Path) -> Result<(), Failure> {
+fn check(file: &Path, what: &Selection) -> Result<(), Failure> {
     let config = crate::read_config(file)?;
     for warning in &config.warnings {
         output::remark(&format!("warning: {warning}"));
@@ -98,8 +110,12 @@ fn check(file: &Path) -> Result<(), Failure> {
         let missing = find(entry).err();
         missing.into_iter().chain(output_faults(entry)).collect::<Vec<String>>()
     };
-    let entries = config.entries.iter().filter(|entry| entry.min > 0);
-    let (sound, faulty): (Vec<_>, Vec<_>) = entries.map(faults_of).partition(Vec::is_empty);
+    let entries: Vec<&Entry> = config.entries.iter().filter(|entry| what.starts(entry)).collect();
+    if entries.is_empty() && *what != Selection::All {
+        return Err(Failure::failed(NoSuchWorker::new(what.clone())));
+    }
+    let (sound, faulty): (Vec<_>, Vec<_>) =
+        entries.into_iter().map(faults_of).partition(Vec::is_empty);
     let faults = faulty.concat();
     if sound.is_empty() && !faults.is_empty() {
         return Err(Failure::failed(faults.join("\n")));
@@ -117,8 +133,14 @@ fn open(
     log: Log,
 ) -> Result<Pool, Failure> {
     descriptors::raise().map_err(Failure::failed)?;
-    let (wake, metrics) = (crate::wake(flags.wake), flags.metrics.clone());
-    let options = PoolOptions { config, environment, wake, metrics };
+    // A pool whose session keeps it runs as well.
+    if let Err(error) = leave_terminal() {
+        output::remark(&format!("the terminal could not be given up: {error}"));
+    }
+    let wake = crate::wake(flags.wake);
+    let metrics = flags.metrics.clone();
+    let only = crate::selection(&flags.which).unwrap_or(Selection::All);
+    let options = PoolOptions { config, environment, wake, metrics, only };
     Pool::open(options, log).map_err(|error| Failure::failed(output::error_chain(&error)))
 }
 
@@ -131,7 +153,7 @@ fn run_detached(
     let path = flags.log.clone().ok_or_else(|| Failure::usage("--detached needs --log"))?;
     let opened = Log::append_to(&path).map_err(|error| unwritable(&path, &error));
     let opened = opened.and_then(|log| {
-        rustix::process::setsid().map_err(|errno| Failure::failed(format!("setsid: {errno}")))?;
+        leave_process_group()?;
         open(flags, config, environment, log)
     });
     let pool = match opened {
@@ -151,6 +173,14 @@ fn run_detached(
     closed.map_err(|error| Failure::failed(format!("standard output: {error}")))?;
     pool.run().map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Goes into a process group of its own, so that the keys and the end of a terminal mean others. Not into a session of
+/// its own: the kernel shares the CPUs among sessions (sched(7), autogroup), and where clients and workers are in two,
+/// a thread of one that was interrupted within a call can wait for a tenth of a second until it continues.
+fn leave_process_group() -> Result<(), Failure> {
+    let moved = rustix::process::setpgid(None, None);
+    moved.map_err(|errno| Failure::failed(format!("setpgid: {errno}")))
 }
 
 /// Starts the process that stays, and waits until its workers are up.
@@ -211,6 +241,11 @@ fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Program, Failure
     if let Some(address) = &flags.metrics {
         command.args(["--metrics", &address.to_string()]);
     }
+    match crate::selection(&flags.which) {
+        None | Some(Selection::All) => {}
+        Some(Selection::Program(name)) => _ = command.args(["--name", &name]),
+        Some(Selection::Id(id)) => _ = command.args(["--id", &id.to_string()]),
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(error_file);
     let started = Program::start_unread("pollux-pool", command);
     started.map_err(|error| Failure::failed(output::error_chain(&error)))
@@ -261,6 +296,15 @@ pub(crate) fn restart(what: Option<Selection>) -> Result<ExitCode, Failure> {
 /// Has the configuration read again.
 pub(crate) fn reload() -> Result<ExitCode, Failure> {
     let said = connect()?.ask(&Request::Reload, SILENCE, |_| {});
+    output::remark(&said.map_err(|error| asked(&error))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has logs opened again, or programs write another level.
+pub(crate) fn log(flags: &LogFlags) -> Result<ExitCode, Failure> {
+    let what = crate::selection(&flags.which).unwrap_or(Selection::All);
+    let request = Request::Log { what, level: flags.level, is_opened_again: flags.is_opened_again };
+    let said = connect()?.ask(&request, SILENCE, |_| {});
     output::remark(&said.map_err(|error| asked(&error))?);
     Ok(ExitCode::SUCCESS)
 }

@@ -16,13 +16,15 @@ pub(crate) fn workers(json: bool) -> Result<ExitCode, Failure> {
         Answer::Workers(rows) => rows,
         _ => Vec::new(),
     })?;
-    let columns: [Column<WorkerRow>; 11] = [
+    let columns: [Column<WorkerRow>; 13] = [
         words("PROGRAM", |row| row.program.clone()),
         number("SRVID", |row| row.srvid.to_string()),
         number("PID", |row| row.pid.map_or_else(dash, |pid| pid.to_string())),
         words("STATE", |row| if row.is_busy { "busy".to_owned() } else { row.state.clone() }),
         number("RESTARTS", |row| row.restarts.to_string()),
         number("SINCE", |row| time(row.since_s)),
+        words("SERVICE", |row| row.service.clone().unwrap_or_else(dash)),
+        number("FOR", |row| row.busy_ms.map_or_else(dash, within)),
         number("CALLS", |row| row.calls.to_string()),
         number("FAILED", |row| row.failed.to_string()),
         number("LATE", |row| row.late.to_string()),
@@ -37,7 +39,8 @@ fn trouble(row: &WorkerRow) -> String {
     let cause = row.cause.as_deref().filter(|_| row.state != "up").unwrap_or_default();
     match row.next_start_s {
         Some(seconds) => {
-            let (failures, pause) = (row.failures, time(seconds));
+            let failures = row.failures;
+            let pause = time(seconds);
             format!("{cause}; failure {failures} in a row, next start in {pause}")
         }
         None => cause.to_owned(),
@@ -223,9 +226,16 @@ fn milliseconds(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
+/// Milliseconds as such below a second, else as [`time`] has them.
+fn within(ms: u64) -> String {
+    if ms < 1000 { format!("{ms}ms") } else { time(ms / 1000) }
+}
+
 /// Seconds in the largest units that say it: `47s`, `12m03s`, `3h05m`, `2d04h`.
 fn time(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{minutes}m{:02}s", seconds % 60),

@@ -63,8 +63,8 @@ fn manual_pages_are_those_of_the_pool_and_of_field_tables() {
     }
     // Each command has a page with examples, but those that help hides.
     for name in [
-        "start", "stop", "restart", "reload", "ps", "services", "queues", "clients", "info",
-        "check",
+        "start", "stop", "restart", "reload", "log", "ps", "services", "queues", "clients", "info",
+        "check", "call", "convert", "viewc",
     ] {
         let page = std::fs::read_to_string(folder.path().join(format!("pollux-pool-{name}.1")));
         assert!(page.expect(name).contains(".SH \"EXAMPLES\""), "{name}");

@@ -13,11 +13,13 @@
 /* In Rust: they keep the outcome and say where the service function was started, or NULL when none
  * runs on this thread. */
 extern jmp_buf *pollux_record_return(int rval, long rcode, char *data, long len, long flags);
+extern jmp_buf *pollux_record_continue(void);
 extern jmp_buf *pollux_record_forward(const char *svc, char *data, long len, long flags);
 
 int pollux_run_service(void (*function)(TPSVCINFO *), TPSVCINFO *info, void **place);
 void pollux_leave_by_return(int rval, long rcode, char *data, long len, long flags);
 void pollux_leave_by_forward(const char *svc, char *data, long len, long flags);
+void pollux_leave_by_continue(void);
 int pollux_write_text(FILE *file, const char *text, size_t len);
 int pollux_flush(FILE *file);
 
@@ -37,6 +39,11 @@ void pollux_leave_by_return(int rval, long rcode, char *data, long len, long fla
 
 void pollux_leave_by_forward(const char *svc, char *data, long len, long flags) {
   jmp_buf *start = pollux_record_forward(svc, data, len, flags);
+  if (start != NULL) longjmp(*start, 1);
+}
+
+void pollux_leave_by_continue(void) {
+  jmp_buf *start = pollux_record_continue();
   if (start != NULL) longjmp(*start, 1);
 }
 

@@ -16,6 +16,12 @@ int pollux_cbgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...);
 char *pollux_bfindrv(UBFH *ubf, BFLDLEN *len, ...);
 char *pollux_cbfindrv(UBFH *ubf, BFLDLEN *len, int type, ...);
 int pollux_bpresrv(UBFH *ubf, ...);
+char *pollux_cbgetallocrv(UBFH *ubf, int type, BFLDLEN *extra, ...);
+int pollux_cbvgetrv(UBFH *ubf, const char *name, BFLDOCC occurrence, char *value, BFLDLEN *len, int type,
+                    long flags, ...);
+char *pollux_cbvgetallocrv(UBFH *ubf, const char *name, BFLDOCC occurrence, int type, long flags,
+                           BFLDLEN *extra, ...);
+int pollux_bvnullrv(UBFH *ubf, const char *name, BFLDOCC occurrence, ...);
 int pollux_userlog_format(const char *format, ...);
 int pollux_userlog_list(const char *format, va_list values);
 int pollux_log_format(int level, const char *file, long line, const char *format, ...);
@@ -54,6 +60,28 @@ char *pollux_cbfindrv(UBFH *ubf, BFLDLEN *len, int type, ...) {
 int pollux_bpresrv(UBFH *ubf, ...) {
   TAKE_PATH(path, ubf);
   return Bpresr(ubf, path);
+}
+
+char *pollux_cbgetallocrv(UBFH *ubf, int type, BFLDLEN *extra, ...) {
+  TAKE_PATH(path, extra);
+  return CBgetallocr(ubf, path, type, extra);
+}
+
+int pollux_cbvgetrv(UBFH *ubf, const char *name, BFLDOCC occurrence, char *value, BFLDLEN *len, int type,
+                    long flags, ...) {
+  TAKE_PATH(path, flags);
+  return CBvgetr(ubf, path, name, occurrence, value, len, type, flags);
+}
+
+char *pollux_cbvgetallocrv(UBFH *ubf, const char *name, BFLDOCC occurrence, int type, long flags,
+                           BFLDLEN *extra, ...) {
+  TAKE_PATH(path, extra);
+  return CBvgetallocr(ubf, path, name, occurrence, type, flags, extra);
+}
+
+int pollux_bvnullrv(UBFH *ubf, const char *name, BFLDOCC occurrence, ...) {
+  TAKE_PATH(path, occurrence);
+  return Bvnullr(ubf, path, name, occurrence);
 }
 
 int pollux_userlog_list(const char *format, va_list values) {

@@ -65,6 +65,7 @@ extern "C" {
 #define TPRECVONLY 0x00001000L /* tpconnect, tpsend: the other side has control */
 
 #define TPACK 0x00002000L
+#define TPREGEXMATCH 0x00800000L /* tpbroadcast: names are regular expressions of the whole */
 
 /* Events of a conversation, and kinds of subscriptions. */
 #define TPEV_DISCONIMM 0x0001L
@@ -96,7 +97,11 @@ extern "C" {
 #define MAXTIDENT 30
 #define XATMI_TYPE_LENGTH 8
 #define XATMI_SUBTYPE_LENGTH 16
+#define XATMI_TYPE_LEN XATMI_TYPE_LENGTH
+#define XATMI_SUBTYPE_LEN 33 /* of programs of Enduro/X: room for more than there is */
 #define X_OCTET "X_OCTET"
+#define X_C_TYPE "X_C_TYPE"
+#define X_COMMON "X_COMMON"
 
 /* The client that called. */
 typedef struct clientid_t {
@@ -138,12 +143,14 @@ typedef struct tpinfo_t {
 #define TPINITNEED(bytes) \
   ((bytes) > (long)sizeof(long) ? (long)(sizeof(TPINIT) - sizeof(long)) + (bytes) : (long)sizeof(TPINIT))
 
-/* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON. tpfree takes any pointer
- * and leaves tperrno as it is. */
+/* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON, and structs of a view: VIEW
+ * (VIEW32), X_C_TYPE, X_COMMON, with the view as subtype; they hold its null values at first. tpfree takes any
+ * pointer and leaves tperrno as it is. */
 extern char *tpalloc(const char *type, const char *subtype, long size);
 extern char *tprealloc(char *ptr, long size);
 extern void tpfree(char *ptr);
 extern long tptypes(char *ptr, char *type, char *subtype);
+extern int tpisautobuf(char *ptr); /* 1 for the request of a service, else 0 */
 
 /* Calls. `idata` and `*odata` may be NULL or buffers of tpalloc; `ilen` and `len` count for CARRAY
  * and X_OCTET only. `*odata` is replaced when the reply needs it, and `*olen` says how long that
@@ -206,24 +213,36 @@ extern int tpunadvertise(const char *name);
 /* The thread's context. Both may be left out: any call makes it, the thread's end closes it. */
 extern int tpinit(TPINIT *info);
 extern int tpterm(void);
+extern int tpappthrinit(TPINIT *info); /* the same for threads that a server made */
+extern int tpappthrterm(void);
+#define TPNOAUTH 0 /* no password is asked for: who may call is decided by the user */
+#define TPSYSAUTH 1
+#define TPAPPAUTH 2
+static __inline__ int tpchkauth(void) { return TPNOAUTH; }
 
-/* Contexts by their numbers. The one that tpgetctxt tells lasts until its tpterm, whatever becomes of the
+/* Contexts by their handles. The one that tpgetctxt tells lasts until its tpterm, whatever becomes of the
  * thread, and so does one of TPMULTICONTEXTS; any thread may enter it by tpsetctxt and leave it for another
  * one or none. Of several threads in one context one calls at a time. Those whose context another
  * thread ended are in TPINVALIDCONTEXT: calls are TPEPROTO there. tpsetctxt is TPENOENT for a context that
- * there is not, TPEPROTO on a server's own thread. */
-typedef int TPCONTEXT_T;
-#define TPSINGLECONTEXT 0
-#define TPINVALIDCONTEXT -1
-#define TPNULLCONTEXT -2 /* none */
-extern int tpgetctxt(TPCONTEXT_T *context, long flags);
+ * there is not, TPEPROTO on a server's own thread, whose context is the server's. tpnewctxt makes a context by itself, which
+ * joins the pool by its first call and lasts until tpfreectxt, with `ends_with_thread` not longer than the thread; with
+ * `is_entered` the thread is in it. NULL: TPELIMIT, or TPEPROTO on a server's own thread. Functions of oatmi.h name a
+ * context in front. */
+typedef void *TPCONTEXT_T;
+#define TPNULLCONTEXT ((TPCONTEXT_T)0) /* none */
+#define TPINVALIDCONTEXT ((TPCONTEXT_T)0x7fffffffL)
+#define TPSINGLECONTEXT ((TPCONTEXT_T)0x7ffffffeL) /* no context has it */
+extern int tpgetctxt(TPCONTEXT_T *context, long flags); /* TPMULTICONTEXTS, 0 where there is none */
 extern int tpsetctxt(TPCONTEXT_T context, long flags);
+extern TPCONTEXT_T tpnewctxt(int ends_with_thread, int is_entered);
+extern void tpfreectxt(TPCONTEXT_T context);
 
 /* Transactions over no resource, as programs have them that are linked with the null switch: they
  * commit unless a call that belongs to them ended with TPETIME, TPESVCFAIL, TPESVCERR or TPEOTYPE,
  * their time is over (`timeout` in seconds, 0 is none) or replies are outstanding: TPEABORT then.
- * Calls with TPNOTRAN do not belong to them; TPNOREPLY needs it. Services that are called do not
- * take part. tpgetlev is 1 within a transaction. */
+ * Calls with TPNOTRAN do not belong to them; TPNOREPLY needs it. A service that is called takes part, as TPTRAN in
+ * the flags of its TPSVCINFO says: its calls belong to them, and a failure of these, or a reply that it leaves outstanding,
+ * has the caller's transaction abort; begin, commit and abort are TPEPROTO there. tpgetlev is 1 within a transaction. */
 #define TPTXCOMMITDLOG 0x00000004L /* tpcommit: nothing is logged, and it changes nothing */
 extern int tpopen(void);
 extern int tpclose(void);
@@ -231,6 +250,28 @@ extern int tpbegin(unsigned long timeout, long flags);
 extern int tpcommit(long flags);
 extern int tpabort(long flags);
 extern int tpgetlev(void);
+
+/* A transaction is put aside, and taken up again by any thread of the process, once. TPEPROTO: there is none, or it is that
+ * of a service's caller; there is one. TPEABORT: replies of it are outstanding. TPEMATCH: it is not put aside. tpscmt gives
+ * what was set before; as nothing is logged, both are the same. */
+#define TPTRANID_TEXT_MAX 64
+typedef struct tp_tranid_t {
+  char text[TPTRANID_TEXT_MAX]; /* with a NUL */
+} TPTRANID;
+#define TP_CMT_LOGGED 0x04
+#define TP_CMT_COMPLETE 0x08
+extern int tpsuspend(TPTRANID *transaction, long flags);
+extern int tpresume(TPTRANID *transaction, long flags);
+extern int tpscmt(long when);
+
+/* Ids as texts of at most TPCONVMAXSTR bytes: of a CLIENTID by TPCONVCLTID, of a TPTRANID by TPCONVTRANID; with TPTOSTRING
+ * from the id to the text, else from the text. */
+#define TPCONVMAXSTR 512
+#define TPTOSTRING 0x00000001L
+#define TPCONVCLTID 0x00000002L
+#define TPCONVTRANID 0x00000004L
+#define TPCONVXID 0x00000008L /* TPEINVAL */
+extern int tpconvert(char *text, char *id, long flags);
 
 /* How long calls may take, in seconds; 0 takes a setting back. What is closest to the call counts:
  * tpsblktime for the thread's next call (TPBLK_NEXT) or for all of the thread (TPBLK_ALL),
@@ -245,6 +286,8 @@ extern int tpgblktime(long flags);
 #define tpurcode (*pollux_tpurcode_address())
 extern int *pollux_tperrno_address(void);
 extern long *pollux_tpurcode_address(void);
+#define _exget_tperrno_addr pollux_tperrno_address
+#define _exget_tpurcode_addr pollux_tpurcode_address
 extern char *tpstrerror(int error);
 extern char *tpecodestr(int error);
 
@@ -275,6 +318,29 @@ struct pollux_ubf;
 extern int tpubftojson(struct pollux_ubf *ubf, char *text, int size);
 extern int tpjsontoubf(struct pollux_ubf *ubf, const char *text);
 
+/* A struct of a view as JSON: {"VIEW":{"member":1,"array":["a","b"]}}, carrays as base64; BVACCESS_NOTNULL of
+ * ubf.h leaves null values out. tpjsontoview gives a buffer of type VIEW, and copies the name of its view to the 34 bytes at
+ * `view`. TPEOTYPE: no such view. */
+extern int tpviewtojson(const char *data, const char *view, char *text, int size, long flags);
+extern char *tpjsontoview(char *view, const char *text);
+
+/* A buffer as text, {"buftype":"UBF","version":1,"data":{"NAME":"Ada"}}, with TPEX_STRING as base64. `*to_len` is the room,
+ * then the length with the NUL; `len` counts for CARRAY and X_OCTET. tpimport puts the buffer of a text in the place of
+ * `*buffer`, which is one of tpalloc; `len` is 0 for a text with a NUL. TPEX_NOCHANGE: TPEINVAL for another type. */
+#define TPEX_NOCHANGE 0x00000004L
+#define TPEX_STRING 0x00000008L
+extern int tpexport(char *buffer, long len, char *to, long *to_len, long flags);
+extern int tpimport(const char *text, long len, char **buffer, long *buffer_len, long flags);
+
+/* The priority of the thread's next call, 1 to 100, relative to 50 without TPABSOLUTE; that of its last one. It changes
+ * nothing: requests of a service are served in their order. */
+extern int tpsprio(int priority, long flags);
+extern int tpgprio(void);
+
+/* getenv(3), and putenv(3), whose text stays in the environment. */
+extern char *tuxgetenv(const char *name);
+extern int tuxputenv(char *pair);
+
 /* Written by the server's author; all may be left out. tpsvrthrinit is called once tpsvrinit has returned 0,
  * on the one thread that serves, tpsvrthrdone before tpsvrdone. `argv[0]` is the program, then comes what
  * stands in <appopt>. Anything but 0 refuses to start. */
@@ -298,51 +364,126 @@ extern void pollux_server_thread_functions(int (*init)(int, char **), void (*don
 extern int pollux_server_main(int argc, char **argv, int (*init)(int, char **), void (*done)(void),
                               const struct pollux_service *services);
 
-/* What is not here is refused where it is used: persistent queues, views, request logs in buffers. */
+/* The same for a program with a main of its own: the table ends with a row without a name, `xa_switch` is NULL or that of no
+ * resource, what is reserved is 0. */
+struct tmdsptchtbl_t {
+  char *svcnm;
+  char *funcnm;
+  void (*p_func)(TPSVCINFO *);
+  long rfu1;
+  long rfu2;
+};
+struct xa_switch_t;
+struct tmsvrargs_t {
+  struct xa_switch_t *xa_switch;
+  struct tmdsptchtbl_t *svctab;
+  long flags;
+  int (*p_tpsvrinit)(int, char **);
+  void (*p_tpsvrdone)(void);
+  void *reserved0;
+  void *reserved1;
+  void *reserved2;
+  void *reserved3;
+  void *reserved4;
+  int (*p_tpsvrthrinit)(int, char **);
+  void (*p_tpsvrthrdone)(void);
+};
+#define POLLUX_VARIABLE extern
+POLLUX_VARIABLE struct xa_switch_t tmnull_switch;
+POLLUX_VARIABLE int _tmbuilt_with_thread_option; /* looked at by nothing */
+extern int _tmstartserver(int argc, char **argv, struct tmsvrargs_t *arguments);
+
+/* Functions that a server has called on its own thread, between requests: for a descriptor with events of epoll(7), each so
+ * many seconds, before it waits for requests. One that does not return 0 ends the server, as tpexit does after the service
+ * function that calls it; the manager starts another. TPEPROTO: not on a server's own thread; TPEMATCH: the descriptor has
+ * one already, or none. */
+extern int tpext_addpollerfd(int fd, uint32_t events, void *data,
+                             int (*function)(int fd, uint32_t events, void *data));
+extern int tpext_delpollerfd(int fd);
+extern int tpext_addperiodcb(int seconds, int (*function)(void)); /* 0 or NULL ends it */
+extern int tpext_delperiodcb(void);
+extern int tpext_addb4pollcb(int (*function)(void));
+extern int tpext_delb4pollcb(void);
+extern void tpexit(void);
+
+/* A service function hands its call over to another thread of the server: tpsrvgetctxdata gives it as data of malloc(), or
+ * with 2 in the `*len` bytes at `data`; tpcontinue ends the function, and the server serves on. The other thread takes the call
+ * by tpsrvsetctxdata, and its tpreturn or tpforward answers it and comes back. The request's buffer is the server's, and gone
+ * with tpcontinue. A call that no thread answers is over when its caller's time is. TPEPROTO: no service function runs
+ * here; for tpsrvsetctxdata one does; for tpcontinue in a conversation too. */
+#define SYS_SRV_THREAD 0x00000001L
+#define TPNOAUTBUF 0x00200000L
+extern char *tpsrvgetctxdata(void);
+extern char *tpsrvgetctxdata2(char *data, long *len);
+extern int tpsrvsetctxdata(const char *data, long flags);
+extern void tpsrvfreectxdata(char *data);
+extern void tpcontinue(void);
+
+/* main of a server that has one of its own and tables of nothing: what the two variables hold is called at its start and its end.
+ * With ATMI_SRVLIB_NOLONGJUMP tpreturn, tpforward and tpcontinue come back to the service function, which returns then. */
+#define ATMI_SRVLIB_NOLONGJUMP 0x00000001L
+POLLUX_VARIABLE int (*G_tpsvrinit__)(int, char **);
+POLLUX_VARIABLE void (*G_tpsvrdone__)(void);
+extern int ndrx_main(int argc, char **argv);
+extern int ndrx_main_integra(int argc, char **argv, int (*init)(int, char **), void (*done)(void), long flags);
+
+/* What is not here is refused where it is used: persistent queues. */
 #ifdef __has_attribute
 #if __has_attribute(error)
 #define POLLUX_REFUSED(why) __attribute__((error(why)))
-#endif
-#if __has_attribute(unavailable)
-#define POLLUX_UNAVAILABLE(why) __attribute__((unavailable(why)))
 #endif
 #endif
 #ifndef POLLUX_REFUSED
 #define POLLUX_REFUSED(why)
 #endif
-#ifndef POLLUX_UNAVAILABLE
-#define POLLUX_UNAVAILABLE(why)
-#endif
 #define POLLUX_NO_QUEUES "pollux has no persistent queues: see docs/xatmi-programming.md"
-struct pollux_queue_control;
-typedef struct pollux_queue_control TPQCTL POLLUX_UNAVAILABLE(POLLUX_NO_QUEUES);
+#define TMQNAMELEN 15
+#define TMMSGIDLEN 32
+#define TMCORRIDLEN 32
+typedef struct tpqctl_t {
+  long flags;
+  long deq_time;
+  long priority;
+  long diagnostic;
+  char diagmsg[256];
+  char msgid[TMMSGIDLEN];
+  char corrid[TMCORRIDLEN];
+  char replyqueue[TMQNAMELEN + 1];
+  char failurequeue[TMQNAMELEN + 1];
+  CLIENTID cltid;
+  long urcode;
+  long appkey;
+  long delivery_qos;
+  long reply_qos;
+  long exp_time;
+} TPQCTL;
+#define TPNOQFLAGS 0x00000L
+#define TPQCORRID 0x00001L
+#define TPQFAILUREQ 0x00002L
+#define TPQBEFOREMSGID 0x00004L
+#define TPQMSGID 0x00010L
+#define TPQPRIORITY 0x00020L
+#define TPQTOP 0x00040L
+#define TPQWAIT 0x00080L
+#define TPQREPLYQ 0x00100L
+#define QMEINVAL -1
+#define QMEBADRMID -2
+#define QMENOTOPEN -3
+#define QMETRAN -4
+#define QMEBADMSGID -5
+#define QMESYSTEM -6
+#define QMEOS -7
+#define QMEABORTED -8
+#define QMENOTA QMEABORTED
+#define QMEPROTO -9
+#define QMEBADQUEUE -10
+#define QMENOMSG -11
+#define QMEINUSE -12
+#define QMENOSPACE -13
 POLLUX_REFUSED(POLLUX_NO_QUEUES)
-int tpenqueue(const char *space, const char *name, struct pollux_queue_control *control, char *data,
-              long len, long flags);
+int tpenqueue(const char *space, const char *name, TPQCTL *control, char *data, long len, long flags);
 POLLUX_REFUSED(POLLUX_NO_QUEUES)
-int tpdequeue(const char *space, const char *name, struct pollux_queue_control *control, char **data,
-              long *len, long flags);
-/* A literal type of a view buffer is refused where it is written; others are TPENOENT when the program
- * runs. A macro tpalloc of the program's own goes before this one; one that comes behind this header
- * needs #undef tpalloc first, and so does a declaration of another tpalloc. */
-#if defined(__has_attribute) && !defined(tpalloc)
-#if __has_attribute(error)
-POLLUX_REFUSED("pollux has no VIEW, X_COMMON and X_C_TYPE buffers: see docs/xatmi-programming.md")
-const char *pollux_no_view_buffer(void);
-#define POLLUX_IS_TYPE(text, name)                                                                 \
-  (__builtin_strcmp(text, "\"" name "\"") == 0 ||                                                  \
-   __builtin_strcmp(text, "(char *)\"" name "\"") == 0 ||                                          \
-   __builtin_strcmp(text, "(char*)\"" name "\"") == 0)
-#define POLLUX_IS_VIEW(text)                                                                       \
-  (POLLUX_IS_TYPE(text, "VIEW") || POLLUX_IS_TYPE(text, "VIEW32") ||                               \
-   POLLUX_IS_TYPE(text, "X_COMMON") || POLLUX_IS_TYPE(text, "X_C_TYPE"))
-#define POLLUX_BUFFER_TYPE(type) (POLLUX_IS_VIEW(#type) ? pollux_no_view_buffer() : (type))
-#define tpalloc(type, subtype, size) tpalloc(POLLUX_BUFFER_TYPE(type), subtype, size)
-#endif
-#endif
-#define POLLUX_NO_VIEW_JSON POLLUX_REFUSED("pollux has no views: see docs/xatmi-programming.md")
-POLLUX_NO_VIEW_JSON int tpviewtojson(char *view, char *name, char *text, int size, long flags);
-POLLUX_NO_VIEW_JSON char *tpjsontoview(char *name, char *text);
+int tpdequeue(const char *space, const char *name, TPQCTL *control, char **data, long *len, long flags);
 
 #ifdef __cplusplus
 }

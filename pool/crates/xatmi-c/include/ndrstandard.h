@@ -33,6 +33,41 @@
 #define EXBYTE(number) ((number) & 0xff)
 #endif
 
+/* Stands before declarations; nothing here. */
+#ifndef NDRX_API
+#define NDRX_API
+#endif
+
+#ifndef EX_SIZEOF_LONG
+#define EX_SIZEOF_LONG 8
+#endif
+
+/* A whole number as wide as a pointer, and how printf(3) writes it. */
+#ifndef NDRX_LONGPTR_HEX
+typedef long ndrx_longptr_t;
+#define NDRX_LONGPTR_HEX "%lx"
+#endif
+
+/* Room that a program gives to what it does not know the length of. */
+#ifndef NDRX_MSGSIZEMAX
+#define NDRX_MSGSIZEMAX ndrx_msgsizemax()
+static __inline__ long ndrx_msgsizemax(void) { return 65536; }
+#endif
+
+#ifndef ATMI_MSG_MAX_SIZE
+#define ATMI_MSG_MAX_SIZE NDRX_MSGSIZEMAX
+#endif
+
+/* Calls of one thread that may be under way. */
+#ifndef MAX_ASYNC_CALLS
+#define MAX_ASYNC_CALLS 16384
+#endif
+
+/* What is done where a library is built into a program of another language. */
+#ifndef NDRX_INTEGRA
+#define NDRX_INTEGRA(name) name
+#endif
+
 /* How functions are marked. */
 #ifndef expublic
 #define expublic

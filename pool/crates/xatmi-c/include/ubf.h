@@ -66,7 +66,10 @@ typedef struct pollux_ubf UBFH;
 
 #define Berror (*pollux_berror_address())
 extern int *pollux_berror_address(void);
+#define _Bget_Ferror_addr pollux_berror_address
+#define ndrx_Bget_Ferror_addr pollux_berror_address
 extern char *Bstrerror(int error);
+extern char *Becodestr(int error); /* its name alone */
 extern void B_error(const char *word); /* the last error to standard error, behind the word */
 
 /* One value; `len` of Badd and Bchg counts for carray only. An occurrence of -1 is the last one,
@@ -118,14 +121,16 @@ typedef struct pollux_place {
   int at;
 } Bfld_loc_info_t;
 extern int Baddfast(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, Bfld_loc_info_t *place);
+extern int CBaddfast(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, int type, Bfld_loc_info_t *place);
 
 /* Fields of inner buffers. A path is 1 to 17 pairs of a field and its occurrence, then BBADFLDOCC;
- * each field but the last holds a buffer. What is not a path is BBADFLD. */
+ * each field but the last holds a buffer. What is not a path, as one with -1 for an occurrence, is BBADFLD, one through a field that holds no buffer BEBADOP. */
 extern int Bgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len);
 extern int CBgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len, int type);
 extern char *Bfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len);
 extern char *CBfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len, int type);
 extern int Bpresr(UBFH *ubf, BFLDID *path); /* 1 or 0 */
+extern char *CBgetallocr(UBFH *ubf, BFLDID *path, int type, BFLDLEN *extra);
 
 /* The same with the path as the last arguments. */
 extern int Bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...);
@@ -133,17 +138,27 @@ extern int CBgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...);
 extern char *Bfindrv(UBFH *ubf, BFLDLEN *len, ...);
 extern char *CBfindrv(UBFH *ubf, BFLDLEN *len, int type, ...);
 extern int Bpresrv(UBFH *ubf, ...);
+extern char *CBgetallocrv(UBFH *ubf, int type, BFLDLEN *extra, ...);
 
 /* All values. Bnext starts with *id = BFIRSTFLDID and returns 1, then 0 at the end; without
- * `value` (NULL) `*len` becomes the length all the same. */
+ * `value` (NULL) `*len` becomes the length all the same. For a view, `value` becomes a BVIEWFLD with the struct right behind it,
+ * and `*len` the length of the struct. */
 extern BFLDOCC Boccur(UBFH *ubf, BFLDID id);
 extern BFLDOCC Bnum(UBFH *ubf);
+typedef struct pollux_next_state {
+  long reserved[4];
+} Bnext_state_t;
+/* Bnext with a state, which it leaves alone, and with the address of the value. */
+extern int Bnext2(Bnext_state_t *state, UBFH *ubf, BFLDID *id, BFLDOCC *occurrence, char *value, BFLDLEN *len,
+                  char **data);
 extern int Bnext(UBFH *ubf, BFLDID *id, BFLDOCC *occurrence, char *value, BFLDLEN *len);
 
 /* Whole buffers. The list of Bproj and Bprojcpy ends with BBADFLDID;
  * NULL keeps no field. */
 extern int Binit(UBFH *ubf, BFLDLEN size);
 extern int Bcpy(UBFH *to, UBFH *from);
+#define B16to32(to, from) Bcpy((to), (from)) /* there is one kind of buffers */
+#define B32to16(to, from) Bcpy((to), (from))
 extern int Bupdate(UBFH *to, UBFH *from);
 extern int Bconcat(UBFH *to, UBFH *from);
 extern int Bproj(UBFH *ubf, BFLDID *list);
@@ -169,6 +184,18 @@ extern int Bwrite(UBFH *ubf, FILE *file);
 extern int Bread(UBFH *ubf, FILE *file);
 extern int Bextread(UBFH *ubf, FILE *file);
 
+/* The same to and from functions, which may be given `data`. A line has its new line and a NUL, which `len` counts;
+ * `field` is what it begins with, `*is_printed` and `file` (NULL) are not looked at, 0 is well. A function that gives lines
+ * or bytes returns how many bytes it wrote to the `size` that there are, 0 at the end; one that takes bytes, how many it took.
+ * BEUNIX: the function failed. */
+extern int Bfprintcb(UBFH *ubf,
+                     int (*take)(char **line, long len, void *data, int *is_printed, FILE *file, BFLDID field),
+                     void *data);
+extern int Bextreadcb(UBFH *ubf, long (*give)(char *line, long size, void *data), void *data);
+extern int Bwritecb(UBFH *ubf, long (*take)(char *bytes, long len, void *data), void *data);
+extern int Breadcb(UBFH *ubf, long (*give)(char *bytes, long size, void *data), void *data);
+extern int Bboolprcb(const char *tree, int (*take)(char *text, long len, void *data), void *data);
+
 /* Boolean expressions, as in "NAME %% 'J.*n' && AGE[?] >= 18"; docs/reference/xatmi.md has their
  * grammar. A tree is freed by Btreefree or free(); it may be copied, its first two bytes are its
  * length, the low one first. Bboolev gives 1 or 0; Bfloatev -1 for an error, which Berror tells. */
@@ -177,6 +204,12 @@ extern int Bboolev(UBFH *ubf, const char *tree);
 extern double Bfloatev(UBFH *ubf, const char *tree);
 extern int Bboolpr(const char *tree, FILE *file); /* with all parentheses */
 extern void Btreefree(char *tree);
+
+/* Functions in expressions, for all threads: `NAME()` gives what `function` gives for the buffer, `NAME('text')` that of
+ * Bboolsetcbf2. NULL takes one back; a tree that calls it is BEINVAL or BSYNTAX then. Names have 1 to 64 letters, digits and _
+ * (BBADNAME), texts up to 510 bytes without a quote. */
+extern int Bboolsetcbf(const char *name, long (*function)(UBFH *ubf, char *name));
+extern int Bboolsetcbf2(const char *name, long (*function)(UBFH *ubf, char *name, char *text));
 
 /* Memory. `bytes` is what all values take, strings with their NUL; both numbers are above 0. Buffers
  * of Balloc are those of tpalloc("UBF", ...): either frees, and they can be sent. */
@@ -199,39 +232,79 @@ extern char *Btype(BFLDID id); /* "short", "string", ...; NULL for an error */
 extern BFLDOCC Bfldno(BFLDID id);
 extern BFLDID Bmkfldid(int type, BFLDID number); /* BBADFLDID for an error */
 
-/* There are no views: what uses them is refused where it is used, by the linker where the compiler does
- * not. */
-#ifdef __has_attribute
-#if __has_attribute(error)
-#define POLLUX_NO_VIEWS __attribute__((error("pollux has no views: see docs/xatmi-programming.md")))
-#endif
-#if __has_attribute(unavailable)
-#define POLLUX_NO_VIEW \
-  __attribute__((unavailable("pollux has no views: see docs/xatmi-programming.md")))
-#endif
-#endif
-#ifndef POLLUX_NO_VIEW
-#define POLLUX_NO_VIEW
-#endif
-#ifndef POLLUX_NO_VIEWS
-#define POLLUX_NO_VIEWS
-#endif
-typedef struct pollux_view_field BVIEWFLD POLLUX_NO_VIEW;
-POLLUX_NO_VIEWS int Bvget(char *data, char *view, char *name, BFLDOCC occurrence, char *value,
-                          BFLDLEN *len, int type, long flags);
-POLLUX_NO_VIEWS int Bvchg(char *data, char *view, char *name, BFLDOCC occurrence, char *value,
-                          BFLDLEN len, int type);
-POLLUX_NO_VIEWS int Bvnull(char *data, char *name, BFLDOCC occurrence, char *view);
-POLLUX_NO_VIEWS int Bvselinit(char *data, char *name, char *view);
-POLLUX_NO_VIEWS int Bvsinit(char *data, char *view);
-POLLUX_NO_VIEWS int Bvopt(char *name, int option, char *view);
-POLLUX_NO_VIEWS int Bvftos(UBFH *ubf, char *data, char *view);
-POLLUX_NO_VIEWS int Bvstof(UBFH *ubf, char *data, int mode, char *view);
-POLLUX_NO_VIEWS long Bvsizeof(char *view);
-POLLUX_NO_VIEWS long Bvcpy(char *to, char *from, char *view);
-POLLUX_NO_VIEWS BFLDOCC Bvoccur(char *data, char *view, char *name, BFLDOCC *most, BFLDOCC *real,
-                                long *size, int *type);
-POLLUX_NO_VIEWS void Bvrefresh(void);
+/* Enduro/X has fields in a database beside those of tables. There is none here: it is not found (0), holds no field
+ * (BBADNAME), and closing or removing it does nothing. */
+extern int Bflddbload(void);
+extern void Bflddbunload(void);
+extern int Bflddbunlink(void);
+extern BFLDID Bflddbid(const char *name); /* BBADFLDID for an error */
+extern char *Bflddbname(BFLDID id);       /* NULL for an error */
+
+/* Views: structs of C that viewc made from a file. Files are those that VIEWDIR and VIEWFILES (or VIEWDIR32 and
+ * VIEWFILES32) name, read once. `data` is a struct of the view `view`, `name` a member of it, `type` may be BFLD_INT too.
+ * An occurrence is one of the array, from 0. */
+#define B_FTOS 1 /* Bvopt: from fields to the struct only */
+#define B_STOF 2 /* from the struct to fields only */
+#define B_OFF 3
+#define B_BOTH 4
+#define BUPDATE 1 /* Bvstof: as Bupdate; null values stay out, but for BCONCAT */
+#define BOJOIN 2
+#define BJOIN 3
+#define BCONCAT 4
+#define BVACCESS_NOTNULL 0x00000001 /* BNOTPRES for a null value, and beyond the count */
+#define NDRX_VIEW_CNAME_LEN 256
+#define NDRX_VIEW_NAME_LEN 33
+/* What a field of type view is given as and found as. Bget and the like copy the struct to `data`; Bfind and the like give one
+ * of the thread, good until its next; that of Bgetalloc has its struct behind it. Lengths are those of the struct. */
+typedef struct pollux_view_field {
+  unsigned int vflags; /* 0 */
+  char vname[NDRX_VIEW_NAME_LEN + 1];
+  char *data;
+} BVIEWFLD;
+typedef struct Bvnext_state {
+  const void *v;
+  const void *vel; /* NULL at the end */
+} Bvnext_state_t;
+extern int CBvget(const char *data, const char *view, const char *name, BFLDOCC occurrence,
+                  char *value, BFLDLEN *len, int type, long flags);
+extern int CBvchg(char *data, const char *view, const char *name, BFLDOCC occurrence,
+                  const char *value, BFLDLEN len, int type); /* raises the count if need be */
+extern char *CBvgetalloc(const char *data, const char *view, const char *name, BFLDOCC occurrence,
+                         int type, long flags, BFLDLEN *extra);
+extern int Bvnull(const char *data, const char *name, BFLDOCC occurrence, const char *view);
+extern int Bvselinit(char *data, const char *name, const char *view);
+extern int Bvsinit(char *data, const char *view);
+extern int Bvopt(const char *name, int option, const char *view); /* of this process */
+extern int Bvftos(UBFH *ubf, char *data, const char *view);
+extern int Bvstof(UBFH *ubf, const char *data, int mode, const char *view);
+extern long Bvsizeof(const char *view);
+extern long Bvcpy(char *to, const char *from, const char *view);
+extern BFLDOCC Bvoccur(const char *data, const char *view, const char *name, BFLDOCC *most,
+                       BFLDOCC *real, long *bytes, int *type);
+extern int Bvsetoccur(char *data, const char *view, const char *name, BFLDOCC count);
+extern int Bvnext(Bvnext_state_t *state, const char *view, char *name, int *type, BFLDOCC *most,
+                  long *bytes); /* 1, or 0 at the end; `view` is NULL but for the first */
+extern int Bvcmp(const char *one, const char *one_view, const char *two, const char *two_view);
+extern int Bvprint(const char *data, const char *view);
+extern int Bvfprint(const char *data, const char *view, FILE *file);
+extern int Bvextread(char *data, const char *view, FILE *file);
+extern int Bvfprintcb(const char *struct_data, const char *view,
+                      int (*take)(char **line, long len, void *data, int *is_printed, FILE *file, BFLDID field),
+                      void *data); /* `field` is 0 */
+extern int Bvextreadcb(char *struct_data, const char *view,
+                       long (*give)(char *line, long size, void *data), void *data);
+/* The same of the struct in a field of type view, by a path of fields; with v, the path is the last arguments. */
+extern int CBvgetr(UBFH *ubf, BFLDID *path, const char *name, BFLDOCC occurrence, char *value, BFLDLEN *len,
+                   int type, long flags);
+extern char *CBvgetallocr(UBFH *ubf, BFLDID *path, const char *name, BFLDOCC occurrence, int type, long flags,
+                          BFLDLEN *extra);
+extern int Bvnullr(UBFH *ubf, BFLDID *path, const char *name, BFLDOCC occurrence);
+extern int CBvgetrv(UBFH *ubf, const char *name, BFLDOCC occurrence, char *value, BFLDLEN *len, int type,
+                    long flags, ...);
+extern char *CBvgetallocrv(UBFH *ubf, const char *name, BFLDOCC occurrence, int type, long flags,
+                           BFLDLEN *extra, ...);
+extern int Bvnullrv(UBFH *ubf, const char *name, BFLDOCC occurrence, ...);
+extern void Bvrefresh(void);
 
 #ifdef __cplusplus
 }

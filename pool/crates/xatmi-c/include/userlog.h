@@ -26,6 +26,7 @@ extern int pollux_userlog(const char *text);
 #else
 #define POLLUX_PRINTF(text, values)
 #endif
+static __inline__ int userlog_const(const char *text) { return pollux_userlog(text); }
 extern int userlog(const char *format, ...) POLLUX_PRINTF(1, 2);
 extern int vuserlog(const char *format, va_list values) POLLUX_PRINTF(1, 0);
 

@@ -10,9 +10,10 @@ use std::ffi::{c_char, c_int};
 
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{
-    self, FieldId, HEADER_BYTES, JsonError, Ubf, UbfError, UbfMut, UbfRef, apply_printed,
-    from_json, region_size, to_json,
+    self, Field, FieldId, HEADER_BYTES, JsonError, LineForm, Ubf, UbfError, UbfMut, UbfRef, Value,
+    apply_printed, from_json, region_size, to_json,
 };
+use pollux_xatmi::view;
 
 use crate::fault::{self, Fault, UbfFault};
 use crate::fields::{changing, check_tables, id, reading, size_at, table_or_empty};
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn Bcmp(one: *const c_char, two: *const c_char) -> c_int {
     fault::ubf(-2, || {
         // SAFETY: the caller's promise.
         let (one, two) = unsafe { pair(one, two) }?;
-        Ok(one.compare(two) as c_int)
+        Ok(one.compare_by(two, &view::order_of_process) as c_int)
     })
 }
 
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn Bsubset(whole: *const c_char, part: *const c_char) -> c
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
         let (whole, part) = unsafe { pair(whole, part) }?;
-        Ok(c_int::from(whole.contains_all(part)))
+        Ok(c_int::from(whole.contains_all_by(part, &view::order_of_process)))
     })
 }
 
@@ -298,9 +299,18 @@ unsafe fn print(ubf: *const c_char, file: *mut libc::FILE) -> Result<c_int, UbfF
     // SAFETY: the caller's promise.
     let fields = unsafe { reading(ubf) }?;
     // Without tables fields are printed by number.
-    let text = ubf::print(fields, table_or_empty())?;
+    let text = ubf::print(fields, table_or_empty(), &view::LINES)?;
     // SAFETY: the caller's promise.
-    unsafe { write_text(file, text.as_bytes()) }?;
+    unsafe { print_text(file, text.as_bytes()) }
+}
+
+/// Writes a text to a file of C, to standard output for NULL, so that what others write to it comes behind it.
+///
+/// # Safety
+/// A `file` that is not NULL is that of an open file.
+pub(crate) unsafe fn print_text(file: *mut libc::FILE, text: &[u8]) -> Result<c_int, UbfFault> {
+    // SAFETY: the caller's promise.
+    unsafe { write_text(file, text) }?;
     // SAFETY: as above.
     if unsafe { pollux_flush(file) } != 0 {
         return Err(failed(&std::io::Error::last_os_error().to_string()));
@@ -371,7 +381,7 @@ pub unsafe extern "C" fn Bread(ubf: *mut c_char, file: *mut libc::FILE) -> c_int
         unsafe { fill(file, &mut bytes[HEADER_BYTES..]) }?;
         let fields = UbfRef::check(&bytes)?;
         // SAFETY: the caller's promise.
-        unsafe { changing(ubf) }?.copy_from(fields)?;
+        take_read(unsafe { changing(ubf) }?, fields)?;
         Ok(0)
     })
 }
@@ -385,34 +395,77 @@ pub unsafe extern "C" fn Bread(ubf: *mut c_char, file: *mut libc::FILE) -> c_int
 pub unsafe extern "C" fn Bextread(ubf: *mut c_char, file: *mut libc::FILE) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
-        let before = unsafe { reading(ubf) }?;
-        let (mut fields, room) = (Ubf::from_bytes(before.used_bytes())?, before.size());
+        let most = text_bytes_max(unsafe { reading(ubf) }?.size());
         if !caller::is_sound(file) {
             return Err(NO_FILE.into());
         }
-        let most = room.saturating_mul(TEXT_BYTES_EACH).max(TEXT_BYTES_MIN);
         // SAFETY: the caller's promise.
         let text = unsafe { paragraph(file, most) }?;
-        let text = str::from_utf8(&text).map_err(|error| {
-            let before = &text[..error.valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            let reason = "bytes that are not UTF-8 are written as a backslash and two hex digits";
-            UbfError::Syntax { line, reason }
-        })?;
-        match apply_printed(text, table_or_empty(), &mut fields) {
-            Ok(()) => {}
-            Err(error) => {
-                if error == UbfError::BadName {
-                    // Tables that cannot be read are the cause rather than the name.
-                    check_tables()?;
-                }
-                return Err(error.into());
-            }
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            let line = 1 + text.iter().filter(|byte| **byte == b'\n').count();
+            let reason = "the last line has no new line at its end";
+            return Err(UbfError::Syntax { line, reason }.into());
         }
         // SAFETY: the caller's promise.
-        unsafe { changing(ubf) }?.copy_from(fields.fields())?;
-        Ok(0)
+        unsafe { apply_text(ubf, &text) }
     })
+}
+
+/// The most bytes of a text for a buffer of this size.
+pub(crate) fn text_bytes_max(room: usize) -> usize {
+    room.saturating_mul(TEXT_BYTES_EACH).max(TEXT_BYTES_MIN)
+}
+
+/// Changes a buffer as printed fields say.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, no other thread uses it meanwhile.
+pub(crate) unsafe fn apply_text(ubf: *mut c_char, text: &[u8]) -> Result<c_int, UbfFault> {
+    // SAFETY: the caller's promise.
+    let mut fields = Ubf::from_bytes(unsafe { reading(ubf) }?.used_bytes())?;
+    let text = str::from_utf8(text).map_err(|error| {
+        let before = &text[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let reason = "bytes that are not UTF-8 are written as a backslash and two hex digits";
+        UbfError::Syntax { line, reason }
+    })?;
+    let form = LineForm { reads_addresses: reads_addresses(), ..view::LINES };
+    if let Err(error) = apply_printed(text, table_or_empty(), &form, &mut fields) {
+        if error == UbfError::BadName {
+            // Tables that cannot be read are the cause rather than the name.
+            check_tables()?;
+        }
+        return Err(error.into());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { changing(ubf) }?.copy_from(fields.fields())?;
+    Ok(0)
+}
+
+/// Makes a buffer hold what was read from a file, without addresses where those are not read.
+pub(crate) fn take_read(mut to: UbfMut<'_>, fields: UbfRef<'_>) -> Result<(), UbfError> {
+    if reads_addresses() {
+        return to.copy_from(fields);
+    }
+    to.copy_from(without_addresses(fields)?.fields())
+}
+
+fn without_addresses(fields: UbfRef<'_>) -> Result<Ubf, UbfError> {
+    let mut kept = Ubf::new();
+    for Field { id, value, .. } in fields {
+        match value {
+            Value::Ptr(_) => {}
+            Value::Ubf(inner) => kept.add(id, without_addresses(inner)?.fields())?,
+            other => kept.add(id, other)?,
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether addresses are taken from texts and files: only where NDRX_APIFLAGS says so.
+pub(crate) fn reads_addresses() -> bool {
+    let flags = std::env::var("NDRX_APIFLAGS").unwrap_or_default();
+    flags.split([',', ';', ' ']).any(|flag| flag == "ubf_ptrparse")
 }
 
 /// Fills `bytes` from a file.
@@ -462,6 +515,22 @@ impl From<JsonError> for Fault {
                 Self::new(Code::Limit.number(), error.to_string())
             }
             error => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+impl From<UbfFault> for Fault {
+    fn from(fault: UbfFault) -> Self {
+        /// Errors of views that have no counterpart among those of `atmi.h`.
+        const BBADVIEW: c_int = 17;
+        const OF_FILES: [c_int; 2] = [18, 19];
+        match fault {
+            UbfFault::Ubf(error) => error.into(),
+            UbfFault::Other(BBADVIEW, words) => Self::new(Code::OutputType.number(), words),
+            UbfFault::Other(number, words) if OF_FILES.contains(&number) => {
+                Self::new(Code::System.number(), words)
+            }
+            UbfFault::Other(_, words) => Self::invalid(words),
         }
     }
 }

@@ -114,7 +114,8 @@ pub(crate) fn overlap(one: (usize, usize), other: (usize, usize)) -> bool {
 fn kernel_can_read(address: usize) -> bool {
     const NO_SUCH_CHANGE: libc::c_int = -1;
     const SET_BYTES: usize = 8;
-    let (set, none) = (address, std::ptr::null::<u8>());
+    let set = address;
+    let none = std::ptr::null::<u8>();
     // SAFETY: the kernel only reads the set, checks its address itself, and refuses the change.
     let result =
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, set, none, SET_BYTES) };
@@ -139,6 +140,10 @@ unsafe extern "C" {
     fn pollux_bfindrv();
     fn pollux_cbfindrv();
     fn pollux_bpresrv();
+    fn pollux_cbgetallocrv();
+    fn pollux_cbvgetrv();
+    fn pollux_cbvgetallocrv();
+    fn pollux_bvnullrv();
     fn pollux_userlog_format();
     fn pollux_userlog_list();
     fn pollux_log_format();
@@ -192,6 +197,46 @@ pub(crate) unsafe extern "C" fn CBfindrv() {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn Bpresrv() {
     jump_to!(pollux_bpresrv)
+}
+
+/// `CBgetallocr` with the path as the last arguments.
+///
+/// # Safety
+/// As for `CBgetallocr`, with the arguments that `ubf.h` declares.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBgetallocrv() {
+    jump_to!(pollux_cbgetallocrv)
+}
+
+/// `CBvgetr` with the path as the last arguments.
+///
+/// # Safety
+/// As for `CBvgetr`, with the arguments that `ubf.h` declares.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBvgetrv() {
+    jump_to!(pollux_cbvgetrv)
+}
+
+/// `CBvgetallocr` with the path as the last arguments.
+///
+/// # Safety
+/// As for `CBvgetallocr`, with the arguments that `ubf.h` declares.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBvgetallocrv() {
+    jump_to!(pollux_cbvgetallocrv)
+}
+
+/// `Bvnullr` with the path as the last arguments.
+///
+/// # Safety
+/// As for `Bvnullr`, with the arguments that `ubf.h` declares.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bvnullrv() {
+    jump_to!(pollux_bvnullrv)
 }
 
 /// A line in the log of the day, as printf(3) makes it.

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long};
 
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{Arriving, CallFlags, Descriptor, Outgoing, Which};
+use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Descriptor, Outgoing, Which};
 use pollux_xatmi::conversation::{Conversation, Kind, Message, Sent};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
@@ -28,7 +28,7 @@ use crate::context::{self, Conversations, with_client, with_context};
 use crate::fault::{self, Fault};
 use crate::memory::{Borrowed, no_buffer};
 use crate::messages::{Copied, Landing, Wanted, outgoing, service_name};
-use crate::{caller, events, startup, transactions};
+use crate::{caller, events, priority, startup, transactions};
 
 const TPSENDONLY: c_long = 0x800;
 const TPRECVONLY: c_long = 0x1000;
@@ -79,6 +79,7 @@ pub unsafe extern "C" fn tpcall(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
+        priority::on_call();
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(odata, olen) }?;
         transactions::call(CallFlags::from_bits(flags), |flags| {
@@ -94,9 +95,26 @@ pub unsafe extern "C" fn tpcall(
                 Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
             })?;
             // SAFETY: the caller's promise.
-            unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
+            unsafe { give(wanted, &arrived, landing, None) }.map(|()| 0)
         })
     })
+}
+
+/// Gives the caller a reply that landed; what its service did may decide what becomes of the transaction.
+///
+/// # Safety
+/// As for [`Wanted::at`].
+unsafe fn give(
+    wanted: Wanted,
+    arrived: &Arrived,
+    landing: Landing,
+    replaced: Option<Borrowed>,
+) -> Result<(), Fault> {
+    if arrived.is_abort_only {
+        transactions::must_abort(arrived.descriptor);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { wanted.give(arrived, landing, replaced) }
 }
 
 /// A call whose reply takes the place of its request, which stays when there is none.
@@ -117,7 +135,7 @@ unsafe fn call_in_place(
         Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
     })?;
     // SAFETY: the caller's promise.
-    unsafe { wanted.give(&arrived, landing, Some(request)) }.map(|()| 0)
+    unsafe { give(wanted, &arrived, landing, Some(request)) }.map(|()| 0)
 }
 
 /// Calls a service; the reply is asked for later by the descriptor. 0 with TPNOREPLY.
@@ -134,6 +152,7 @@ pub unsafe extern "C" fn tpacall(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
+        priority::on_call();
         let flags = CallFlags::from_bits(flags);
         let request = Copied::of(data, len)?;
         if flags.contains(CallFlags::NO_REPLY) {
@@ -189,7 +208,7 @@ pub unsafe extern "C" fn tpgetrply(
         }
         let given = waited.map_err(|failed| Fault::from(failed.error)).and_then(|arrived| {
             // SAFETY: the caller's promise.
-            unsafe { wanted.give(&arrived, landing, None) }
+            unsafe { give(wanted, &arrived, landing, None) }
         });
         transactions::answered(descriptor, &given);
         given.map(|()| 0)
@@ -226,6 +245,11 @@ pub(crate) fn join(incoming: &Incoming) -> Result<Option<Joined>, Fault> {
     Ok(Some(Joined { cd: OF_SERVICE, flags: TPCONV | role }))
 }
 
+/// Whether the service function of this thread serves a conversation.
+pub(crate) fn serves_conversation() -> bool {
+    SERVED.with_borrow(Option::is_some)
+}
+
 /// Ends the conversation of the service function that ended with `outcome`; what is left for the
 /// worker to reply, which is not read.
 pub(crate) fn finish(outcome: Done) -> Done {
@@ -235,7 +259,7 @@ pub(crate) fn finish(outcome: Done) -> Done {
         return Done::NoReturn;
     };
     let is_success = returned.is_success();
-    let Return { rval, urcode, buffer, len_bytes, soft_error } = returned;
+    let Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only } = returned;
     let data = buffer.as_ref().map(|buffer| outgoing_of(buffer, len_bytes));
     let may_end = conversation.has_control() || (!is_success && buffer.is_none());
     let (kind, data) = match (soft_error, data) {
@@ -245,7 +269,8 @@ pub(crate) fn finish(outcome: Done) -> Done {
     };
     let deadline_ns = transactions::deadline_ns(transactions::timeout());
     conversation.finish(kind, data, urcode, deadline_ns);
-    Done::Return(Return { rval, urcode, buffer: None, len_bytes: 0, soft_error })
+    let (buffer, len_bytes) = (None, 0);
+    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }
 
 fn ended(is_success: bool) -> Kind {
@@ -332,6 +357,7 @@ pub unsafe extern "C" fn tpconnect(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
+        priority::on_call();
         let has_control = match flags & (TPSENDONLY | TPRECVONLY) {
             TPSENDONLY => true,
             TPRECVONLY => false,

@@ -9,23 +9,28 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_long};
 
 use pollux_xatmi::expression::EventPattern;
 use pollux_xatmi::ubf::{
     Added, FieldId, FieldType, HEADER_BYTES, LAST, NESTING_MAX, Region, Scratch, UbfError, UbfMut,
-    UbfRef, Value,
+    UbfRef, VIEW_NAME_BYTES, Value,
 };
+use pollux_xatmi::view::{self, View};
 
 use crate::caller;
 use crate::fault::{self, UbfFault};
 use crate::fields::{id, int, reading};
-use crate::values::{TEXT, change_by, give, id_in, raw, user_type, user_type_for};
+use crate::values::{TEXT, change_by, check_converted, give, id_in, raw, user_type, user_type_for};
+use crate::view_fields::{self, ViewField, lent, seen_len};
+use crate::views::{give_member, member, member_copy, occurrence};
 
 /// `Berror` of a pattern that is none.
 const BEINVAL: c_int = 14;
 /// `Berror` of a path that is none.
 const BBADFLD: c_int = 6;
+/// `Berror` of a path that goes through a field that holds no buffer, or to one that holds no view.
+const BEBADOP: c_int = 22;
 /// Ends a path.
 const BBADFLDOCC: c_int = -1;
 /// Most pairs of a path: buffers within buffers and the field itself.
@@ -48,12 +53,23 @@ thread_local! {
 
 /// A copy of a value in memory that the program frees, with `extra` bytes of room behind it.
 fn allocated(value: &Value<'_>, extra: usize) -> Result<(*mut c_char, usize), UbfFault> {
-    let len = value.raw_len();
-    let bytes = len.checked_add(extra).ok_or_else(UbfFault::no_memory)?;
+    // A program finds a struct by what stands in front of it.
+    let head = if value.field_type() == FieldType::View { size_of::<ViewField>() } else { 0 };
+    let len = seen_len(value);
+    let bytes = len.checked_add(extra).and_then(|sum| sum.checked_add(head));
+    let bytes = bytes.ok_or_else(UbfFault::no_memory)?;
     // SAFETY: malloc takes any size; an empty value gets an address of its own.
     let memory = unsafe { libc::malloc(bytes.max(1)) }.cast::<c_char>();
     if memory.is_null() {
         return Err(UbfFault::no_memory());
+    }
+    if let Value::View(stored) = value {
+        let data = memory.wrapping_add(head);
+        // SAFETY: so many bytes were just allocated, and no other thread knows them.
+        unsafe { caller::write(memory.cast(), ViewField::of(stored, data)) };
+        // SAFETY: as above.
+        unsafe { caller::bytes_mut(data, len) }.copy_from_slice(&stored[stored.len() - len..]);
+        return Ok((memory, len));
     }
     // SAFETY: so many bytes were just allocated, and no other thread knows them.
     value.write_raw(unsafe { caller::bytes_mut(memory, len) })?;
@@ -69,7 +85,7 @@ unsafe fn give_copy(value: &Value<'_>, extra: *mut c_int) -> Result<*mut c_char,
     let room = unsafe { caller::read(extra) }.unwrap_or(0);
     let room = usize::try_from(room)
         .map_err(|_| UbfError::Invalid { reason: "the extra room for the value is below 0" })?;
-    let len = int(value.raw_len())?;
+    let len = int(seen_len(value))?;
     let (memory, _) = allocated(value, room)?;
     // SAFETY: the caller promises room for an int.
     unsafe { caller::write(extra, len) };
@@ -88,6 +104,12 @@ unsafe fn lend_converted(
 ) -> Result<*mut c_char, UbfFault> {
     let (wanted, mut scratch) = (user_type_for(id, user)?, Scratch::new());
     let value = fields.get_as(id, occurrence, wanted, &mut scratch)?;
+    if let Value::View(found) = value {
+        let (place, found_len) = lent(FieldType::View, found);
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(len, int(found_len)?) };
+        return Ok(place);
+    }
     let mut region = Region::try_zeroed(value.raw_len()).ok_or_else(UbfFault::no_memory)?;
     let written = value.write_raw(region.bytes_mut())?;
     let address = region.bytes_mut().as_mut_ptr().cast();
@@ -183,11 +205,12 @@ pub unsafe extern "C" fn Bfindlast(
         let fields = unsafe { reading(ubf) }?;
         let (number, _) = last(fields, id(field)?)?;
         let found = fields.find(id(field)?, LAST)?;
+        let (place, found_len) = lent(id(field)?.field_type(), found);
         // SAFETY: the caller promises room for an int.
         unsafe { caller::write(occurrence, number) };
         // SAFETY: the caller promises room for an int.
-        unsafe { caller::write(len, int(found.len())?) };
-        Ok(found.as_ptr().cast_mut().cast())
+        unsafe { caller::write(len, int(found_len)?) };
+        Ok(place)
     })
 }
 
@@ -244,6 +267,11 @@ pub unsafe extern "C" fn Bfindocc(
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
         let field = id(field)?;
+        if field.field_type() == FieldType::View {
+            // SAFETY: the caller's promise.
+            let wanted = unsafe { view_fields::stored(buf) }?;
+            return Ok(fields.find_occurrence(field, Value::View(&wanted))?);
+        }
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(field.field_type(), buf, len) }?;
         match Value::from_raw(field.field_type(), bytes)? {
@@ -298,8 +326,11 @@ pub unsafe extern "C" fn Btypcvt(
     len: c_int,
 ) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
+        if !caller::is_sound(buf) {
+            return Err(UbfError::Invalid { reason: "the pointer to the value is null" }.into());
+        }
         let (from, to, mut scratch) = (user_type(from)?, user_type(to)?, Scratch::new());
-        from.check_converts(to)?;
+        check_converted(from, to)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(from, buf, len) }?;
         let value = Value::from_raw(from, bytes)?.convert(to, &mut scratch)?;
@@ -339,6 +370,44 @@ pub unsafe extern "C" fn Baddfast(
         };
         // SAFETY: the caller's promise.
         unsafe { change_by(ubf, field.field_type(), (buf, len), change) }?;
+        // SAFETY: the caller promises room for a place.
+        unsafe { caller::write(place, next) };
+        Ok(0)
+    })
+}
+
+/// [`Baddfast`] of a value of any type.
+///
+/// # Safety
+/// As for [`Baddfast`], with a value of the type `user`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBaddfast(
+    ubf: *mut c_char,
+    field: c_int,
+    buf: *const c_char,
+    len: c_int,
+    user: c_int,
+    place: *mut FieldLocation,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let field = unsafe { id_in(ubf, field) }?;
+        // SAFETY: the caller promises a place.
+        let before = unsafe { caller::read(place) };
+        let before = before.ok_or(UbfError::Invalid { reason: "the place to add at is null" })?;
+        let last = added(before).filter(|_| std::ptr::eq(before.ubf, ubf));
+        let mut next = before;
+        let change = |fields: &mut UbfMut<'_>, value: Value<'_>| {
+            let mut scratch = Scratch::new();
+            let value = value.convert(field.field_type(), &mut scratch)?;
+            let Added { id, at } = fields.add_next(field, value, last)?;
+            // A region is at most 1 GiB long.
+            let at = c_int::try_from(at).unwrap_or_default();
+            next = FieldLocation { ubf, id: id.raw(), at };
+            Ok(())
+        };
+        // SAFETY: the caller's promise.
+        unsafe { change_by(ubf, user_type_for(field, user)?, (buf, len), change) }?;
         // SAFETY: the caller promises room for a place.
         unsafe { caller::write(place, next) };
         Ok(0)
@@ -402,8 +471,7 @@ unsafe fn leaf<'a>(ubf: *const c_char, path: *const c_int) -> Result<Leaf<'a>, U
         let raw = raw.ok_or(UbfError::Invalid { reason: "the path to the field is null" })?;
         if raw == BBADFLDOCC || pair == PATH_LEN_MAX {
             let Some((id, occurrence)) = before.filter(|_| raw == BBADFLDOCC) else {
-                let detail = "a path is 1 to 17 pairs of field and occurrence, then BBADFLDOCC";
-                return Err(UbfFault::Other(BBADFLD, detail.to_owned()));
+                return Err(no_path());
             };
             return Ok(Leaf { fields, id, occurrence });
         }
@@ -412,9 +480,19 @@ unsafe fn leaf<'a>(ubf: *const c_char, path: *const c_int) -> Result<Leaf<'a>, U
         }
         // SAFETY: an occurrence stands behind each field.
         let occurrence = unsafe { caller::read(path.wrapping_add(2 * pair + 1)) };
-        before = Some((id(raw)?, occurrence.unwrap_or_default()));
+        let occurrence = occurrence.unwrap_or_default();
+        if occurrence == BBADFLDOCC {
+            // The end stands in the place of an occurrence: nothing behind it is the path's.
+            return Err(no_path());
+        }
+        before = Some((id(raw)?, occurrence));
     }
     unreachable!("the last turn of the loop returns");
+}
+
+fn no_path() -> UbfFault {
+    let detail = "a path is 1 to 17 pairs of field and occurrence, then BBADFLDOCC";
+    UbfFault::Other(BBADFLD, detail.to_owned())
 }
 
 fn inner(fields: UbfRef<'_>, id: FieldId, occurrence: c_int) -> Result<UbfRef<'_>, UbfFault> {
@@ -423,7 +501,7 @@ fn inner(fields: UbfRef<'_>, id: FieldId, occurrence: c_int) -> Result<UbfRef<'_
         other => {
             let (raw, held) = (id.raw(), other.field_type());
             let detail = format!("field {raw} of the path holds {held}, not a buffer");
-            Err(UbfFault::Other(BBADFLD, detail))
+            Err(UbfFault::Other(BEBADOP, detail))
         }
     }
 }
@@ -471,6 +549,118 @@ pub(crate) unsafe extern "C" fn CBgetr(
     })
 }
 
+/// `CBgetalloc` of the field at the end of a path; NULL for an error.
+///
+/// # Safety
+/// As for [`CBgetalloc`] and [`Bgetr`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBgetallocr(
+    ubf: *const c_char,
+    path: *const c_int,
+    user: c_int,
+    extra: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { leaf(ubf, path) }?;
+        let mut scratch = Scratch::new();
+        let user = user_type_for(leaf.id, user)?;
+        let value = leaf.fields.get_as(leaf.id, leaf.occurrence, user, &mut scratch)?;
+        // SAFETY: the caller's promise.
+        unsafe { give_copy(&value, extra) }
+    })
+}
+
+/// The name of the view and the struct of the field at the end of a path.
+///
+/// # Safety
+/// As for [`leaf`].
+unsafe fn view_at<'a>(
+    ubf: *const c_char,
+    path: *const c_int,
+) -> Result<(&'static View, &'a [u8]), UbfFault> {
+    // SAFETY: the caller's promise.
+    let leaf = unsafe { leaf(ubf, path) }?;
+    let Value::View(stored) = leaf.fields.get(leaf.id, leaf.occurrence)? else {
+        let (raw, held) = (leaf.id.raw(), leaf.id.field_type());
+        let detail = format!("field {raw} of the path holds {held}, not a view");
+        return Err(UbfFault::Other(BEBADOP, detail));
+    };
+    let (name, data) = stored.split_at_checked(VIEW_NAME_BYTES).unwrap_or_default();
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if name.is_empty() {
+        return Err(
+            UbfError::Invalid { reason: "the field of the path holds an empty view" }.into()
+        );
+    }
+    Ok((view::of_process(&String::from_utf8_lossy(name))?, data))
+}
+
+/// `CBvget` of the struct in the field at the end of a path.
+///
+/// # Safety
+/// As for [`Bgetr`] and `CBvget`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBvgetr(
+    ubf: *const c_char,
+    path: *const c_int,
+    member_name: *const c_char,
+    at: c_int,
+    buf: *mut c_char,
+    len: *mut c_int,
+    user: c_int,
+    flags: c_long,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let (view, data) = unsafe { view_at(ubf, path) }?;
+        // SAFETY: the caller's promise.
+        unsafe { give_member((view, data), (member_name, at), (buf, len), user, flags) }
+    })
+}
+
+/// `CBvgetalloc` of the struct in the field at the end of a path; NULL for an error.
+///
+/// # Safety
+/// As for [`Bgetr`] and `CBvgetalloc`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn CBvgetallocr(
+    ubf: *const c_char,
+    path: *const c_int,
+    member_name: *const c_char,
+    at: c_int,
+    user: c_int,
+    flags: c_long,
+    extra: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (view, data) = unsafe { view_at(ubf, path) }?;
+        // SAFETY: the caller's promise.
+        unsafe { member_copy((view, data), (member_name, at), user, flags, extra) }
+    })
+}
+
+/// `Bvnull` of the struct in the field at the end of a path.
+///
+/// # Safety
+/// As for [`Bgetr`] and `Bvnull`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bvnullr(
+    ubf: *const c_char,
+    path: *const c_int,
+    member_name: *const c_char,
+    at: c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let (view, data) = unsafe { view_at(ubf, path) }?;
+        // SAFETY: the caller's promise.
+        let member = unsafe { member(view, member_name) }?;
+        Ok(c_int::from(view.is_null(member, data, occurrence(at)?)?))
+    })
+}
+
 /// `Bfind` of the field at the end of a path.
 ///
 /// # Safety
@@ -485,9 +675,10 @@ pub(crate) unsafe extern "C" fn Bfindr(
         // SAFETY: the caller's promise.
         let leaf = unsafe { leaf(ubf, path) }?;
         let found = leaf.fields.find(leaf.id, leaf.occurrence)?;
+        let (place, found_len) = lent(leaf.id.field_type(), found);
         // SAFETY: the caller promises room for an int.
-        unsafe { caller::write(len, int(found.len())?) };
-        Ok(found.as_ptr().cast_mut().cast())
+        unsafe { caller::write(len, int(found_len)?) };
+        Ok(place)
     })
 }
 

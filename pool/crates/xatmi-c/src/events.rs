@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ffi::{c_char, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Outgoing};
@@ -23,14 +23,43 @@ use crate::messages::{Copied, len_for_caller};
 use crate::{caller, context, fields, startup};
 
 /// The program's handler of unsolicited messages.
-type Handler = unsafe extern "C" fn(*mut c_char, c_long, c_long);
+pub(crate) type Handler = unsafe extern "C" fn(*mut c_char, c_long, c_long);
 
 /// Flags of `TPEVCTL`.
 const TPEVSERVICE: c_long = 1;
 const TPEVPERSIST: c_long = 8;
+/// Of tpbroadcast.
+const TPREGEXMATCH: c_long = 0x80_0000;
 
 /// Messages that one look delivers at most.
 const DELIVERED_MAX: usize = 1024;
+
+/// The name that a client must have.
+enum WantedName {
+    Any,
+    One(Vec<u8>),
+    /// TPREGEXMATCH.
+    Like(EventPattern),
+}
+
+impl WantedName {
+    fn of(name: Option<&CStr>, by_pattern: bool) -> Result<Self, Fault> {
+        let Some(name) = name else { return Ok(Self::Any) };
+        if !by_pattern {
+            return Ok(Self::One(name.to_bytes().to_vec()));
+        }
+        let pattern = name.to_str().map_err(|_| Fault::invalid("the pattern is not UTF-8"))?;
+        EventPattern::new(pattern).map(Self::Like).map_err(Fault::invalid)
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(only) => only == name.as_bytes(),
+            Self::Like(pattern) => pattern.fits(name),
+        }
+    }
+}
 
 /// `TPEVCTL`.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +83,11 @@ thread_local! {
     static IS_HANDING_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Makes `handler` that of the thread; the one before.
+pub(crate) fn exchange_handler(handler: Option<Handler>) -> Option<Handler> {
+    HANDLER.replace(handler)
+}
+
 fn with_listener<T>(
     needs_mailbox: bool,
     work: impl FnOnce(&mut Listener) -> Result<T, Fault>,
@@ -66,8 +100,11 @@ fn with_listener<T>(
         );
         let mut listener = done?;
         if needs_mailbox && listener.mailbox.is_none() {
-            let (usrname, cltname) = (usrname.to_owned(), cltname.to_owned());
-            let (pid, context, nonce) = (address.pid, address.context, address.nonce);
+            let usrname = usrname.to_owned();
+            let cltname = cltname.to_owned();
+            let pid = address.pid;
+            let context = address.context;
+            let nonce = address.nonce;
             let row = MailboxRow { pid, context, nonce, usrname, cltname };
             let mailbox = Mailbox::open(&environment, &row, listener.listening.owner())?;
             listener.listening.mailbox(row)?;
@@ -255,7 +292,8 @@ pub unsafe extern "C" fn tpnotify(
 fn mailbox_of(client: &[u8; 96]) -> Option<MailboxRow> {
     let text = client.split(|byte| *byte == 0).next().and_then(|text| str::from_utf8(text).ok())?;
     let mut parts = text.split(',');
-    let (pid, context) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let pid = parts.next()?.parse().ok()?;
+    let context = parts.next()?.parse().ok()?;
     let nonce = u64::from_str_radix(parts.next()?, 16).ok()?;
     Some(MailboxRow { pid, context, nonce, ..MailboxRow::default() })
 }
@@ -271,19 +309,17 @@ pub unsafe extern "C" fn tpbroadcast(
     cltname: *const c_char,
     data: *mut c_char,
     len: c_long,
-    _flags: c_long,
+    flags: c_long,
 ) -> c_int {
     fault::atmi(-1, || {
+        let by_pattern = flags & TPREGEXMATCH != 0;
         // SAFETY: the caller's promise.
-        let usrname = unsafe { caller::text(usrname) };
+        let usrname = WantedName::of(unsafe { caller::text(usrname) }, by_pattern)?;
         // SAFETY: the caller's promise.
-        let cltname = unsafe { caller::text(cltname) };
+        let cltname = WantedName::of(unsafe { caller::text(cltname) }, by_pattern)?;
         let message = Copied::of(data, len)?;
         let environment = startup::environment()?;
-        let is_meant = |row: &MailboxRow| {
-            usrname.is_none_or(|name| name.to_bytes() == row.usrname.as_bytes())
-                && cltname.is_none_or(|name| name.to_bytes() == row.cltname.as_bytes())
-        };
+        let is_meant = |row: &MailboxRow| usrname.fits(&row.usrname) && cltname.fits(&row.cltname);
         let all = events::mailboxes(&environment)?;
         let sent = all.iter().filter(|row| is_meant(row));
         counted(

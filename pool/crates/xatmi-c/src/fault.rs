@@ -15,6 +15,12 @@ use crate::caller;
 /// `tperrno` when something inside failed.
 const TPESYSTEM: c_int = 12;
 
+/// The greatest number that tperrordetail may give by the interface.
+const TPED_MAXVAL: c_int = 16;
+
+/// Longer than any message here; the rest of one can only be a name that a caller made up.
+const TEXT_BYTES: usize = 512;
+
 /// An error of `atmi.h`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -82,37 +88,83 @@ impl From<UbfError> for UbfFault {
 /// Room for one message with its NUL; what is longer is cut.
 ///
 /// Its address is given out as that of a text of C, so the bytes come first.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 struct Text {
     bytes: [u8; TEXT_BYTES],
     len: usize,
 }
 
-/// The greatest number that tperrordetail may give by the interface.
-const TPED_MAXVAL: c_int = 16;
+/// The errors of a thread, or of a context of its own (`tpnewctxt`), with the texts that were given out last.
+///
+/// Addresses in it are given out, so it stays where it is.
+#[derive(Debug)]
+pub(crate) struct Errors {
+    tperrno: Cell<c_int>,
+    /// What tperrordetail gives.
+    cause: Cell<c_int>,
+    tpurcode: Cell<c_long>,
+    detail: RefCell<Text>,
+    berror: Cell<c_int>,
+    /// `Nerror`, as it was looked at last.
+    nerror: Cell<c_int>,
+    /// What `Berror` says, kept until it is asked for in words: a missing field is nothing special.
+    ubf_error: Cell<Option<UbfError>>,
+    ubf_detail: RefCell<Text>,
+    /// What tpstrerror, tpecodestr, Bstrerror and tpstrerrordetail gave out last.
+    given: [RefCell<Text>; 4],
+}
 
-/// Longer than any message here; the rest of one can only be a name that a caller made up.
-const TEXT_BYTES: usize = 512;
+impl Errors {
+    pub(crate) const fn new() -> Self {
+        Self {
+            tperrno: Cell::new(0),
+            cause: Cell::new(0),
+            tpurcode: Cell::new(0),
+            detail: RefCell::new(Text::new()),
+            berror: Cell::new(0),
+            nerror: Cell::new(0),
+            ubf_error: Cell::new(None),
+            ubf_detail: RefCell::new(Text::new()),
+            given: [const { RefCell::new(Text::new()) }; 4],
+        }
+    }
+
+    pub(crate) fn tperrno(&self) -> c_int {
+        self.tperrno.get()
+    }
+}
 
 thread_local! {
-    static TPERRNO: Cell<c_int> = const { Cell::new(0) };
-    /// What tperrordetail gives.
-    static CAUSE: Cell<c_int> = const { Cell::new(0) };
-    static TPURCODE: Cell<c_long> = const { Cell::new(0) };
-    static DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
-    static BERROR: Cell<c_int> = const { Cell::new(0) };
-    /// What `Berror` says, kept until it is asked for in words: a missing field is nothing special.
-    static UBF_ERROR: Cell<Option<UbfError>> = const { Cell::new(None) };
-    static UBF_DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
-    /// What tpstrerror, tpecodestr, Bstrerror and tpstrerrordetail gave out last.
-    static GIVEN: [RefCell<Text>; 4] = const { [const { RefCell::new(Text::new()) }; 4] };
+    static OF_THREAD: Errors = const { Errors::new() };
+    /// Those of the context that a function with a context in front works in; NULL for the thread's.
+    static OF_CONTEXT: Cell<*const Errors> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Lets `work` use the errors that count at the moment.
+fn errors<T>(work: impl FnOnce(&Errors) -> T) -> T {
+    let of_context = OF_CONTEXT.get();
+    if of_context.is_null() {
+        return OF_THREAD.with(work);
+    }
+    // SAFETY: they stay until others count, and no other thread uses them: the promise of `exchange`.
+    work(unsafe { &*of_context })
+}
+
+/// Has other errors count on this thread, NULL for its own; those that did.
+///
+/// # Safety
+/// Until others count they stay where they are, and no other thread uses them.
+pub(crate) unsafe fn exchange(errors: *const Errors) -> *const Errors {
+    OF_CONTEXT.replace(errors)
 }
 
 /// Does the work of a function of `atmi.h`; an error becomes `tperrno`, and the result `failed`.
 pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
-    TPERRNO.set(0);
-    CAUSE.set(0);
+    errors(|errors| {
+        errors.tperrno.set(0);
+        errors.cause.set(0);
+    });
     match caught(work) {
         Ok(Ok(done)) => done,
         Ok(Err(fault)) => {
@@ -149,13 +201,17 @@ pub(crate) fn by_result<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -
 
 /// Lets functions of the program run in between, whose calls are not those that it asks the error of.
 pub(crate) fn keeping(work: impl FnOnce()) {
-    let (tperrno, cause, urcode) = (TPERRNO.get(), CAUSE.get(), TPURCODE.get());
-    let detail = DETAIL.with_borrow(Text::clone);
+    let (number, cause, urcode, detail) = errors(|errors| {
+        let detail = errors.detail.borrow().clone();
+        (errors.tperrno.get(), errors.cause.get(), errors.tpurcode.get(), detail)
+    });
     work();
-    TPERRNO.set(tperrno);
-    CAUSE.set(cause);
-    TPURCODE.set(urcode);
-    DETAIL.replace(detail);
+    errors(|errors| {
+        errors.tperrno.set(number);
+        errors.cause.set(cause);
+        errors.tpurcode.set(urcode);
+        errors.detail.replace(detail);
+    });
 }
 
 /// Does the work of a function that cannot fail, and leaves the error of the one before.
@@ -167,41 +223,45 @@ pub(crate) fn quietly(work: impl FnOnce()) {
 /// Does the work of a function of `ubf.h`; an error becomes `Berror`, and the result `failed`.
 pub(crate) fn ubf<T>(failed: T, work: impl FnOnce() -> Result<T, UbfFault>) -> T {
     const BEUNIX: c_int = 8;
-    BERROR.set(0);
+    errors(|errors| errors.berror.set(0));
     let fault = match caught(work) {
         Ok(Ok(done)) => return done,
         Ok(Err(fault)) => fault,
         Err(panicked) => UbfFault::Other(BEUNIX, panicked),
     };
-    match fault {
+    errors(|errors| match fault {
         UbfFault::Ubf(error) => {
-            BERROR.set(error.number());
-            UBF_ERROR.set(Some(error));
+            errors.berror.set(error.number());
+            errors.ubf_error.set(Some(error));
         }
         UbfFault::Other(number, detail) => {
-            BERROR.set(number);
-            UBF_ERROR.set(None);
-            UBF_DETAIL.with_borrow_mut(|text| text.replace(format_args!("{detail}")));
+            errors.berror.set(number);
+            errors.ubf_error.set(None);
+            errors.ubf_detail.borrow_mut().replace(format_args!("{detail}"));
         }
-    }
+    });
     failed
 }
 
 /// Makes `fault` the thread's last one.
 fn set_fault(fault: &Fault) {
-    TPERRNO.set(fault.number);
-    CAUSE.set(fault.cause as c_int);
-    DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
+    errors(|errors| {
+        errors.tperrno.set(fault.number);
+        errors.cause.set(fault.cause as c_int);
+        errors.detail.borrow_mut().replace(format_args!("{}", fault.detail));
+    });
 }
 
 /// `tperrno` of this thread in words.
 pub(crate) fn stderr_tail() -> String {
-    format!("{}: {}", name_of(TPERRNO.get()), DETAIL.with_borrow(Text::words))
+    errors(|errors| {
+        format!("{}: {}", name_of(errors.tperrno.get()), errors.detail.borrow().words())
+    })
 }
 
 /// The service's own code, which `tpurcode` shows.
 pub(crate) fn set_urcode(code: c_long) {
-    TPURCODE.set(code);
+    errors(|errors| errors.tpurcode.set(code));
 }
 
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
@@ -242,9 +302,9 @@ impl Write for Text {
 
 /// Puts `words` into one of the texts that are given out; it stays until the next of its kind.
 fn given(kind: usize, words: fmt::Arguments<'_>) -> *mut c_char {
-    GIVEN.with(|texts| {
-        texts[kind].borrow_mut().replace(words);
-        texts[kind].as_ptr().cast()
+    errors(|errors| {
+        errors.given[kind].borrow_mut().replace(words);
+        errors.given[kind].as_ptr().cast()
     })
 }
 
@@ -286,26 +346,62 @@ fn name_of(number: c_int) -> &'static str {
 /// Where `tperrno` of this thread stands.
 #[unsafe(no_mangle)]
 pub extern "C" fn pollux_tperrno_address() -> *mut c_int {
-    TPERRNO.with(Cell::as_ptr)
+    errors(|errors| errors.tperrno.as_ptr())
 }
 
 /// Where `tpurcode` of this thread stands.
 #[unsafe(no_mangle)]
 pub extern "C" fn pollux_tpurcode_address() -> *mut c_long {
-    TPURCODE.with(Cell::as_ptr)
+    errors(|errors| errors.tpurcode.as_ptr())
 }
 
 /// Where `Berror` of this thread stands.
 #[unsafe(no_mangle)]
 pub extern "C" fn pollux_berror_address() -> *mut c_int {
-    BERROR.with(Cell::as_ptr)
+    errors(|errors| errors.berror.as_ptr())
+}
+
+/// Where `Nerror` of this thread stands: the last error of `atmi.h` as one of `nerror.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pollux_nerror_address() -> *mut c_int {
+    const NEUNIX: c_int = 3;
+    const NEINVAL: c_int = 4;
+    const NESYSTEM: c_int = 5;
+    const TPEINVAL: c_int = 4;
+    const TPEOS: c_int = 7;
+    errors(|errors| {
+        errors.nerror.set(match errors.tperrno.get() {
+            0 => 0,
+            TPEINVAL => NEINVAL,
+            TPEOS => NEUNIX,
+            _ => NESYSTEM,
+        });
+        errors.nerror.as_ptr()
+    })
+}
+
+/// The text of such a number, with what was wrong.
+#[unsafe(no_mangle)]
+pub extern "C" fn Nstrerror(error: c_int) -> *mut c_char {
+    let name = match error {
+        0 => "NMINVAL",
+        3 => "NEUNIX",
+        4 => "NEINVAL",
+        5 => "NESYSTEM",
+        _ => "unknown",
+    };
+    if error == 0 {
+        return given(0, format_args!("{error}:{name}"));
+    }
+    let detail = errors(|errors| errors.detail.borrow().words());
+    given(0, format_args!("{error}:{name} (last error {error}: {detail})"))
 }
 
 /// The cause of the thread's last error as a number, 0 where it has none; that error stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn tperrordetail(flags: c_long) -> c_int {
     if flags == 0 {
-        return CAUSE.get();
+        return errors(|errors| errors.cause.get());
     }
     atmi(-1, || Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0"))))
 }
@@ -333,10 +429,10 @@ pub extern "C" fn tpstrerrordetail(detail: c_int, flags: c_long) -> *mut c_char 
 #[unsafe(no_mangle)]
 pub extern "C" fn tpstrerror(error: c_int) -> *mut c_char {
     let name = name_of(error);
-    if error == 0 || TPERRNO.get() != error {
+    if error == 0 || errors(Errors::tperrno) != error {
         return given(0, format_args!("{error}:{name}"));
     }
-    let detail = DETAIL.with_borrow(Text::words);
+    let detail = errors(|errors| errors.detail.borrow().words());
     given(0, format_args!("{error}:{name} (last error {error}: {detail})"))
 }
 
@@ -350,16 +446,22 @@ pub extern "C" fn tpecodestr(error: c_int) -> *mut c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn Bstrerror(error: c_int) -> *mut c_char {
     let (name, meaning) = describe(error).unwrap_or(("unknown", "no error of ubf.h"));
-    if error == 0 || BERROR.get() != error {
+    if error == 0 || errors(|errors| errors.berror.get()) != error {
         return given(2, format_args!("{error}:{name} ({meaning})"));
     }
-    match UBF_ERROR.get() {
+    match errors(|errors| errors.ubf_error.get()) {
         Some(detail) => given(2, format_args!("{error}:{name} (last error {error}: {detail})")),
         None => {
-            let detail = UBF_DETAIL.with_borrow(Text::words);
+            let detail = errors(|errors| errors.ubf_detail.borrow().words());
             given(2, format_args!("{error}:{name} (last error {error}: {detail})"))
         }
     }
+}
+
+/// The name of an error number of fields.
+#[unsafe(no_mangle)]
+pub extern "C" fn Becodestr(error: c_int) -> *mut c_char {
+    given(1, format_args!("{}", describe(error).map_or("unknown", |(name, _)| name)))
 }
 
 /// Writes the thread's last error of fields to standard error, with a word of the program's in front.
@@ -368,8 +470,9 @@ pub extern "C" fn Bstrerror(error: c_int) -> *mut c_char {
 /// A sound `word` is that of a text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn B_error(word: *const c_char) {
+    let last = errors(|errors| errors.berror.get());
     // SAFETY: it gives out a text with a NUL that stays until the next call.
-    let said = unsafe { CStr::from_ptr(Bstrerror(BERROR.get())) }.to_string_lossy().into_owned();
+    let said = unsafe { CStr::from_ptr(Bstrerror(last)) }.to_string_lossy().into_owned();
     quietly(|| {
         // SAFETY: the caller's promise.
         let word = unsafe { caller::text(word) }.unwrap_or_default();
@@ -393,13 +496,13 @@ mod tests {
     #[test]
     fn an_error_has_words_until_the_next_call() {
         let failed = atmi(-1, || Err(Fault::new(6, "no process offers service X")));
-        assert_eq!((failed, TPERRNO.get()), (-1, 6));
+        assert_eq!((failed, errors(Errors::tperrno)), (-1, 6));
         let expected = "6:TPENOENT (last error 6: no process offers service X)";
         assert_eq!(words(tpstrerror(6)), expected);
         assert_eq!(words(tpstrerror(13)), "13:TPETIME");
         assert_eq!(words(tpecodestr(13)), "TPETIME");
         assert_eq!(words(tpstrerror(-7)), "-7:unknown");
-        assert_eq!((atmi(-1, || Ok(3)), TPERRNO.get()), (3, 0));
+        assert_eq!((atmi(-1, || Ok(3)), errors(Errors::tperrno)), (3, 0));
     }
 
     #[test]
@@ -412,20 +515,20 @@ mod tests {
         let expected = "6:TPENOENT (last error 6: no process offers service X)";
         assert_eq!(words(tpstrerror(6)), expected);
         assert_eq!(atmi_if_failed(-1, || Err(Fault::new(7, "the disk is full"))), -1);
-        assert_eq!(TPERRNO.get(), 7);
+        assert_eq!(errors(Errors::tperrno), 7);
     }
 
     #[test]
     fn a_panic_is_an_error_and_long_texts_are_cut() {
         let failed = atmi(-1, || -> Result<i32, Fault> { panic!("{}", "x".repeat(9_999)) });
-        assert_eq!((failed, TPERRNO.get()), (-1, TPESYSTEM));
+        assert_eq!((failed, errors(Errors::tperrno)), (-1, TPESYSTEM));
         assert_eq!(words(tpstrerror(TPESYSTEM)).len(), TEXT_BYTES - 1);
     }
 
     #[test]
     fn errors_of_fields_keep_to_themselves() {
         assert_eq!(ubf(-1, || Err(UbfError::BadField { id: 0 }.into())), -1);
-        assert_eq!((BERROR.get(), TPERRNO.get()), (6, 0));
+        assert_eq!((errors(|errors| errors.berror.get()), errors(Errors::tperrno)), (6, 0));
         assert!(words(Bstrerror(6)).starts_with("6:BBADFLD (last error 6: 0 is not a field id"));
         assert_eq!(words(Bstrerror(5)), "5:BNOTPRES (the field is not present)");
         assert_eq!(ubf(-1, || Err(UbfFault::Other(12, "gone".to_owned()))), -1);

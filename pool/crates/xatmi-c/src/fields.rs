@@ -174,17 +174,19 @@ struct Names {
 }
 
 fn names() -> Result<&'static Names, UbfFault> {
-    static NAMES: OnceLock<Result<Names, (c_int, String)>> = OnceLock::new();
-    let names = NAMES.get_or_init(|| {
-        let table = FieldTable::from_env().map_err(|error| (error.number(), error.to_string()))?;
-        let texts = table.definitions().filter_map(|definition| {
-            let text = CString::new(definition.name.as_bytes()).ok()?;
-            Some((definition.id.raw(), text))
-        });
-        let texts = texts.collect();
-        Ok(Names { table, texts })
+    static NAMES: OnceLock<Names> = OnceLock::new();
+    if let Some(names) = NAMES.get() {
+        return Ok(names);
+    }
+    // Tables that could not be read are looked for again: a program may set their variables late.
+    let table = FieldTable::from_env()
+        .map_err(|error| UbfFault::Other(error.number(), error.to_string()))?;
+    let texts = table.definitions().filter_map(|definition| {
+        let text = CString::new(definition.name.as_bytes()).ok()?;
+        Some((definition.id.raw(), text))
     });
-    names.as_ref().map_err(|(number, detail)| UbfFault::Other(*number, detail.clone()))
+    let texts = texts.collect();
+    Ok(NAMES.get_or_init(|| Names { table, texts }))
 }
 
 /// The tables of the environment, or none where they can't be read.
@@ -229,6 +231,45 @@ pub(crate) extern "C" fn Bfname(field: c_int) -> *mut c_char {
     })
 }
 
+/// 0: there is no database of fields beside the tables.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bflddbload() -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Does nothing: there is no database.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bflddbunload() {
+    fault::ubf((), || Ok(()));
+}
+
+/// Does nothing, as [`Bflddbunload`].
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bflddbunlink() -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Of no name: there is no database.
+///
+/// # Safety
+/// A sound `name` points to a text.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn Bflddbid(name: *const c_char) -> c_int {
+    fault::ubf(0, || {
+        // SAFETY: the caller's promise.
+        match unsafe { caller::text(name) }.filter(|name| !name.is_empty()) {
+            Some(_) => Err(UbfError::BadName.into()),
+            None => Err(UbfError::Invalid { reason: "there is no name" }.into()),
+        }
+    })
+}
+
+/// Of no id: there is no database.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn Bflddbname(_field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || Err(UbfError::BadName.into()))
+}
+
 /// The type of an id.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn Bfldtype(field: c_int) -> c_int {
@@ -239,6 +280,10 @@ pub(crate) extern "C" fn Bfldtype(field: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn Btype(field: c_int) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
+        if field < 0 {
+            let code = (field.cast_unsigned() >> 25).cast_signed();
+            return Err(UbfError::BadType { code }.into());
+        }
         let name = match id(field)?.field_type() {
             FieldType::Short => c"short",
             FieldType::Long => c"long",

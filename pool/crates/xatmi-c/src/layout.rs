@@ -5,11 +5,13 @@
 //!
 //! ```text
 //! PREFIX/include/atmi.h  xatmi.h  tx.h  ubf.h  fml32.h  fml.h  fml1632.h  userlog.h
-//! PREFIX/include/ndebug.h  ndrstandard.h  Exfields.h
+//! PREFIX/include/ndebug.h  ndrstandard.h  Exfields.h  nerror.h  sys_unix.h  xa.h  tpadm.h
+//! PREFIX/include/oatmi.h  oubf.h  oatmisrv.h  ondebug.h  odebug.h  onerror.h   the same with a context in front
+//! PREFIX/include/Usysflds.h  Usysfl32.h  Uunix.h  Usignal.h  nstopwatch.h  thlock.h  ndebugcmn.h
 //! PREFIX/lib/libpollux_xatmi.so.0               the library
-//! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libubf, libnstd
+//! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libatmisrvinteg, libubf, libnstd
 //! PREFIX/lib/libatmisrv.a                       main of a server
-//! PREFIX/lib/pkgconfig/pollux-xatmi.pc
+//! PREFIX/lib/pkgconfig/pollux-xatmi.pc  atmisrvinteg.pc
 //! ```
 
 use std::io;
@@ -25,7 +27,7 @@ pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");
 pub const BUILT_NAME: &str = "libpollux_xatmi_c.so";
 
 /// The headers with their texts.
-const HEADERS: [(&str, &str); 11] = [
+const HEADERS: [(&str, &str); 29] = [
     ("atmi.h", include_str!("../include/atmi.h")),
     ("xatmi.h", include_str!("../include/xatmi.h")),
     ("tx.h", include_str!("../include/tx.h")),
@@ -37,11 +39,35 @@ const HEADERS: [(&str, &str); 11] = [
     ("userlog.h", include_str!("../include/userlog.h")),
     ("ndrstandard.h", include_str!("../include/ndrstandard.h")),
     ("Exfields.h", include_str!("../include/Exfields.h")),
+    ("oatmi.h", include_str!("../include/oatmi.h")),
+    ("oubf.h", include_str!("../include/oubf.h")),
+    ("ondebug.h", include_str!("../include/ondebug.h")),
+    ("odebug.h", include_str!("../include/odebug.h")),
+    ("oatmisrv.h", include_str!("../include/oatmisrv.h")),
+    ("oatmisrv_integra.h", include_str!("../include/oatmisrv_integra.h")),
+    ("nerror.h", include_str!("../include/nerror.h")),
+    ("onerror.h", include_str!("../include/onerror.h")),
+    ("sys_unix.h", include_str!("../include/sys_unix.h")),
+    ("Usysflds.h", include_str!("../include/Usysflds.h")),
+    ("Usysfl32.h", include_str!("../include/Usysfl32.h")),
+    ("Uunix.h", include_str!("../include/Uunix.h")),
+    ("Usignal.h", include_str!("../include/Usignal.h")),
+    ("xa.h", include_str!("../include/xa.h")),
+    ("tpadm.h", include_str!("../include/tpadm.h")),
+    ("ndebugcmn.h", include_str!("../include/ndebugcmn.h")),
+    ("nstopwatch.h", include_str!("../include/nstopwatch.h")),
+    ("thlock.h", include_str!("../include/thlock.h")),
 ];
 
 /// Names of the library at link time; the latter ones are those of other makers' link lines.
-const LINK_NAMES: [&str; 5] =
-    ["libpollux_xatmi.so", "libatmi.so", "libatmiclt.so", "libubf.so", "libnstd.so"];
+const LINK_NAMES: [&str; 6] = [
+    "libpollux_xatmi.so",
+    "libatmi.so",
+    "libatmiclt.so",
+    "libatmisrvinteg.so",
+    "libubf.so",
+    "libnstd.so",
+];
 
 /// `main` of a server, as an archive.
 const SERVER_MAIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libatmisrv.a"));
@@ -54,6 +80,7 @@ const PACKAGE: Package<'_> = Package {
     soname: SONAME,
     link_names: &LINK_NAMES,
     archives: &[("libatmisrv.a", SERVER_MAIN)],
+    other_names: &["atmisrvinteg"],
 };
 
 /// Puts everything below `prefix`; what stood there under the same names is replaced.
@@ -71,7 +98,8 @@ mod tests {
     #[test]
     fn a_prefix_has_everything_and_can_be_laid_out_again() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (prefix, built) = (folder.path().join("prefix"), folder.path().join(BUILT_NAME));
+        let prefix = folder.path().join("prefix");
+        let built = folder.path().join(BUILT_NAME);
         std::fs::write(&built, "library").expect("written");
         for library in [Library::Linked, Library::Copied, Library::Copied] {
             lay_out(&prefix, &built, library).expect("laid out");
@@ -83,7 +111,7 @@ mod tests {
             assert_eq!(is_link, library == Library::Linked);
         }
         let count = |of: &str| std::fs::read_dir(prefix.join(of)).expect("a folder").count();
-        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (11, 8, 1));
+        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (29, 9, 2));
     }
 
     #[test]

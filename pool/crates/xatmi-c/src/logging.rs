@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pollux_xatmi::common_config::{DEBUG_VARIABLE, debug_words_of_file};
 use pollux_xatmi::error::Code;
-use pollux_xatmi::ubf;
+use pollux_xatmi::{ubf, view};
 
 use crate::fault::{self, Fault};
 use crate::fields::reading;
@@ -36,7 +36,7 @@ const DUMP_BYTES_MAX: usize = 64 << 10;
 const OF_PROCESS: c_int = 0x4;
 const OF_THREAD: c_int = 0x8;
 const OF_REQUEST: c_int = 0x10;
-const OF_LIBRARY: c_int = 0x3;
+const OF_LIBRARY: c_int = 0x1e3;
 
 /// What is said of lines in one place.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,15 @@ struct Settings {
 thread_local! {
     static OF_THIS_THREAD: RefCell<Settings> = const { RefCell::new(Settings { level: None, path: None }) };
     static REQUEST_FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+/// What was said of the lines of one thread, and the file of the request at hand.
+#[derive(Debug, Default)]
+pub(crate) struct OfThread(Settings, Option<PathBuf>);
+
+/// Makes these those of the thread; the ones before.
+pub(crate) fn exchange_of_thread(OfThread(settings, file): OfThread) -> OfThread {
+    OfThread(OF_THIS_THREAD.replace(settings), REQUEST_FILE.replace(file))
 }
 
 fn process() -> &'static Mutex<Settings> {
@@ -116,6 +125,11 @@ impl Settings {
     }
 }
 
+/// Has the process write lines up to this level, as an operator asked for.
+pub(crate) fn set_level_of_process(level: c_int) {
+    process().lock().unwrap_or_else(PoisonError::into_inner).level = Some(level);
+}
+
 fn level_of(text: &str) -> Result<c_int, String> {
     let level = text.parse().ok().filter(|level| (0..=LEVEL_MAX).contains(level));
     level.ok_or_else(|| format!("level `{text}`: 0 (nothing) to 6 (dumps) are expected"))
@@ -129,6 +143,41 @@ fn holds() -> (c_int, PathBuf) {
     let level = of_thread.level.or(of_process.level).unwrap_or(LEVEL_DEFAULT);
     let path = request.or(of_thread.path).or_else(|| of_process.path.clone());
     (level, path.unwrap_or_default())
+}
+
+/// The highest level that is written for this thread.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pollux_log_level() -> c_int {
+    fault::by_result(0, || Ok(holds().0))
+}
+
+/// What holds for this thread where a line of this level is written.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tplogqinfo(level: c_int, flags: c_long) -> c_long {
+    const OF_ANY: c_long = 0x7;
+    const OF_DETAILS: c_long = 0x8;
+    const EVEN_IF_NOT_WRITTEN: c_long = 0x10;
+    fault::atmi_if_failed(-1, || {
+        if flags & OF_ANY == 0 || flags & !(OF_ANY | OF_DETAILS | EVEN_IF_NOT_WRITTEN) != 0 {
+            return Err(Fault::invalid(
+                "flags are TPLOGQI_GET_NDRX, TPLOGQI_GET_UBF or TPLOGQI_GET_TP, and TPLOGQI_EVAL_...",
+            ));
+        }
+        let (wanted, _) = holds();
+        if level > wanted && flags & EVEN_IF_NOT_WRITTEN == 0 {
+            return Ok(0);
+        }
+        let is_of_request = REQUEST_FILE.try_with(|path| path.borrow().is_some()).unwrap_or(false);
+        let of_thread = OF_THIS_THREAD.try_with(|own| own.borrow().clone()).unwrap_or_default();
+        let facility = if is_of_request {
+            OF_REQUEST
+        } else if of_thread.level.is_some() || of_thread.path.is_some() {
+            OF_THREAD
+        } else {
+            OF_PROCESS
+        };
+        Ok(c_long::from(facility) | c_long::from(wanted) << 24)
+    })
 }
 
 /// Appends a line if the level is wanted.
@@ -145,9 +194,14 @@ fn log(level: c_int, place: Option<(&CStr, c_long)>, text: &[u8]) -> Result<(), 
     let program = program_name();
     // SAFETY: it has no conditions.
     let thread = unsafe { libc::gettid() };
-    let (year, month, day) = (local.tm_year + 1900, local.tm_mon + 1, local.tm_mday);
-    let (hour, minute, second) = (local.tm_hour, local.tm_min, local.tm_sec);
-    let (pid, milli) = (std::process::id(), now.subsec_millis());
+    let year = local.tm_year + 1900;
+    let month = local.tm_mon + 1;
+    let day = local.tm_mday;
+    let hour = local.tm_hour;
+    let minute = local.tm_min;
+    let second = local.tm_sec;
+    let pid = std::process::id();
+    let milli = now.subsec_millis();
     let mut line = format!(
         "t:{program}:{level}:{pid}:{thread}:{year:04}{month:02}{day:02}:\
          {hour:02}{minute:02}{second:02}{milli:03}:"
@@ -292,7 +346,8 @@ pub unsafe extern "C" fn tplogprintubf(
         // SAFETY: the caller's promise.
         let title = unsafe { message(title) }?.to_string_lossy().into_owned();
         // SAFETY: the caller's promise.
-        let printed = ubf::print(unsafe { reading(fields) }?, fields::table_or_empty())?;
+        let printed =
+            ubf::print(unsafe { reading(fields) }?, fields::table_or_empty(), &view::LINES)?;
         log(level, None, format!("{title}\n{printed}").as_bytes()).map(|()| 0)
     })
 }
@@ -346,6 +401,13 @@ fn check_file(path: &Path) -> Result<(), Fault> {
     opened.map(drop).map_err(|error| Fault::new(Code::Os.number(), failed(error)))
 }
 
+/// Lines of this thread go to a file.
+pub(crate) fn begin_request(path: PathBuf) -> Result<(), Fault> {
+    check_file(&path)?;
+    REQUEST_FILE.set(Some(path));
+    Ok(())
+}
+
 /// Lines of this thread go to a file until tplogclosereqfile.
 ///
 /// # Safety
@@ -355,9 +417,7 @@ pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
     fault::atmi_if_failed(-1, || {
         // SAFETY: the caller's promise.
         let path = PathBuf::from(OsStr::from_bytes(unsafe { message(file) }?.to_bytes()));
-        check_file(&path)?;
-        REQUEST_FILE.set(Some(path));
-        Ok(0)
+        begin_request(path).map(|()| 0)
     })
 }
 
@@ -369,7 +429,8 @@ pub unsafe extern "C" fn tplogsetreqfile_direct(file: *const c_char) -> c_int {
 pub unsafe extern "C" fn tploggetreqfile(file: *mut c_char, size: c_int) -> c_int {
     fault::atmi_if_failed(-1, || {
         let Some(path) = REQUEST_FILE.with_borrow(Clone::clone) else { return Ok(0) };
-        let (path, room) = (path.as_os_str().as_bytes(), usize::try_from(size).unwrap_or(0));
+        let path = path.as_os_str().as_bytes();
+        let room = usize::try_from(size).unwrap_or(0);
         if !caller::is_sound(file) {
             return Ok(1);
         }
@@ -425,7 +486,9 @@ pub unsafe extern "C" fn pollux_userlog(text: *const c_char) -> c_int {
 fn append(text: &CStr) -> io::Result<usize> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let local = local_time(now.as_secs())?;
-    let (year, month, day) = (local.tm_year + 1900, local.tm_mon + 1, local.tm_mday);
+    let year = local.tm_year + 1900;
+    let month = local.tm_mon + 1;
+    let day = local.tm_mday;
     let date = format!("{year:04}{month:02}{day:02}");
     let variable = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
     let path = match variable("ULOGPFX") {
@@ -437,7 +500,9 @@ fn append(text: &CStr) -> io::Result<usize> {
             PathBuf::from(variable("NDRX_ULOG").unwrap_or_default()).join(format!("ULOG.{date}"))
         }
     };
-    let (hour, minute, second) = (local.tm_hour, local.tm_min, local.tm_sec);
+    let hour = local.tm_hour;
+    let minute = local.tm_min;
+    let second = local.tm_sec;
     let time = format!("{hour:02}{minute:02}{second:02}{:03}", now.subsec_millis());
     let program = env::args_os().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().display().to_string();

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{c_char, c_long};
+use std::ffi::{c_char, c_int, c_long};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -84,7 +84,7 @@ pub(crate) fn look<T>(pointer: *const c_char, look: impl FnOnce(&Held) -> T) -> 
 
 /// Bytes of a buffer.
 pub(crate) fn capacity(pointer: *const c_char) -> Option<usize> {
-    look(pointer, |held| held.buffer.size())
+    look(pointer, |held| held.buffer.program_size())
 }
 
 /// A buffer of the caller's that is used: its address is not a buffer for other threads meanwhile, which get
@@ -242,6 +242,15 @@ pub(crate) unsafe extern "C" fn tpfree(pointer: *mut c_char) {
     });
 }
 
+/// 1 for the request of a service, 0 for another buffer.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tpisautobuf(pointer: *const c_char) -> c_int {
+    fault::atmi(-1, || {
+        let is_request = look(pointer, |held| held.is_request).ok_or_else(no_buffer)?;
+        Ok(c_int::from(is_request))
+    })
+}
+
 /// Type, subtype and size of a buffer.
 ///
 /// # Safety
@@ -255,7 +264,7 @@ pub(crate) unsafe extern "C" fn tptypes(
     fault::atmi(-1, || {
         let (name, sub, size) = look(pointer, |held| {
             let buffer = &held.buffer;
-            (buffer.buffer_type().name(), buffer.subtype().to_owned(), buffer.size())
+            (buffer.buffer_type().name(), buffer.subtype().to_owned(), buffer.program_size())
         })
         .ok_or_else(no_buffer)?;
         // SAFETY: the caller's promise.

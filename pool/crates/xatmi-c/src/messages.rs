@@ -10,6 +10,7 @@ use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Outgoing};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::UbfMut;
+use pollux_xatmi::view;
 
 use crate::caller;
 use crate::fault::{self, Fault};
@@ -61,7 +62,13 @@ impl Copied {
 pub(crate) fn sent(buffer_type: BufferType, len: c_long) -> Result<usize, Fault> {
     match buffer_type {
         BufferType::Carray | BufferType::XOctet => size(len),
-        BufferType::Ubf | BufferType::String | BufferType::Json | BufferType::Init => Ok(0),
+        BufferType::Ubf
+        | BufferType::String
+        | BufferType::Json
+        | BufferType::View
+        | BufferType::XCType
+        | BufferType::XCommon
+        | BufferType::Init => Ok(0),
     }
 }
 
@@ -148,9 +155,14 @@ impl Landing {
     }
 }
 
-/// What `*olen` becomes, and `len` of a service: the buffer's size for fields, else what was sent.
+/// What `*olen` becomes, and `len` of a service: the buffer's size for fields, the struct's for a view, else what was
+/// sent.
 pub(crate) fn len_for_caller(buffer: &Buffer, len: usize) -> c_long {
-    let len = if buffer.buffer_type() == BufferType::Ubf { buffer.size() } else { len };
+    let len = match buffer.buffer_type() {
+        BufferType::Ubf => buffer.size(),
+        kind if kind.is_view() => view::of_process(buffer.subtype()).map_or(len, |view| view.size),
+        _ => len,
+    };
     c_long::try_from(len).unwrap_or(c_long::MAX)
 }
 

@@ -39,6 +39,8 @@ pub struct Package<'a> {
     pub link_names: &'a [&'a str],
     /// Further files below `lib`, with their bytes.
     pub archives: &'a [(&'a str, &'a [u8])],
+    /// Names that pkg-config knows it by too, as builds of other makers ask for.
+    pub other_names: &'a [&'a str],
 }
 
 impl Package<'_> {
@@ -48,7 +50,8 @@ impl Package<'_> {
     /// # Errors
     /// What the file system says, with the path.
     pub fn lay_out(&self, prefix: &Path, built: &Path, library: Library) -> io::Result<()> {
-        let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+        let include = prefix.join("include");
+        let lib = prefix.join("lib");
         for (name, text) in self.headers {
             place(&include.join(name), |path| std::fs::write(path, text))?;
         }
@@ -62,19 +65,22 @@ impl Package<'_> {
         for (name, bytes) in self.archives {
             place(&lib.join(name), |path| std::fs::write(path, bytes))?;
         }
-        let pc = lib.join("pkgconfig").join(format!("{}.pc", self.name));
-        place(&pc, |path| std::fs::write(path, self.for_pkg_config()))
+        for name in [&self.name].into_iter().chain(self.other_names) {
+            let pc = lib.join("pkgconfig").join(format!("{name}.pc"));
+            place(&pc, |path| std::fs::write(path, self.for_pkg_config(name)))?;
+        }
+        Ok(())
     }
 
     /// The package's description for pkg-config; the paths follow where it stands.
-    fn for_pkg_config(&self) -> String {
+    fn for_pkg_config(&self, name: &str) -> String {
         let first = self.link_names.first().copied().unwrap_or_default();
         let linked = first.strip_prefix("lib").and_then(|name| name.strip_suffix(".so"));
         format!(
             "prefix=${{pcfiledir}}/../..\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\n\
              Name: {}\nDescription: {}\nVersion: {}\n\
              Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -l{}\n",
-            self.name,
+            name,
             self.description,
             self.version,
             linked.unwrap_or(first),
@@ -112,12 +118,14 @@ mod tests {
         soname: "libtest.so.0",
         link_names: &["libtest.so", "libother.so"],
         archives: &[("libmain.a", b"main")],
+        other_names: &["other-test"],
     };
 
     #[test]
     fn a_prefix_has_everything_and_can_be_laid_out_again() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (prefix, built) = (folder.path().join("prefix"), folder.path().join("built.so"));
+        let prefix = folder.path().join("prefix");
+        let built = folder.path().join("built.so");
         std::fs::write(&built, "library").expect("written");
         for library in [Library::Linked, Library::Copied, Library::Copied] {
             PACKAGE.lay_out(&prefix, &built, library).expect("laid out");
@@ -137,11 +145,16 @@ mod tests {
             let left = std::fs::read_dir(prefix.join("lib")).expect("a folder").count();
             assert_eq!(left, 5, "nothing unfinished stays");
         }
-        let pc = prefix.join("lib/pkgconfig/pollux-test.pc");
-        let said = std::fs::read_to_string(pc).expect("for pkg-config");
-        assert!(
-            said.ends_with("Version: 1.2.3\nCflags: -I${includedir}\nLibs: -L${libdir} -ltest\n")
-        );
+        for name in ["pollux-test", "other-test"] {
+            let pc = prefix.join(format!("lib/pkgconfig/{name}.pc"));
+            let said = std::fs::read_to_string(pc).expect("for pkg-config");
+            assert!(said.contains(&format!("Name: {name}\n")));
+            assert!(
+                said.ends_with(
+                    "Version: 1.2.3\nCflags: -I${includedir}\nLibs: -L${libdir} -ltest\n"
+                )
+            );
+        }
     }
 
     #[test]

@@ -3,21 +3,22 @@
 //! `main` of libatmisrv and of built servers is [`pollux_server_main`]. The loop is that of
 //! `pollux_xatmi::worker`; nothing is sent or received here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_long};
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_long, c_void};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pollux_xatmi::error::Code;
-use pollux_xatmi::worker::{Ending, Options, Registry, Worker};
+use pollux_xatmi::worker::{Conversion, Ending, Options, Registry, Worker};
 
 use crate::fault::{self, Fault};
 use crate::messages::service_name;
+use crate::registry::{self, registry};
 use crate::service::{Function, serve};
-use crate::{caller, context};
+use crate::{caller, context, logging, service};
 
 /// The program's tpsvrinit or tpsvrthrinit.
 type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
@@ -46,18 +47,20 @@ static OF_THREAD: Mutex<(Option<Init>, Option<Finish>)> = Mutex::new((None, None
 static SRVID: AtomicI32 = AtomicI32::new(-1);
 
 thread_local! {
-    /// The registry of the server whose own thread this is.
-    static REGISTRY: RefCell<Option<Registry>> = const { RefCell::new(None) };
+    /// Whether a function of the program's said that the server has failed.
+    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+    /// How buffers are converted for which function, by the command line.
+    static CONVERSIONS: RefCell<BTreeMap<String, Conversion>> = const { RefCell::new(BTreeMap::new()) };
     /// Where the function of each service is that is offered.
     static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-fn registry() -> Result<Registry, Fault> {
-    let found = REGISTRY.try_with(|registry| registry.borrow().clone()).ok().flatten();
-    found.ok_or_else(|| {
-        let detail = "services are offered by a server, on its own thread, from tpsvrinit on";
-        Fault::new(Code::Protocol.number(), detail)
-    })
+/// Ends the server whose own thread this is, after what it is doing, as one that has failed.
+pub(crate) fn end_as_failed() {
+    HAS_FAILED.set(true);
+    if let Ok(registry) = registry() {
+        registry.stop();
+    }
 }
 
 /// Offers a service. What tells functions apart is where they are, not what they are called: one
@@ -77,7 +80,8 @@ fn advertise(
         let detail = format!("service {name} is offered already, by another function");
         return Err(Fault::new(Code::Match.number(), detail));
     }
-    registry.advertise(name, called, move |incoming| serve(function, incoming))?;
+    let conversions = CONVERSIONS.with_borrow(|all| all.get(called).copied());
+    registry.advertise(name, called, move |incoming| serve(function, incoming, conversions))?;
     OFFERED.with_borrow_mut(|offered| offered.insert(name.to_owned(), at));
     Ok(())
 }
@@ -158,6 +162,32 @@ pub extern "C" fn tpgetnodeid() -> c_long {
     })
 }
 
+/// A variable of the environment, or NULL; the text is that of getenv(3).
+///
+/// # Safety
+/// A sound `name` is that of a text; no other thread changes the environment meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tuxgetenv(name: *const c_char) -> *mut c_char {
+    if !caller::is_sound(name) {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller promises a text.
+    unsafe { libc::getenv(name) }
+}
+
+/// Puts `NAME=VALUE` into the environment, where the text itself stays; 0, or not.
+///
+/// # Safety
+/// A sound `pair` is that of a text that stays; no other thread reads or changes the environment meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tuxputenv(pair: *mut c_char) -> c_int {
+    if !caller::is_sound(pair) {
+        return -1;
+    }
+    // SAFETY: the caller promises a text that stays.
+    unsafe { libc::putenv(pair) }
+}
+
 /// Runs a server from its start to its end; the result is for `main` to return.
 ///
 /// # Safety
@@ -173,11 +203,124 @@ pub unsafe extern "C" fn pollux_server_main(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let arguments = unsafe { arguments(argc, argv) };
-    let ended = fault::atmi(None, || {
-        // SAFETY: the caller's promise.
-        let rows = unsafe { rows(services) }?;
-        Ok(Some(run(&arguments, init, done, &rows)?))
-    });
+    // SAFETY: the caller's promise.
+    live(&arguments, init, done, || unsafe { rows(services) })
+}
+
+/// A row of the table of a server that is started by [`_tmstartserver`]: `struct tmdsptchtbl_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DispatchRow {
+    name: *const c_char,
+    function_name: *const c_char,
+    function: Option<Function>,
+    reserved: [c_long; 2],
+}
+
+/// What [`_tmstartserver`] is given: `struct tmsvrargs_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ServerArguments {
+    resource: *const c_void,
+    services: *const DispatchRow,
+    flags: c_long,
+    init: Option<Init>,
+    done: Option<Finish>,
+    reserved: [*mut c_void; 5],
+    thread_init: Option<Init>,
+    thread_done: Option<Finish>,
+}
+
+/// The switch of no resource, which programs only take the address of.
+#[unsafe(no_mangle)]
+pub static tmnull_switch: AtomicI32 = AtomicI32::new(0);
+
+/// What programs set that were built with threads; a server has one thread that serves.
+#[unsafe(no_mangle)]
+pub static _tmbuilt_with_thread_option: AtomicI32 = AtomicI32::new(0);
+
+/// What [`ndrx_main`] calls at the start and the end of a server; a program with its own main sets them.
+#[unsafe(no_mangle)]
+pub static G_tpsvrinit__: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+#[unsafe(no_mangle)]
+pub static G_tpsvrdone__: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Runs a server from its start to its end with the functions that the program set; the result is for its main to return.
+///
+/// # Safety
+/// `argv` has `argc` texts; what `G_tpsvrinit__` and `G_tpsvrdone__` hold are functions of these types or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ndrx_main(argc: c_int, argv: *mut *mut c_char) -> c_int {
+    let (init, done) = (G_tpsvrinit__.load(Ordering::SeqCst), G_tpsvrdone__.load(Ordering::SeqCst));
+    // SAFETY: a NULL is none, and the caller promises a function of this type.
+    let init = unsafe { std::mem::transmute::<*mut c_void, Option<Init>>(init) };
+    // SAFETY: as above.
+    let done = unsafe { std::mem::transmute::<*mut c_void, Option<Finish>>(done) };
+    // SAFETY: the caller's promise.
+    unsafe { ndrx_main_integra(argc, argv, init, done, 0) }
+}
+
+/// The same with functions that are given; with `ATMI_SRVLIB_NOLONGJUMP` tpreturn and tpforward come back to the service
+/// function, which then returns.
+///
+/// # Safety
+/// `argv` has `argc` texts; `init` and `done` are functions of these types or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ndrx_main_integra(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    init: Option<Init>,
+    done: Option<Finish>,
+    flags: c_long,
+) -> c_int {
+    const NO_JUMP: c_long = 1;
+    service::set_jumps(flags & NO_JUMP == 0);
+    // SAFETY: the caller's promise.
+    let arguments = unsafe { arguments(argc, argv) };
+    live(&arguments, init, done, || Ok(Vec::new()))
+}
+
+/// Runs a server from its start to its end, for a program with a main of its own; the result is for that to return.
+///
+/// # Safety
+/// `argv` has `argc` texts; a sound `given` is that of a `tmsvrargs_t` with functions of these types or NULL, and a table
+/// whose last row has no name, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _tmstartserver(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    given: *const ServerArguments,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let arguments = unsafe { arguments(argc, argv) };
+    let program = arguments.first().map_or(OsStr::new("server"), OsString::as_os_str);
+    // SAFETY: the caller's promise.
+    let Some(given) = (unsafe { caller::read(given) }) else {
+        report(program, "_tmstartserver was given no tmsvrargs_t");
+        return 1;
+    };
+    let none: *const c_void = (&raw const tmnull_switch).cast();
+    if !given.resource.is_null() && !std::ptr::eq(given.resource, none) {
+        report(
+            program,
+            "xa_switch is that of a resource manager: transactions are over no resource",
+        );
+        return 1;
+    }
+    *OF_THREAD.lock().unwrap_or_else(PoisonError::into_inner) =
+        (given.thread_init, given.thread_done);
+    // SAFETY: the caller's promise.
+    live(&arguments, given.init, given.done, || unsafe { dispatch_rows(given.services) })
+}
+
+/// The life of a server with the rows of its table.
+fn live(
+    arguments: &[OsString],
+    init: Option<Init>,
+    done: Option<Finish>,
+    rows: impl FnOnce() -> Result<Vec<Row>, Fault>,
+) -> c_int {
+    let ended = fault::atmi(None, || Ok(Some(run(arguments, init, done, &rows()?)?)));
     let program = arguments.first().map_or(OsStr::new("server"), OsString::as_os_str);
     match ended {
         Some(Ending::Panicked { .. }) => {
@@ -186,6 +329,10 @@ pub unsafe extern "C" fn pollux_server_main(
         }
         Some(ending @ Ending::Abandoned) => {
             report(program, &ending.to_string());
+            1
+        }
+        Some(Ending::Stopped | Ending::Exited) if HAS_FAILED.get() => {
+            report(program, "a function of tpext_... did not return 0");
             1
         }
         Some(Ending::Stopped | Ending::Exited) => 0,
@@ -204,10 +351,13 @@ fn run(
 ) -> Result<Ending, Fault> {
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
-    REGISTRY.set(Some(registry.clone()));
+    registry::set(Some(registry.clone()));
     context::set_servers(true);
+    registry.on_log_level(|level| logging::set_level_of_process(level.into()));
     // A line that makes no sense is refused below.
-    let srvid = Options::parse(arguments.iter().skip(1).cloned()).ok().map(|options| options.srvid);
+    let options = Options::parse(arguments.iter().skip(1).cloned()).ok();
+    let srvid = options.as_ref().map(|options| options.srvid);
+    CONVERSIONS.set(options.into_iter().flat_map(|options| options.conversions).collect());
     SRVID.store(
         srvid.and_then(|srvid| c_int::try_from(srvid).ok()).unwrap_or(-1),
         Ordering::Relaxed,
@@ -218,6 +368,7 @@ fn run(
             advertise(&registry, &row.name, row.function, &row.called)
                 .map_err(|fault| fault.detail)?;
         }
+        registry.built_in_end();
         let program = &arguments[..1.min(arguments.len())];
         call_init("tpsvrinit", init, program, application)?;
         call_init("tpsvrthrinit", thread_init, program, application)
@@ -230,7 +381,7 @@ fn run(
         }
     };
     let ending = worker.run(arguments.iter().cloned(), start, finish);
-    REGISTRY.set(None);
+    registry::set(None);
     context::set_servers(false);
     Ok(ending?)
 }
@@ -283,6 +434,28 @@ unsafe fn rows(table: *const ServiceRow) -> Result<Vec<Row>, Fault> {
         if !name.is_empty() {
             rows.push(Row { name: text(name), function, called: text(called) });
         }
+    }
+    Ok(rows)
+}
+
+/// # Safety
+/// A sound `table` has rows up to one without a name.
+unsafe fn dispatch_rows(table: *const DispatchRow) -> Result<Vec<Row>, Fault> {
+    let mut rows = Vec::new();
+    for index in 0..ROWS_MAX {
+        // SAFETY: the caller promises rows up to one without a name, and none before was one.
+        let Some(row) = (unsafe { caller::read(table.wrapping_add(index)) }) else { break };
+        // SAFETY: the caller's promise.
+        let Some(name) = (unsafe { caller::text(row.name) }) else { break };
+        if name.is_empty() {
+            break;
+        }
+        // SAFETY: the caller's promise.
+        let called = unsafe { caller::text(row.function_name) }.unwrap_or(name);
+        let function =
+            row.function.ok_or_else(|| Fault::invalid("a service without a function"))?;
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        rows.push(Row { name: text(name), function, called: text(called) });
     }
     Ok(rows)
 }

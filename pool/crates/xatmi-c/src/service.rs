@@ -1,4 +1,4 @@
-//! One call of a service function in C: its `TPSVCINFO`, and its end by tpreturn or tpforward.
+//! One call of a service function in C: its `TPSVCINFO`, and its end by tpreturn, tpforward or tpcontinue.
 //!
 //! A server registers `serve` for each service. tpreturn and tpforward jump back over the C
 //! program's own frames (see `c/leave.c`): everything that Rust does there has ended before the jump.
@@ -12,17 +12,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::ServiceName;
-use pollux_xatmi::worker::{Done, Incoming, Return};
+use pollux_xatmi::wire::ClientAddress;
+use pollux_xatmi::worker::{Conversion, Done, Incoming, Return};
 
 use crate::caller::jump_to;
 use crate::fault::{self, Fault};
 use crate::memory::{self, Borrowed, Held};
 use crate::messages::{len_for_caller, sent, service_name};
-use crate::{calls, transactions, tx};
+use crate::transactions::{self, Transaction};
+use crate::{calls, context, continued, conversion, handed_over, tx};
 
 /// A service function of the program.
 pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
@@ -62,12 +65,26 @@ unsafe extern "C" {
         flags: c_long,
     );
     fn pollux_leave_by_forward(svc: *const c_char, data: *mut c_char, len: c_long, flags: c_long);
+    fn pollux_leave_by_continue();
 }
 
 /// Runs `function` for a request.
-pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
+pub(crate) fn serve(
+    function: Function,
+    mut incoming: Incoming,
+    conversion: Option<Conversion>,
+) -> Done {
     // Without its initiator a conversation is nothing to be served.
     let Ok(joined) = calls::join(&incoming) else { return Done::NoReturn };
+    let conversion = match conversion {
+        Some(asked) => match conversion::to_function(&mut incoming, asked) {
+            Ok(is_converted) => is_converted.then_some(asked),
+            Err(_) => return Done::NoReturn,
+        },
+        None => None,
+    };
+    handed_over::begin(incoming.is_in_transaction, incoming.deadline_ns, conversion);
+    let part = Part::of(&incoming);
     let mut info = ServiceInfo::of(incoming);
     if let Some(joined) = &joined {
         info.cd = joined.cd;
@@ -78,6 +95,10 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     // what the jump leaves out is the program's own.
     let has_left = unsafe { pollux_run_service(function, &raw mut info, START.with(Cell::as_ptr)) };
     START.set(std::ptr::null_mut());
+    handed_over::end();
+    context::end_visits();
+    // Where the program's frames are not jumped over, it says how it ends and returns.
+    let has_left = has_left != 0 || !JUMPS.load(Ordering::Relaxed);
     if let Some(held) = memory::take_request() {
         memory::free(held);
     }
@@ -85,16 +106,48 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     // One that the function began and did not end aborts, and its caller gets an error.
     let is_left_open =
         transactions::seen().is_some_and(|seen| Some(seen.number) != before) && tx::abort().is_ok();
+    let is_abort_only = part.is_some_and(Part::end);
     let done = match outcome {
-        Some(done) if has_left != 0 && !is_left_open => done,
+        Some(Done::Return(returned)) if has_left && !is_left_open => {
+            Done::Return(Return { is_abort_only, ..returned })
+        }
+        Some(done) if has_left && !is_left_open && !is_abort_only => done,
         _ => Done::NoReturn,
     };
-    if joined.is_some() { calls::finish(done) } else { done }
+    match (joined, conversion) {
+        (Some(_), _) => calls::finish(done),
+        (None, Some(conversion)) => conversion::from_function(done, conversion),
+        (None, None) => done,
+    }
+}
+
+/// The part of a service function in the transaction of its caller; the server's own, if it has one, waits meanwhile.
+struct Part {
+    own: Option<Transaction>,
+}
+
+impl Part {
+    /// None for a request outside of any.
+    fn of(incoming: &Incoming) -> Option<Self> {
+        incoming.is_in_transaction.then(|| {
+            let own = transactions::take();
+            transactions::put(Some(Transaction::of_caller(incoming.deadline_ns)));
+            Self { own }
+        })
+    }
+
+    /// The function has ended; whether the transaction can only abort.
+    fn end(self) -> bool {
+        let is_abort_only = transactions::take().is_some_and(|part| part.is_abort_only());
+        transactions::put(self.own);
+        is_abort_only
+    }
 }
 
 impl ServiceInfo {
     fn of(incoming: Incoming) -> Self {
         const TPNOREPLY: c_long = 4;
+        const TPTRAN: c_long = 0x10;
         let client = incoming.client;
         let len = incoming.buffer.as_ref().map_or(0, |b| len_for_caller(b, incoming.len_bytes));
         let give_out = |buffer| memory::give_out(Held { buffer, is_request: true });
@@ -102,13 +155,35 @@ impl ServiceInfo {
             name: filled(incoming.service.as_str()),
             data: incoming.buffer.map_or(std::ptr::null_mut(), give_out),
             len,
-            flags: if incoming.is_without_reply { TPNOREPLY } else { 0 },
+            flags: if incoming.is_without_reply { TPNOREPLY } else { 0 }
+                | if incoming.is_in_transaction { TPTRAN } else { 0 },
             cd: incoming.cd,
             appkey: 0,
-            client: filled(&format!("{},{},{:016x}", client.pid, client.context, client.nonce)),
+            client: client_id(client),
             function: filled(&incoming.function),
         }
     }
+}
+
+/// Process, context and nonce of a client as text, the nonce in 16 hexadecimal digits. Written by hand: `format!` is an
+/// eighth of what the library does for a request.
+fn client_id(client: ClientAddress) -> [u8; 96] {
+    let mut bytes = [0; 96];
+    let mut len = 0;
+    for number in [client.pid, client.context] {
+        let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let mut left = number;
+        for digit in bytes[len..][..digits].iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        bytes[len + digits] = b',';
+        len += digits + 1;
+    }
+    for (at, digit) in bytes[len..][..16].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(client.nonce >> (60 - 4 * at) & 0xf) as usize];
+    }
+    bytes
 }
 
 /// A name in so many bytes, with a NUL at least at their end.
@@ -119,17 +194,36 @@ fn filled<const BYTES: usize>(name: &str) -> [u8; BYTES] {
     bytes
 }
 
-/// Keeps an outcome, and says where to jump to: NULL, with TPEPROTO, outside a service.
-fn record(outcome: impl FnOnce() -> Done) -> *mut c_void {
+/// Whether tpreturn and tpforward jump over the frames of the program.
+static JUMPS: AtomicBool = AtomicBool::new(true);
+
+/// Says it for this process.
+pub(crate) fn set_jumps(jumps: bool) {
+    JUMPS.store(jumps, Ordering::Relaxed);
+}
+
+/// Keeps an outcome, and says where to jump to: NULL, with TPEPROTO, outside a service. NULL as well where nothing is jumped
+/// over, and for a thread that answers a call of the server's own.
+fn record(outcome: impl FnOnce() -> Result<Done, Fault>) -> *mut c_void {
     fault::atmi(std::ptr::null_mut(), || {
         let start = START.get();
         if start.is_null() {
+            let mut failed = None;
+            let answer = || {
+                outcome().unwrap_or_else(|fault| {
+                    failed = Some(fault);
+                    Done::NoReturn
+                })
+            };
+            if continued::give(answer) {
+                return failed.map_or(Ok(std::ptr::null_mut()), Err);
+            }
             let detail = "tpreturn and tpforward are for service functions, on their own thread";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
-        let done = outcome();
+        let done = outcome()?;
         OUTCOME.with_borrow_mut(|place| *place = Some(done));
-        Ok(start)
+        Ok(if JUMPS.load(Ordering::Relaxed) { start } else { std::ptr::null_mut() })
     })
 }
 
@@ -171,13 +265,14 @@ pub unsafe extern "C" fn pollux_record_return(
             // A reply that cannot be sent is an error of the service.
             Err(_) => ((None, 0), Some(Code::ServiceError)),
         };
-        Done::Return(Return {
+        Ok(Done::Return(Return {
             rval,
             urcode: rcode,
             buffer: sent.0.map(|held| held.buffer),
             len_bytes: sent.1,
             soft_error: wrong.or_else(|| soft_error(rval, flags)),
-        })
+            is_abort_only: false,
+        }))
     })
 }
 
@@ -212,13 +307,42 @@ pub unsafe extern "C" fn pollux_record_forward(
     record(|| {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }.ok().and_then(ServiceName::new);
-        match (service, taken(data, len)) {
+        Ok(match (service, taken(data, len)) {
             (Some(service), Ok((held, len_bytes))) => {
                 Done::Forward { service, buffer: held.map(|held| held.buffer), len_bytes }
             }
             _ => Done::NoReturn,
-        }
+        })
     })
+}
+
+/// Called by `c/leave.c` for tpcontinue; says where to jump to.
+#[unsafe(no_mangle)]
+pub extern "C" fn pollux_record_continue() -> *mut c_void {
+    let is_of_server = !START.get().is_null();
+    record(|| {
+        if !is_of_server {
+            let detail = "tpcontinue is for service functions, on their own thread";
+            return Err(Fault::new(Code::Protocol.number(), detail));
+        }
+        // The conversation of a service function is its thread's.
+        if calls::serves_conversation() {
+            let detail = "a conversation is served by its service function, and not handed over";
+            return Err(Fault::new(Code::Protocol.number(), detail));
+        }
+        continued::leave()
+    })
+}
+
+/// Ends the service function without an answer, which another thread of the program gives. Comes back, with TPEPROTO, only
+/// elsewhere.
+///
+/// # Safety
+/// As for [`tpreturn`].
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpcontinue() {
+    jump_to!(pollux_leave_by_continue)
 }
 
 /// Ends the service function: the caller gets `data`. Comes back, with TPEPROTO, only elsewhere.
@@ -262,6 +386,14 @@ mod tests {
         assert_eq!(filled::<4>("ab"), *b"ab\0\0");
         assert_eq!(filled::<4>("abcdef"), *b"abc\0");
         assert_eq!(size_of::<ServiceInfo>(), 200);
+    }
+
+    #[test]
+    fn a_client_is_named_by_its_numbers() {
+        for (pid, context, nonce) in [(0, 7, 0), (10, 99, 0xfe), (u32::MAX, 100, u64::MAX)] {
+            let expected = format!("{pid},{context},{nonce:016x}");
+            assert_eq!(client_id(ClientAddress { pid, context, nonce }), filled(&expected));
+        }
     }
 
     #[test]

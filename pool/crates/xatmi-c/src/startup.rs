@@ -11,6 +11,11 @@ use pollux_xatmi::environment::Environment;
 
 use crate::fault::Fault;
 
+/// What the dynamic linker calls.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
+
 /// What the files say; none where the environment names none.
 ///
 /// # Errors
@@ -64,8 +69,3 @@ extern "C" fn on_load() {
     // A panic would leave through C. What is wrong is reported where the environment is asked for.
     let _ = std::panic::catch_unwind(common_config);
 }
-
-/// What the dynamic linker calls.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static ON_LOAD: extern "C" fn() = on_load;

@@ -3,7 +3,8 @@
 //!
 //! It is what a program sees that is linked with the null switch: there is nothing to prepare or
 //! to log, so a transaction commits unless it must abort. `tx.rs` begins and ends it for programs,
-//! and `calls.rs` reports each call to it. Services that are called do not take part: their level is 0.
+//! and `calls.rs` reports each call to it. A service that is called in it takes part until its function has ended: its
+//! level is 1, its calls belong to it too, and only the caller that began it ends it.
 //!
 //! | in a transaction | becomes |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | its time is over | abort-only; calls that belong to it are TPETIME |
 //! | replies are outstanding at its end | aborted; their descriptors are no longer valid |
 //! | the service function that began it ends | aborted, and its caller gets TPESVCERR |
+//! | one that takes part ends, and it is abort-only there or replies are outstanding | abort-only at the caller |
 //!
 //! Calls with TPNOTRAN do not belong to it.
 //!
@@ -18,8 +20,10 @@
 //! to the call counts: `tpsblktime` with TPBLK_NEXT, with TPBLK_ALL, `tptoutset`, NDRX_TOUT, the pool.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::client::{CallFlags, Client, Descriptor};
@@ -49,6 +53,8 @@ pub(crate) struct Transaction {
     abort_reason: Option<String>,
     /// Calls of tpacall whose replies the program did not take.
     outstanding: Vec<c_int>,
+    /// That of the caller of the service function that runs.
+    is_callers: bool,
 }
 
 /// What of a transaction a program may ask for.
@@ -84,7 +90,20 @@ impl Transaction {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let deadline = (!timeout.is_zero()).then(|| Instant::now().checked_add(timeout)).flatten();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Self { number, deadline, abort_reason: None, outstanding: Vec::new() }
+        let (abort_reason, outstanding) = (None, Vec::new());
+        Self { number, deadline, abort_reason, outstanding, is_callers: false }
+    }
+
+    /// That of a caller who waits until `deadline_ns` of the monotonic clock; 0 for ever.
+    pub(crate) fn of_caller(deadline_ns: u64) -> Self {
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
+        let timeout = if deadline_ns == 0 { Duration::ZERO } else { left.max(LIMIT_MIN) };
+        Self { is_callers: true, ..Self::begin(timeout) }
+    }
+
+    /// Whether it can only abort, once the service function that took part has ended.
+    pub(crate) fn is_abort_only(&self) -> bool {
+        self.abort_reason.is_some() || !self.outstanding.is_empty()
     }
 
     fn is_timed_out(&self) -> bool {
@@ -131,7 +150,8 @@ impl Transaction {
 
 /// Lets `work` use the thread's transaction; a thread that is ending has none.
 fn with_current<T>(work: impl FnOnce(&mut Option<Transaction>) -> T) -> T {
-    let (mut none, mut work) = (None, Some(work));
+    let mut none = None;
+    let mut work = Some(work);
     let done = CURRENT.try_with(|place| {
         let mut place = place.try_borrow_mut().ok()?;
         work.take().map(|work| work(&mut place))
@@ -180,7 +200,7 @@ pub(crate) fn call<T>(
     if flags.contains(CallFlags::NO_TRANSACTION) || seen().is_none() {
         return work(flags);
     }
-    let flags = enter(flags)?;
+    let flags = enter(flags)? | CallFlags::TRANSACTION;
     let done = work(flags);
     LIMIT.set(None);
     if let Err(fault) = &done {
@@ -211,6 +231,15 @@ pub(crate) fn sent(flags: CallFlags, descriptor: Descriptor) {
             current.iter_mut().for_each(|current| current.outstanding.push(descriptor.number()));
         });
     }
+}
+
+/// A service that took part did what the transaction cannot commit after; it may be the reply to a call outside of it.
+pub(crate) fn must_abort(descriptor: Descriptor) {
+    with_current(|current| {
+        let Some(transaction) = current else { return };
+        let number = descriptor.number();
+        transaction.abort_only(|| format!("a call of a service that was called failed ({number})"));
+    });
 }
 
 /// What tpgetrply answered for `descriptor`.
@@ -280,11 +309,66 @@ pub(crate) fn begin(timeout: Duration) -> Result<(), Fault> {
     })
 }
 
+/// Most transactions that are put aside.
+const SUSPENDED_MAX: usize = 4096;
+
+/// Those that no thread is in, by their numbers; of the process, as any thread may take them up.
+static SUSPENDED: Mutex<BTreeMap<u64, Transaction>> = Mutex::new(BTreeMap::new());
+
+/// Puts the thread's transaction aside; its number.
+///
+/// # Errors
+/// TPEPROTO outside a transaction and in that of a service's caller, TPEABORT where replies are outstanding, TPELIMIT.
+pub(crate) fn suspend() -> Result<u64, Fault> {
+    with_current(|current| {
+        let Some(transaction) = current else {
+            return Err(protocol("no transaction is under way: tpbegin starts one"));
+        };
+        if transaction.is_callers {
+            return Err(protocol("the transaction is that of the service's caller"));
+        }
+        if !transaction.outstanding.is_empty() {
+            let detail =
+                "replies of the transaction are outstanding: take them before it is put aside";
+            return Err(Fault::new(TPEABORT, detail));
+        }
+        let mut all = SUSPENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= SUSPENDED_MAX {
+            let detail = format!("{SUSPENDED_MAX} transactions are put aside: take some up");
+            return Err(Fault::new(Code::Limit.number(), detail));
+        }
+        let number = transaction.number;
+        all.extend(current.take().map(|transaction| (number, transaction)));
+        Ok(number)
+    })
+}
+
+/// Takes a transaction up that was put aside.
+///
+/// # Errors
+/// TPEPROTO within a transaction, TPEMATCH where no such one is put aside.
+pub(crate) fn resume(number: Option<u64>) -> Result<(), Fault> {
+    with_current(|current| {
+        if current.is_some() {
+            return Err(protocol("a transaction is under way, and they do not nest"));
+        }
+        let mut all = SUSPENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = number.and_then(|number| all.remove(&number)).ok_or_else(|| {
+            Fault::new(Code::Match.number(), "no such transaction of this process is put aside")
+        })?;
+        *current = Some(taken);
+        Ok(())
+    })
+}
+
 /// Takes the transaction out to end it; its context gives up the calls that are outstanding.
 ///
 /// # Errors
-/// TPEPROTO outside a transaction.
+/// TPEPROTO outside a transaction, and in that of a service's caller.
 pub(crate) fn end() -> Result<Transaction, Fault> {
+    if with_current(|current| current.as_ref().is_some_and(|current| current.is_callers)) {
+        return Err(protocol("the transaction is that of the service's caller, who ends it"));
+    }
     take().ok_or_else(|| protocol("no transaction is under way: tpbegin starts one"))
 }
 
@@ -307,6 +391,11 @@ fn of_thread_or(of_pool: Duration) -> Duration {
         (0, of_process) => duration(of_process),
         (of_thread, _) => duration(of_thread),
     }
+}
+
+/// Makes these the times of the thread, for all calls and for the next one; the ones before.
+pub(crate) fn exchange_times((of_thread, of_next): (c_int, c_int)) -> (c_int, c_int) {
+    (OF_THREAD.replace(of_thread), OF_NEXT.replace(of_next))
 }
 
 /// How long something of this thread may take that is not a call.

@@ -5,7 +5,8 @@
 //! of `tx.h`, and the characteristics that a program sets.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_long, c_ulong};
+use std::ffi::{CStr, c_char, c_int, c_long, c_ulong};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use pollux_xatmi::client::Descriptor;
@@ -14,6 +15,25 @@ use crate::context::{no_flags, with_context};
 use crate::fault::Fault;
 use crate::transactions::{self, Transaction, TransactionInfo};
 use crate::{caller, fault};
+
+/// What functions of `tx.h` return.
+const TX_NOT_SUPPORTED: c_int = 1;
+const TX_OK: c_int = 0;
+const TX_ROLLBACK: c_int = -2;
+const TX_PROTOCOL_ERROR: c_int = -5;
+const TX_FAIL: c_int = -7;
+const TX_EINVAL: c_int = -8;
+
+/// `transaction_state` of a transaction.
+const TX_ACTIVE: c_long = 0;
+const TX_TIMEOUT_ROLLBACK_ONLY: c_long = 1;
+const TX_ROLLBACK_ONLY: c_long = 2;
+
+/// Bytes of `data` of an XID.
+const XID_DATA_BYTES: usize = 128;
+
+/// Format of our identifiers: "PLX".
+const FORMAT_ID: c_long = 0x50_4c58;
 
 /// Takes the transaction out; the calls that belong to it are given up.
 ///
@@ -88,30 +108,115 @@ pub extern "C" fn tpabort(flags: c_long) -> c_int {
     })
 }
 
+/// Bytes of the text of a transaction that was put aside.
+const TEXT_BYTES: usize = 64;
+
+/// `TPTRANID`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TransactionId {
+    text: [u8; TEXT_BYTES],
+}
+
+/// What tpscmt set; both come to the same.
+static WHEN: AtomicI64 = AtomicI64::new(TP_CMT_COMPLETE);
+const TP_CMT_LOGGED: c_long = 4;
+const TP_CMT_COMPLETE: c_long = 8;
+
+/// Puts the transaction aside, for any thread of the process.
+///
+/// # Safety
+/// A sound `id` is that of a `TPTRANID` that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpsuspend(id: *mut TransactionId, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags & !TPTXTMSUSPEND)?;
+        if !caller::is_sound(id) {
+            return Err(Fault::invalid("no memory for the id of the transaction"));
+        }
+        let number = transactions::suspend()?;
+        let mut text = [0; TEXT_BYTES];
+        let named = format!("{}.{number}", std::process::id());
+        text[..named.len()].copy_from_slice(named.as_bytes());
+        // SAFETY: the caller's promise.
+        unsafe { caller::write(id, TransactionId { text }) };
+        Ok(0)
+    })
+}
+
+/// To keep the association with a resource, of which there is none.
+const TPTXTMSUSPEND: c_long = 0x200;
+
+/// Takes a transaction up again.
+///
+/// # Safety
+/// A sound `id` is that of a `TPTRANID` that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpresume(id: *const TransactionId, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags & !TPTXTMSUSPEND)?;
+        // SAFETY: the caller's promise.
+        let id = unsafe { caller::read(id) };
+        let id = id.ok_or_else(|| Fault::invalid("there is no id of a transaction"))?;
+        let text = id.text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let pid = std::process::id().to_string();
+        let number = str::from_utf8(text).ok().and_then(|text| text.split_once('.'));
+        let number = number.filter(|(of, _)| *of == pid).and_then(|(_, n)| n.parse().ok());
+        transactions::resume(number).map(|()| 0)
+    })
+}
+
+/// Sets whether tpcommit returns once the decision is logged or all is done; what was set before.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpscmt(when: c_long) -> c_int {
+    fault::atmi(-1, || {
+        if ![TP_CMT_LOGGED, TP_CMT_COMPLETE].contains(&when) {
+            return Err(Fault::invalid(format!("{when}: give TP_CMT_LOGGED or TP_CMT_COMPLETE")));
+        }
+        Ok(WHEN.swap(when, Ordering::Relaxed) as c_int)
+    })
+}
+
+/// Most bytes of an id as text, with its NUL; those of a CLIENTID.
+const CLIENT_BYTES: usize = 96;
+
+/// Ids of clients and transactions as texts, and back.
+///
+/// # Safety
+/// Sound `text` and `id` are those of the memory that `atmi.h` names, which no other thread uses; what is read ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpconvert(text: *mut c_char, id: *mut c_char, flags: c_long) -> c_int {
+    const TO_TEXT: c_long = 1;
+    const OF_CLIENT: c_long = 2;
+    const OF_TRANSACTION: c_long = 4;
+    fault::atmi(-1, || {
+        let room = match flags & !TO_TEXT {
+            OF_CLIENT => CLIENT_BYTES,
+            OF_TRANSACTION => TEXT_BYTES,
+            _ => {
+                let detail = format!("flags {flags:#x}: give TPCONVCLTID or TPCONVTRANID");
+                return Err(Fault::invalid(detail));
+            }
+        };
+        let (from, to) = if flags & TO_TEXT != 0 { (id, text) } else { (text, id) };
+        if !caller::is_sound(to) {
+            return Err(Fault::invalid("no memory for what is converted"));
+        }
+        // SAFETY: the caller's promise.
+        let known = unsafe { caller::text(from) }.map(CStr::to_bytes_with_nul);
+        let known = known.filter(|known| known.len() > 1 && known.len() <= room);
+        let known = known.ok_or_else(|| Fault::invalid("there is no id to be converted"))?;
+        // SAFETY: an id has so much room by its type, and a text TPCONVMAXSTR, which is more.
+        unsafe { caller::bytes_mut(to, known.len()) }.copy_from_slice(known);
+        Ok(0)
+    })
+}
+
 /// 1 within a transaction, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn tpgetlev() -> c_int {
     fault::atmi(-1, || Ok(c_int::from(transactions::seen().is_some())))
 }
-
-/// What functions of `tx.h` return.
-const TX_NOT_SUPPORTED: c_int = 1;
-const TX_OK: c_int = 0;
-const TX_ROLLBACK: c_int = -2;
-const TX_PROTOCOL_ERROR: c_int = -5;
-const TX_FAIL: c_int = -7;
-const TX_EINVAL: c_int = -8;
-
-/// `transaction_state` of a transaction.
-const TX_ACTIVE: c_long = 0;
-const TX_TIMEOUT_ROLLBACK_ONLY: c_long = 1;
-const TX_ROLLBACK_ONLY: c_long = 2;
-
-/// Bytes of `data` of an XID.
-const XID_DATA_BYTES: usize = 128;
-
-/// Format of our identifiers: "PLX".
-const FORMAT_ID: c_long = 0x50_4c58;
 
 /// `XID`; without a transaction its format is -1.
 #[derive(Clone, Copy, Debug)]

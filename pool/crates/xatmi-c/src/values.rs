@@ -4,13 +4,14 @@
 //! C programs call it. Lengths are those of the caller: it never writes more than the room that was
 //! named, and nothing when none was (NULL) is the caller's wish, as `ubf.h` says.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
-use pollux_xatmi::ubf::{FieldId, FieldType, Scratch, UbfError, UbfMut, Value};
+use pollux_xatmi::ubf::{FieldId, FieldType, Scratch, UbfError, UbfMut, VIEW_NAME_BYTES, Value};
 
 use crate::caller;
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, int, reading, size_at};
+use crate::view_fields::{self, lent, seen_len};
 
 /// The bytes of a value of a type in the caller's memory; `len` counts for a carray only.
 ///
@@ -34,6 +35,8 @@ pub(crate) unsafe fn raw<'a>(
         }
         // SAFETY: the caller promises that no other thread changes the buffer.
         (FieldType::Ubf, _) => Ok(unsafe { reading(pointer) }?.used_bytes()),
+        // Only where a field takes it: `change_by`.
+        (FieldType::View, _) => Err(UbfError::BadView),
         _ => {
             let len = usize::try_from(len)
                 .map_err(|_| UbfError::Invalid { reason: "the length of the value is below 0" })?;
@@ -58,9 +61,15 @@ pub(crate) unsafe fn change_by(
 ) -> Result<c_int, UbfFault> {
     // SAFETY: the caller's promise.
     let region = (ubf.addr(), unsafe { size_at(ubf) }?);
-    // SAFETY: the caller's promise.
-    let mut bytes = unsafe { raw(field_type, pointer, len) }?;
-    let copy;
+    let (made, copy);
+    let mut bytes = if field_type == FieldType::View {
+        // SAFETY: the caller's promise.
+        made = unsafe { view_fields::stored(pointer) }?;
+        &made[..]
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { raw(field_type, pointer, len) }?
+    };
     if caller::overlap(region, (bytes.as_ptr().addr(), bytes.len())) {
         copy = bytes.to_vec();
         bytes = &copy;
@@ -96,6 +105,19 @@ pub(crate) unsafe fn give(
     if !caller::is_sound(to) {
         return Err(UbfError::Invalid { reason: "no memory for the value" }.into());
     }
+    if let Value::View(bytes) = value {
+        let needed = bytes.len().saturating_sub(VIEW_NAME_BYTES);
+        // SAFETY: the caller's promise.
+        let room = unsafe { room(len, needed) }?;
+        if needed > room {
+            return Err(UbfError::NoSpace { needed, room }.into());
+        }
+        // SAFETY: the caller's promise; a view says by its BVIEWFLD where it goes.
+        let given = unsafe { view_fields::give(bytes, to) }?;
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(len, int(given)?) };
+        return Ok(());
+    }
     let needed = value.raw_len();
     // SAFETY: the caller's promise.
     let room = unsafe { room(len, needed) }?;
@@ -127,7 +149,16 @@ pub(crate) fn user_type(code: c_int) -> Result<FieldType, UbfError> {
 /// The type of a value that is converted from or to one of the field's.
 pub(crate) fn user_type_for(field: FieldId, code: c_int) -> Result<FieldType, UbfError> {
     let user = user_type(code)?;
-    field.field_type().check_converts(user).map(|()| user)
+    check_converted(field.field_type(), user).map(|()| user)
+}
+
+/// Whether values of one type are given and taken as those of another; buffers and views are not, not even as themselves.
+pub(crate) fn check_converted(from: FieldType, to: FieldType) -> Result<(), UbfError> {
+    let is_whole = |field_type| matches!(field_type, FieldType::Ubf | FieldType::View);
+    if is_whole(from) || is_whole(to) {
+        return Err(UbfError::NotConverted { from, to });
+    }
+    Ok(())
 }
 
 /// Adds an occurrence; `len` counts for a carray only.
@@ -318,8 +349,15 @@ pub unsafe extern "C" fn Bpres(ubf: *const c_char, field: c_int, occurrence: c_i
 /// As for [`Bpres`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Blen(ubf: *const c_char, field: c_int, occurrence: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    fault::ubf(-1, || int(unsafe { reading(ubf) }?.len_of(id(field)?, occurrence)?))
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        let id = id(field)?;
+        let len = fields.len_of(id, occurrence)?;
+        // The name in front of a struct is not the program's.
+        let is_view = id.field_type() == FieldType::View;
+        int(if is_view { len.saturating_sub(VIEW_NAME_BYTES) } else { len })
+    })
 }
 
 /// Where a value stands in the buffer, until that is changed; NULL for an error.
@@ -336,16 +374,18 @@ pub unsafe extern "C" fn Bfind(
     fault::ubf(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let found = unsafe { reading(ubf) }?.find(id(field)?, occurrence)?;
+        let (place, found_len) = lent(id(field)?.field_type(), found);
         // SAFETY: the caller promises room for an int.
-        unsafe { caller::write(len, int(found.len())?) };
-        Ok(found.as_ptr().cast_mut().cast())
+        unsafe { caller::write(len, int(found_len)?) };
+        Ok(place)
     })
 }
 
-/// The field behind (`*field`, `*occurrence`): 1, or 0 at the end. `*field` is 0 at the start.
+/// The field behind (`*field`, `*occurrence`): 1, or 0 at the end. `*field` is 0 at the start. A view comes with its struct:
+/// `buf` becomes a `BVIEWFLD` that leads to the struct right behind it.
 ///
 /// # Safety
-/// As for [`Bget`]; sound `field` and `occurrence` are those of ints.
+/// As for [`Bget`], with room for both of a view; sound `field` and `occurrence` are those of ints.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bnext(
     ubf: *const c_char,
@@ -367,11 +407,20 @@ pub unsafe extern "C" fn Bnext(
         let after = if before == 0 { None } else { Some((id(before)?, at)) };
         let Some(next) = fields.next(after)? else { return Ok(0) };
         if caller::is_sound(buf) {
-            // SAFETY: the caller's promise.
-            unsafe { give(&next.value, buf, len) }?;
+            if let Value::View(stored) = next.value {
+                // SAFETY: the caller's promise.
+                let room = unsafe { room(len, usize::MAX) }?;
+                // SAFETY: the caller's promise.
+                let given = unsafe { view_fields::give_whole(stored, buf, room) }?;
+                // SAFETY: the caller promises room for an int.
+                unsafe { caller::write(len, int(given)?) };
+            } else {
+                // SAFETY: the caller's promise.
+                unsafe { give(&next.value, buf, len) }?;
+            }
         } else {
             // SAFETY: the caller promises room for an int.
-            unsafe { caller::write(len, int(next.value.raw_len())?) };
+            unsafe { caller::write(len, int(seen_len(&next.value))?) };
         }
         // SAFETY: the caller promises room for an int.
         unsafe { caller::write(field, next.id.raw()) };
@@ -379,6 +428,39 @@ pub unsafe extern "C" fn Bnext(
         unsafe { caller::write(occurrence, next.occurrence) };
         Ok(1)
     })
+}
+
+/// [`Bnext`] with a state that it leaves alone, and with where the value stands: what `Bfind` gives.
+///
+/// # Safety
+/// As for [`Bnext`]; a sound `data` is that of a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bnext2(
+    state: *mut c_void,
+    ubf: *const c_char,
+    field: *mut c_int,
+    occurrence: *mut c_int,
+    buf: *mut c_char,
+    len: *mut c_int,
+    data: *mut *mut c_char,
+) -> c_int {
+    if !caller::is_sound(state) {
+        let none = UbfError::Invalid { reason: "the state is null" };
+        return fault::ubf(-1, || Err(none.into()));
+    }
+    // SAFETY: the caller's promise.
+    let next = unsafe { Bnext(ubf, field, occurrence, buf, len) };
+    if next == 1 && caller::is_sound(data) {
+        // SAFETY: the caller promises an int, which was just written.
+        let id = unsafe { caller::read(field) }.unwrap_or_default();
+        // SAFETY: the caller promises an int, which was just written.
+        let occurrence = unsafe { caller::read(occurrence) }.unwrap_or_default();
+        // SAFETY: the caller's promise.
+        let found = unsafe { Bfind(ubf, id, occurrence, std::ptr::null_mut()) };
+        // SAFETY: the caller promises room for a pointer.
+        unsafe { caller::write(data, found) };
+    }
+    next
 }
 
 /// How often a field occurs.

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use thiserror::Error;
 
 use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfError, UbfMut, UbfRef};
+use crate::view::{self, View, ViewError};
 
 /// Longest name of a type in the XATMI interface.
 pub const TYPE_BYTES_MAX: usize = 8;
@@ -25,13 +26,28 @@ pub enum BufferType {
     Json,
     /// The name that XATMI has for `CARRAY`.
     XOctet,
+    /// A struct of C, whose view is the subtype; `VIEW32` is another name of it.
+    View,
+    /// The same by another name of XATMI.
+    XCType,
+    /// The same by a third name.
+    XCommon,
     /// The argument of `tpinit`; it stays in its process.
     Init,
 }
 
 impl BufferType {
     /// All types that messages carry.
-    pub const ALL: [Self; 5] = [Self::Ubf, Self::String, Self::Carray, Self::Json, Self::XOctet];
+    pub const ALL: [Self; 8] = [
+        Self::Ubf,
+        Self::String,
+        Self::Carray,
+        Self::Json,
+        Self::XOctet,
+        Self::View,
+        Self::XCType,
+        Self::XCommon,
+    ];
 
     /// The type that programs call so.
     ///
@@ -40,6 +56,7 @@ impl BufferType {
     pub fn from_name(name: &str) -> Result<Self, BufferError> {
         match name {
             "FML" | "FML32" | "UBF32" => Ok(Self::Ubf),
+            "VIEW32" => Ok(Self::View),
             "TPINIT" => Ok(Self::Init),
             _ => Self::ALL
                 .into_iter()
@@ -57,8 +74,17 @@ impl BufferType {
             Self::Carray => "CARRAY",
             Self::Json => "JSON",
             Self::XOctet => "X_OCTET",
+            Self::View => "VIEW",
+            Self::XCType => "X_C_TYPE",
+            Self::XCommon => "X_COMMON",
             Self::Init => "TPINIT",
         }
+    }
+
+    /// Whether it holds a struct that a view describes.
+    #[must_use]
+    pub const fn is_view(self) -> bool {
+        matches!(self, Self::View | Self::XCType | Self::XCommon)
     }
 
     /// Whether a NUL ends what is sent.
@@ -69,6 +95,12 @@ impl BufferType {
 
 /// Longest name of a subtype in the XATMI interface.
 pub const SUBTYPE_BYTES_MAX: usize = 16;
+
+/// Behind the struct of a view: which view it is, and which layout of it, as messages carry them.
+const SEAL_BYTES: usize = SUBTYPE_BYTES_MAX + size_of::<u64>();
+
+/// Bytes that a struct has at least, as programs of this interface expect.
+const VIEW_SIZE_MIN: usize = 1024;
 
 /// Bytes of a buffer without fields for which no size was given.
 const SIZE_DEFAULT: usize = 512;
@@ -105,7 +137,45 @@ impl Buffer {
     /// # Errors
     /// As [`new`](Self::new), and [`BufferError::UnknownType`].
     pub fn alloc(name: &str, subtype: &str, size: usize) -> Result<Self, BufferError> {
-        Self::new(BufferType::from_name(name)?, subtype, size)
+        let buffer_type = BufferType::from_name(name)?;
+        if !buffer_type.is_view() {
+            return Self::new(buffer_type, subtype, size);
+        }
+        if subtype.len() > SUBTYPE_BYTES_MAX {
+            return Err(BufferError::LongSubtype { bytes: subtype.len() });
+        }
+        let view = view::of_process(subtype)?;
+        let mut buffer = Self::new(buffer_type, subtype, sealed_size(view, size)?)?;
+        view.init(buffer.region.bytes_mut())?;
+        buffer.seal(view);
+        Ok(buffer)
+    }
+
+    /// Says behind a struct which view it is.
+    fn seal(&mut self, view: &View) {
+        let seal = seal_of(view);
+        if let Some(last) = self.region.bytes_mut().last_chunk_mut() {
+            *last = seal;
+        }
+    }
+
+    /// The view of the struct that was received, all of whose bytes are `len`.
+    fn unseal(&mut self, len: usize) -> Result<(), BufferError> {
+        let bytes = self.region.bytes_mut();
+        let seal: [u8; SEAL_BYTES] = *bytes[..len].last_chunk().ok_or(BufferError::NoView)?;
+        let name = seal[..SUBTYPE_BYTES_MAX].split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = str::from_utf8(name).map_err(|_| BufferError::NoView)?;
+        let view = view::of_process(name)?;
+        if seal != seal_of(view) {
+            return Err(BufferError::OtherView { name: name.to_owned() });
+        }
+        if view.size + SEAL_BYTES > len {
+            return Err(BufferError::NoView);
+        }
+        bytes[len - SEAL_BYTES..].fill(0);
+        self.subtype = name.to_owned();
+        self.seal(view);
+        Ok(())
     }
 
     /// The buffer that a message brought: `bytes` are what was sent, `size` what it stood in.
@@ -145,7 +215,7 @@ impl Buffer {
             UbfRef::check(sent)?;
             UbfMut::resized(bytes)?;
         }
-        Ok(())
+        if buffer_type.is_view() { self.unseal(len) } else { Ok(()) }
     }
 
     /// A text.
@@ -182,6 +252,12 @@ impl Buffer {
         self.region.len()
     }
 
+    /// Bytes of it that are a program's: behind a struct stands which view it is.
+    #[must_use]
+    pub fn program_size(&self) -> usize {
+        if self.buffer_type.is_view() { self.size() - SEAL_BYTES } else { self.size() }
+    }
+
     /// All of its memory.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -210,6 +286,12 @@ impl Buffer {
             }
             BufferType::Carray | BufferType::XOctet if given <= bytes.len() => Ok(given),
             BufferType::Init => Err(BufferError::NotSent { name }),
+            BufferType::View | BufferType::XCType | BufferType::XCommon => {
+                // All of it, as the struct says itself how much of it is in use.
+                let seal = seal_of(view::of_process(&self.subtype)?);
+                let is_whole = bytes.last_chunk() == Some(&seal);
+                if is_whole { Ok(bytes.len()) } else { Err(BufferError::NoView) }
+            }
             BufferType::Carray | BufferType::XOctet => {
                 Err(BufferError::BeyondEnd { given, size: bytes.len() })
             }
@@ -223,6 +305,15 @@ impl Buffer {
     /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
     /// fields do not fit.
     pub fn resized(&self, size: usize) -> Result<Self, BufferError> {
+        if self.buffer_type.is_view() {
+            let view = view::of_process(&self.subtype)?;
+            let mut made = Self::new(self.buffer_type, &self.subtype, sealed_size(view, size)?)?;
+            made.region.copy_from(&self.region);
+            let len = made.size().min(self.size()) - SEAL_BYTES;
+            made.region.bytes_mut()[len..].fill(0);
+            made.seal(view);
+            return Ok(made);
+        }
         let mut region = zeroed(sound_size(self.buffer_type, size)?)?;
         region.copy_from(&self.region);
         if self.buffer_type == BufferType::Ubf {
@@ -275,12 +366,24 @@ impl From<Ubf> for Buffer {
 pub enum BufferError {
     /// There is no such type.
     #[error(
-        "'{name}' is not a type of a buffer: expected UBF (FML, FML32, UBF32), STRING, CARRAY, JSON, X_OCTET or TPINIT"
+        "'{name}' is not a type of a buffer: expected UBF (FML, FML32, UBF32), STRING, CARRAY, JSON, X_OCTET, VIEW \
+         (VIEW32), X_C_TYPE, X_COMMON or TPINIT"
     )]
     UnknownType {
         /// The given value.
         name: String,
     },
+    /// There is no such view.
+    #[error("the subtype is a view: {0}")]
+    View(#[from] ViewError),
+    /// A struct was written beyond its end, or comes from another kind of sender.
+    #[error("the buffer holds no whole struct of a view: a program wrote behind its end")]
+    NoView,
+    /// Sender and receiver know different views of one name.
+    #[error(
+        "the view {name} of the sender has other members: compile both programs with one file of views"
+    )]
+    OtherView { name: String },
     /// The subtype is longer than the interface allows.
     #[error("the subtype has {bytes} bytes; at most 16 are allowed")]
     LongSubtype { bytes: usize },
@@ -330,7 +433,7 @@ impl BufferError {
     #[must_use]
     pub const fn number(&self) -> i32 {
         match self {
-            Self::UnknownType { .. } => 6,
+            Self::UnknownType { .. } | Self::View(_) => 6,
             Self::NoMemory { .. } => 7,
             _ => 4,
         }
@@ -339,6 +442,24 @@ impl BufferError {
 
 fn zeroed(bytes: usize) -> Result<Region, BufferError> {
     Region::try_zeroed(bytes).ok_or(BufferError::NoMemory { bytes })
+}
+
+/// Bytes of a buffer for a struct: at least those of the struct, and what stands behind it.
+fn sealed_size(view: &View, size: usize) -> Result<usize, BufferError> {
+    let size = size.max(view.size).max(VIEW_SIZE_MIN);
+    let too_large = BufferError::TooLarge { bytes: size, most: SIZE_MAX - SEAL_BYTES };
+    // The seal stands at the end whatever the size, and the size is one of C.
+    size.checked_add(SEAL_BYTES).filter(|sum| *sum <= SIZE_MAX).ok_or(too_large)
+}
+
+fn seal_of(view: &View) -> [u8; SEAL_BYTES] {
+    let mut seal = [0; SEAL_BYTES];
+    let (name, sum) = seal.split_at_mut(SUBTYPE_BYTES_MAX);
+    // A longer name has no buffers: subtypes have so many bytes.
+    let len = view.name.len().min(SUBTYPE_BYTES_MAX);
+    name[..len].copy_from_slice(&view.name.as_bytes()[..len]);
+    sum.copy_from_slice(&view.layout_sum().to_le_bytes());
+    seal
 }
 
 fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError> {
@@ -387,7 +508,7 @@ mod tests {
 
     #[test]
     fn unknown_types_and_wrong_sizes_are_refused_with_the_reason() {
-        for name in ["", "ubf", "VIEW", "FML64", "NOTHING"] {
+        for name in ["", "ubf", "VIEWS", "FML64", "NOTHING"] {
             let refused = Buffer::alloc(name, "", 10).expect_err(name);
             assert_eq!((refused.number(), refused.to_string().contains(name)), (6, true));
         }

@@ -301,7 +301,8 @@ mod tests {
         ] {
             fs::write(path(name), text).expect("written");
         }
-        let (app, common) = (path("app.ini"), path("common"));
+        let app = path("app.ini");
+        let common = path("common");
         let environment = of(&[("NDRX_CCONFIG", &app), ("NDRX_CCONFIG1", &common)]);
         let config = CommonConfig::of_environment(&environment).expect("sound").expect("there");
         let values: Vec<_> = config.variables(&environment).into_values().collect();

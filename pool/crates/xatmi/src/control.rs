@@ -94,6 +94,14 @@ pub enum Request {
     Mailboxes,
     /// Read the configuration again.
     Reload,
+    /// Change what workers log, or have logs opened by their names again.
+    Log {
+        what: Selection,
+        /// The highest level that their programs write, 0 to 6.
+        level: Option<u8>,
+        /// Whether files are opened again: that of the manager too where all workers are meant.
+        is_opened_again: bool,
+    },
     /// Stop all workers and end; answered when they are gone.
     End {
         /// Kill them instead.
@@ -398,7 +406,8 @@ pub fn holder(prefix: &Prefix) -> String {
 }
 
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let family = AddressFamily::UNIX;
+    let kind = SocketType::SEQPACKET;
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
 }
 
@@ -444,7 +453,9 @@ mod tests {
             failures: u32::MAX,
             next_start_s: Some(u64::MAX),
             since_s: u64::MAX,
-            is_busy: false,
+            is_busy: true,
+            service: Some("s".repeat(30)),
+            busy_ms: Some(u64::MAX),
             calls: u64::MAX,
             failed: u64::MAX,
             late: u64::MAX,
@@ -463,7 +474,8 @@ mod tests {
         let _listener = listen(&prefix).expect("free");
         assert!(listen(&prefix).is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse));
         Control::connect(&prefix).expect("the manager listens");
-        let (pid, user) = (std::process::id(), rustix::process::geteuid().as_raw());
+        let pid = std::process::id();
+        let user = rustix::process::geteuid().as_raw();
         let held = holder(&prefix);
         assert!(held.starts_with(&format!("user {user}, process {pid} (")), "{held}");
         assert!(held.ends_with(") holds its name"), "{held}");

@@ -415,7 +415,8 @@ pub(crate) fn decode(bytes: &[u8], descriptor: Option<OwnedFd>) -> Option<Messag
         0 => None,
         tag => Some(*BufferType::ALL.get(usize::from(tag) - 1)?),
     };
-    let (size, len) = (word(8), word(16));
+    let size = word(8);
+    let len = word(16);
     let is_sound = len <= PAYLOAD_LEN_BYTES_MAX
         && size <= PAYLOAD_LEN_BYTES_MAX
         && (buffer_type.is_some() || len == 0);

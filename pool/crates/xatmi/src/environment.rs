@@ -29,6 +29,24 @@ pub const TRANSPORT_VARIABLE: &str = "POLLUX_POOL_TRANSPORT";
 /// The variable that names the group, for pools and for clients.
 pub const GROUP_VARIABLE: &str = "POLLUX_POOL_GROUP";
 
+/// The prefix where none is given.
+pub const DEFAULT_PREFIX: &str = "/pollux";
+/// How long a call may take where neither client nor pool say otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a message by default: a page. What is longer goes by a memfd.
+pub const DEFAULT_MESSAGE_LEN_BYTES: u32 = 4096;
+/// The shortest message: a head and some data, so that small calls need no memfd.
+pub const MESSAGE_LEN_BYTES_MIN: u32 = 256;
+/// The longest message that the kernel allows at all (`HARD_MSGSIZEMAX`).
+pub const MESSAGE_LEN_BYTES_MAX: u32 = 16 << 20;
+/// The deepest queue that the kernel allows at all (`HARD_MSGMAX`).
+pub const MESSAGES_MAX: u32 = 65_536;
+/// The longest time-out that is counted; longer ones are this long (a year).
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What a member may do with a queue: what its user may.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP);
+
 /// The settings, with their defaults filled in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Environment {
@@ -107,21 +125,6 @@ impl Transport {
         [Self::Queues, Self::Memory].into_iter().find(|known| known.name() == name)
     }
 }
-
-/// The prefix where none is given.
-pub const DEFAULT_PREFIX: &str = "/pollux";
-/// How long a call may take where neither client nor pool say otherwise.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a message by default: a page. What is longer goes by a memfd.
-pub const DEFAULT_MESSAGE_LEN_BYTES: u32 = 4096;
-/// The shortest message: a head and some data, so that small calls need no memfd.
-pub const MESSAGE_LEN_BYTES_MIN: u32 = 256;
-/// The longest message that the kernel allows at all (`HARD_MSGSIZEMAX`).
-pub const MESSAGE_LEN_BYTES_MAX: u32 = 16 << 20;
-/// The deepest queue that the kernel allows at all (`HARD_MSGMAX`).
-pub const MESSAGES_MAX: u32 = 65_536;
-/// The longest time-out that is counted; longer ones are this long (a year).
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A variable whose value makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -203,9 +206,6 @@ impl Environment {
         })
     }
 }
-
-/// What a member may do with a queue: what its user may.
-const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP);
 
 impl Group {
     /// The group of this name, or with this number; `group_file` has the names, as `/etc/group` does.

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::buffer::BufferError;
 
 /// Declares the numbers once: variant, number, name, sentence.
@@ -158,6 +160,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)
     }
+}
+
+/// Whether a system call failed by this errno.
+pub(crate) fn is_errno(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 #[cfg(test)]

@@ -81,7 +81,9 @@ struct Subscription {
 impl Subscription {
     fn request(&self) -> Request {
         let Self { pattern, filter, service, .. } = self;
-        let (pattern, filter, service) = (pattern.clone(), filter.clone(), service.clone());
+        let pattern = pattern.clone();
+        let filter = filter.clone();
+        let service = service.clone();
         Request::Subscribe { pattern, filter, service }
     }
 }
@@ -197,7 +199,8 @@ impl Mailbox {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(Error::os("a mailbox cannot be read", errno.into())),
             };
-            let (mut descriptor, mut is_ours) = (None, false);
+            let mut descriptor = None;
+            let mut is_ours = false;
             for message in beside.drain() {
                 match message {
                     RecvAncillaryMessage::ScmRights(mut all) => descriptor = all.next(),

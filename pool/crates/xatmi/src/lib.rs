@@ -7,12 +7,15 @@
 //! | what does a message carry? | [`buffer::Buffer`] |
 //! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
 //! | what are the fields called? | [`field_table::FieldTable`] |
+//! | how does a buffer become a text, and back? | [`export`] |
+//! | which structs of C are buffers, and what is in them? | [`view::View`] |
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
 //! | how do programs publish events? | [`events`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
+//! | what does the configuration of Tuxedo become? | [`ubbconfig::convert`] |
 //! | what has to be done about them now? | [`supervisor::Supervisor`] |
 //! | what starts, watches and ends them? | [`pool::Pool`] |
 //! | which users may use a pool beside its own? | [`environment::Group`] |
@@ -37,6 +40,7 @@ pub mod conversation;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod export;
 pub mod expression;
 pub mod field_table;
 pub mod large;
@@ -47,6 +51,8 @@ pub mod pool;
 pub mod queue;
 pub mod slots;
 pub mod supervisor;
+pub mod ubbconfig;
 pub mod ubf;
+pub mod view;
 pub mod wire;
 pub mod worker;

@@ -33,6 +33,8 @@ pub const MESSAGE_LEN_BYTES_MAX: usize = 64 * 1024;
 /// The most descriptors beside one message; the longest list in use has two.
 pub const DESCRIPTORS_MAX: usize = 4;
 
+const DESCRIPTOR_SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
+
 /// A service that a worker offers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Advert {
@@ -115,6 +117,11 @@ pub enum ToWorker {
     /// Some clients ended: close what reply queues of theirs are still held open, as they count
     /// against the limit of their user. Sent seldom, once for many ends.
     Sweep,
+    /// Logs: standard output and standard error come beside it where they are opened again.
+    Log {
+        /// The highest level that the program writes.
+        level: Option<u8>,
+    },
     /// End, after the call at hand.
     Stop,
     /// The answer to [`ToManager::Adopt`] where requests are in shared memory: the records of this manager
@@ -151,7 +158,8 @@ impl PeerLink {
     /// # Errors
     /// EMFILE, ENFILE, ENOMEM.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let family = AddressFamily::UNIX;
+        let kind = SocketType::SEQPACKET;
         Ok(rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
     }
 
@@ -280,8 +288,6 @@ impl AsFd for PeerLink {
         self.fd.as_fd()
     }
 }
-
-const DESCRIPTOR_SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
 fn descriptors(beside: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
     let mut all = Vec::new();

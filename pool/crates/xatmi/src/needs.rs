@@ -89,7 +89,8 @@ impl QueueLimits {
     /// The file that cannot be read, with the reason.
     pub fn of_machine() -> Result<Self, String> {
         let limit = getrlimit(Resource::Msgqueue);
-        let (bytes, bytes_hard) = (limit.current, limit.maximum);
+        let bytes = limit.current;
+        let bytes_hard = limit.maximum;
         if is_privileged()? {
             return Ok(Self {
                 bytes,
@@ -295,7 +296,8 @@ fn sysctl(name: &str) -> Result<u64, String> {
 /// in the first user namespace; what root of a container has is one within its own.
 fn is_privileged() -> Result<bool, String> {
     let read = |path| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-    let (path, map) = ("/proc/self/status", "/proc/self/uid_map");
+    let path = "/proc/self/status";
+    let map = "/proc/self/uid_map";
     let text = read(path)?;
     if !is_first_namespace(&read(map)?) {
         return Ok(false);

@@ -21,6 +21,20 @@ pub use record::{Caller, Inbox, Occupation, Slot, State, UnsentReply, WORDS_PER_
 const LAYOUT: u64 = 1;
 /// The first word: a name of ours, the layout, the words of a worker.
 const STAMP: u64 = 0x504f_4c58 << 32 | LAYOUT << 16 | WORDS as u64;
+
+/// The most services that one server offers (notes of the interface: 48).
+pub const SERVICES_MAX: usize = 48;
+
+const TOTALS_FIRST: usize = 5;
+const SERVICES_FIRST: usize = 16;
+const SERVICE_WORDS: usize = 5;
+
+const NAME: usize = 0;
+const OK: usize = 1;
+const FAILED: usize = 2;
+const MAX_NS: usize = 3;
+const LAST_NS: usize = 4;
+
 const _: () = assert!(LAYOUT < 1 << 16 && WORDS < 1 << 16);
 /// Words in front of the workers': a cache line, of which the first one is in use.
 const HEAD_WORDS: usize = 8;
@@ -119,19 +133,6 @@ impl AsFd for Slots {
         self.words.as_fd()
     }
 }
-
-/// The most services that one server offers (notes of the interface: 48).
-pub const SERVICES_MAX: usize = 48;
-
-const TOTALS_FIRST: usize = 5;
-const SERVICES_FIRST: usize = 16;
-const SERVICE_WORDS: usize = 5;
-
-const NAME: usize = 0;
-const OK: usize = 1;
-const FAILED: usize = 2;
-const MAX_NS: usize = 3;
-const LAST_NS: usize = 4;
 
 /// The counters of a worker over all its services. Only the worker adds. Counters are zero when it is started and
 /// stay until its slot is taken again, so those of a dead one can be read.
@@ -272,7 +273,10 @@ impl Slot<'_> {
         let words = self.service(entry);
         let name_hash = words[NAME].load(Ordering::Acquire);
         let word = |index: usize| words[index].load(Ordering::Relaxed);
-        let (ok, failed, max_ns, last_ns) = (word(OK), word(FAILED), word(MAX_NS), word(LAST_NS));
+        let ok = word(OK);
+        let failed = word(FAILED);
+        let max_ns = word(MAX_NS);
+        let last_ns = word(LAST_NS);
         (name_hash != 0).then_some(ServiceTally { entry, name_hash, ok, failed, max_ns, last_ns })
     }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  all numbers little endian
-//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply
+//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply, 2 transaction
 //!   8 payload_len   16 buffer_size   24 call_id   32 nonce      (u64 each)
 //!  40 large pid     44 large fd      48 large inode             (0 when not large)
 //!     request                             reply
@@ -33,6 +33,8 @@ const VERSION: u8 = 2;
 const BIT_LARGE: u8 = 1;
 /// The caller does not wait for a reply.
 const BIT_NO_REPLY: u8 = 2;
+/// Of a request: it belongs to a transaction. Of a reply: that can only abort.
+const BIT_TRANSACTION: u8 = 4;
 const KIND_REQUEST: u8 = 1;
 const KIND_REPLY: u8 = 2;
 const REQUEST_FIXED: usize = 80;
@@ -112,6 +114,8 @@ pub struct Request<'a> {
     pub deadline_ns: u64,
     /// Whether the caller does not wait for a reply.
     pub is_without_reply: bool,
+    /// Whether it belongs to a transaction of the caller.
+    pub is_in_transaction: bool,
     /// The service that is asked for.
     pub service: ServiceName,
     pub payload: Payload<'a>,
@@ -130,6 +134,8 @@ pub struct Reply<'a> {
     pub rval: i32,
     /// The value of `tpreturn` for the caller's `tpurcode`.
     pub urcode: i64,
+    /// Whether the transaction that the request belonged to can only abort, by what the service did.
+    pub is_abort_only: bool,
     pub payload: Payload<'a>,
 }
 
@@ -207,7 +213,8 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
         let name = self.service.as_str().as_bytes();
-        let bits = if self.is_without_reply { BIT_NO_REPLY } else { 0 };
+        let bits =
+            bit(self.is_without_reply, BIT_NO_REPLY) | bit(self.is_in_transaction, BIT_TRANSACTION);
         let common =
             Common { kind: KIND_REQUEST, bits, call_id: self.call_id, nonce: self.client.nonce };
         let (head, rest) = out.split_first_chunk_mut::<REQUEST_FIXED>()?;
@@ -246,6 +253,7 @@ impl<'a> Request<'a> {
             deadline_ns: u64::from_le_bytes(take(head, 64)),
             cd: i32::from_le_bytes(take(head, 72)),
             is_without_reply: common.bits & BIT_NO_REPLY != 0,
+            is_in_transaction: common.bits & BIT_TRANSACTION != 0,
             service: service.ok_or(Malformed::Service)?,
             payload: decode_payload(head, rest)?,
         })
@@ -274,14 +282,17 @@ impl<'a> Reply<'a> {
     /// A reply without data that carries an error.
     #[must_use]
     pub fn failing(nonce: u64, call_id: u64, error: Code) -> Self {
-        Self { nonce, call_id, error: Some(error), rval: 0, urcode: 0, payload: Payload::NONE }
+        let (rval, urcode, is_abort_only) = (0, 0, false);
+        let payload = Payload::NONE;
+        Self { nonce, call_id, error: Some(error), rval, urcode, is_abort_only, payload }
     }
 
     /// Writes the message to the start of `out` and returns its length; `None` when `out` is too
     /// short, so that the payload has to go into a memfd.
     #[must_use]
     pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
-        let common = Common { kind: KIND_REPLY, bits: 0, call_id: self.call_id, nonce: self.nonce };
+        let bits = bit(self.is_abort_only, BIT_TRANSACTION);
+        let common = Common { kind: KIND_REPLY, bits, call_id: self.call_id, nonce: self.nonce };
         let (head, rest) = out.split_first_chunk_mut::<REPLY_FIXED>()?;
         common.encode(&self.payload, head);
         put(head, 56, self.error.map_or(0, Code::number).to_le_bytes());
@@ -313,6 +324,7 @@ impl<'a> Reply<'a> {
             error,
             rval: i32::from_le_bytes(take(head, 60)),
             urcode: i64::from_le_bytes(take(head, 64)),
+            is_abort_only: common.bits & BIT_TRANSACTION != 0,
             payload: decode_payload(head, rest)?,
         })
     }
@@ -349,12 +361,16 @@ impl Common {
         if take(head, 0) != MAGIC || version != VERSION {
             return Err(Malformed::Foreign);
         }
-        if bits & !(BIT_LARGE | BIT_NO_REPLY) != 0 {
+        if bits & !(BIT_LARGE | BIT_NO_REPLY | BIT_TRANSACTION) != 0 {
             return Err(Malformed::Reserved);
         }
         let call_id = u64::from_le_bytes(take(head, 24));
         Ok(Self { kind, bits, call_id, nonce: u64::from_le_bytes(take(head, 32)) })
     }
+}
+
+fn bit(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
 }
 
 /// Bytes of the payload that stand in the message itself, by what its head claims.
@@ -408,6 +424,9 @@ fn tag_of(buffer_type: Option<BufferType>) -> u8 {
         Some(BufferType::Carray) => 3,
         Some(BufferType::Json) => 4,
         Some(BufferType::XOctet) => 5,
+        Some(BufferType::View) => 6,
+        Some(BufferType::XCType) => 7,
+        Some(BufferType::XCommon) => 8,
     }
 }
 

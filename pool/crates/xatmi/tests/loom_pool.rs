@@ -155,7 +155,8 @@ impl Pool {
             left = left.saturating_sub(1);
             left > 0
         };
-        let (ring, claim) = (self.ring(), self.claim(worker));
+        let ring = self.ring();
+        let claim = self.claim(worker);
         loop {
             let (at, number) = ring.first().expect("sound")?;
             claim.begin(0, at, number);
@@ -201,7 +202,8 @@ impl Pool {
 
     /// What the manager does for a dead worker; what was delivered.
     fn answer_for_dead(&self, worker: usize) -> Option<Delivery> {
-        let (ring, claim) = (self.ring(), self.claim(worker));
+        let ring = self.ring();
+        let claim = self.claim(worker);
         if let Some(claimed) = claim.claimed()
             && let Some(at) = ring.taken_by(worker as u32, |at| claimed.is_at(at))
         {
@@ -430,9 +432,11 @@ fn a_busy_slot_names_one_call_and_never_a_mixture() {
 #[test]
 fn a_message_is_in_the_inbox_until_the_slot_names_its_caller() {
     check(|| {
-        let (words, mail) = (slot_words(), Arc::new([AtomicU64::new(1)]));
+        let words = slot_words();
+        let mail = Arc::new([AtomicU64::new(1)]);
         let worker = {
-            let (words, mail) = (Arc::clone(&words), Arc::clone(&mail));
+            let words = Arc::clone(&words);
+            let mail = Arc::clone(&mail);
             thread::spawn(move || {
                 let slot = Slot::over(&words);
                 slot.begin(&caller(1), 0, true, 1);

@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pollux_testing::uninterrupted;
+
 use super::Random;
 use super::strict::{self, Head, Writer, mark};
 use super::witness::{Stand, Witness};
@@ -146,7 +148,7 @@ fn is_silent(socket: &TcpStream) -> bool {
 
 fn more(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<bool> {
     let mut buffer = [0; 16 * 1024];
-    let len = socket.read(&mut buffer)?;
+    let len = uninterrupted(|| socket.read(&mut buffer))?;
     bytes.extend_from_slice(&buffer[..len]);
     Ok(len > 0)
 }

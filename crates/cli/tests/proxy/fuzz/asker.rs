@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, uninterrupted};
 
 use super::Random;
 use super::answers::{POISON, body_of};
@@ -172,9 +172,8 @@ fn receive(
 /// False at the end, a cut among them.
 fn more(socket: &mut TcpStream, given: &mut Vec<u8>) -> Result<bool, String> {
     let mut buffer = [0; 16 * 1024];
-    match socket.read(&mut buffer) {
+    match uninterrupted(|| socket.read(&mut buffer)) {
         // A read with a timeout is interrupted when the process is stopped (signal(7)).
-        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => more(socket, given),
         Ok(len) => {
             given.extend_from_slice(&buffer[..len]);
             Ok(len > 0)

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_testing::DEADLINE;
+use pollux_testing::{DEADLINE, uninterrupted};
 
 use super::Random;
 use super::requests::{Script, script};
@@ -194,17 +194,9 @@ fn send(socket: &mut TcpStream, random: &mut Random, bytes: &[u8]) {
 
 fn receive(socket: &mut TcpStream, given: &mut Vec<u8>) -> Result<bool, ErrorKind> {
     let mut buffer = [0; 16 * 1024];
-    loop {
-        match socket.read(&mut buffer) {
-            Ok(len) => {
-                given.extend_from_slice(&buffer[..len]);
-                return Ok(len > 0);
-            }
-            // A read with a timeout is interrupted when the process is stopped (signal(7)).
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.kind()),
-        }
-    }
+    let len = uninterrupted(|| socket.read(&mut buffer)).map_err(|error| error.kind())?;
+    given.extend_from_slice(&buffer[..len]);
+    Ok(len > 0)
 }
 
 fn receive_all(socket: &mut TcpStream, given: &mut Vec<u8>) -> Result<(), ErrorKind> {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use pollux_testing::{DEADLINE, Process, has, wait_until};
+use pollux_testing::{DEADLINE, Process, has, uninterrupted, wait_until};
 use tempfile::TempDir;
 
 use super::strict::{self, Head, Writer, canonical, end_to_end, mark, waits_to_proceed};
@@ -107,7 +107,7 @@ fn answer_all(
 ) {
     let mut notes = Notes { writer, ..Notes::default() };
     let mut buffer = vec![0; 64 * 1024];
-    while let Ok(len @ 1..) = socket.read(&mut buffer) {
+    while let Ok(len @ 1..) = uninterrupted(|| socket.read(&mut buffer)) {
         notes.bytes.extend_from_slice(&buffer[..len]);
         let is_over = loop {
             match notes.next(witness) {
@@ -295,7 +295,7 @@ pub(super) fn tap(witness: Arc<Witness>, nginx: PathBuf) -> Stand {
         });
         let mut notes = Notes::default();
         let mut buffer = vec![0; 64 * 1024];
-        while let Ok(len @ 1..) = socket.read(&mut buffer) {
+        while let Ok(len @ 1..) = uninterrupted(|| socket.read(&mut buffer)) {
             notes.bytes.extend_from_slice(&buffer[..len]);
             while let Some(step) = notes.next(&witness) {
                 if let Step::Request(seen, _) = step {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, c_int};
 
-use super::programs::{close_range, while_another_waits};
+use super::programs::{close_range, read_in_time, while_another_waits};
 use super::{Subject, ctl, found_on};
 
 /// What the peer of a socket sees now, once `close` has ended its registration and closed it: an end, or nothing.
@@ -214,17 +214,6 @@ pub(super) fn a_file_that_another_thread_closes_ends(subject: &Subject) -> Strin
         second.join().expect("no panic");
         format!("{before:?} {read:?} {again:?} {:?}", seen_by(&peer))
     })
-}
-
-/// What a socket with a time limit reads. EINTR is tried again: a call with such a limit may end so beside a ring that
-/// several threads share, as the page says.
-fn read_in_time(peer: &mut UnixStream) -> Result<usize, ErrorKind> {
-    loop {
-        match peer.read(&mut [0]) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            read => return read.map_err(|error| error.kind()),
-        }
-    }
 }
 
 /// An instance that is closed lets go of what it watched, also where another thread waits on it.

@@ -13,14 +13,17 @@ mod kinds;
 mod programs;
 mod readiness;
 
+use std::collections::BTreeMap;
 use std::io::{Error, PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::process::Command;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
 use pollux_epoll_c::Mechanism;
 use pollux_epoll_c::deviations::Declared;
+use pollux_testing::{Output, Process};
 
 pub(crate) use programs::be_a_new_program;
 
@@ -30,6 +33,8 @@ use crate::calls;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing has to come.
 const QUIET_MS: u64 = 60;
+/// Stands between the answers, which have lines of their own.
+const END: &str = "\n--- end of script ";
 /// Room for the events of a script.
 pub(crate) const ROOM: usize = 16;
 
@@ -131,6 +136,30 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_null_buffer_is_accepted_while_nothing_is_ready,
     a_pointer_into_nothing_is_efault;
 ];
+
+/// Runs all scripts on a mechanism, and writes what each saw for [`answers_of`].
+pub(crate) fn print_answers(mechanism: Mechanism) {
+    for (name, script) in SCRIPTS {
+        let seen = script(&Subject::new(mechanism));
+        let mut output = std::io::stdout();
+        write!(output, "{END}{name}\n{seen}{END}").expect("it is read");
+        output.flush().expect("it is read");
+    }
+}
+
+/// What each script saw in a process that prints it.
+pub(crate) fn answers_of(title: &str, command: &mut Command) -> BTreeMap<String, String> {
+    let Output { status, stdout: said, stderr } = Process::run(command);
+    assert!(status.success(), "{title}: {status}: {said}\n{stderr}");
+    assert!(!stderr.contains("past the C library"), "{title}: {stderr}");
+    let parts = said.split(END).filter_map(|part| part.split_once('\n'));
+    let answers: BTreeMap<String, String> =
+        parts.map(|(name, seen)| (name.to_owned(), seen.to_owned())).collect();
+    for (name, _) in SCRIPTS {
+        assert!(answers.contains_key(*name), "{title}: no answer of {name} in {said}");
+    }
+    answers
+}
 
 /// What is wrong, where a script saw something else than declared on a mechanism.
 pub(crate) fn judge(

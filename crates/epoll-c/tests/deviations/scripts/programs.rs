@@ -16,6 +16,8 @@ use libc::{
     pthread_t, sigset_t,
 };
 
+use pollux_testing::uninterrupted;
+
 use super::{Found, Subject, answered, at_number, ctl, eventfd, found_on, high_pipe, ready};
 use crate::calls;
 
@@ -300,7 +302,13 @@ pub(super) fn a_thread_is_cancelled_in_a_wait(subject: &Subject) -> String {
 /// after the call that cancels it.
 fn end_of(peer: &mut UnixStream) -> Result<usize, ErrorKind> {
     peer.set_read_timeout(Some(Duration::from_millis(500))).expect("set");
-    peer.read(&mut [0]).map_err(|error| error.kind())
+    read_in_time(peer)
+}
+
+/// What a socket with a time limit reads. EINTR is tried again: a call with such a limit may end so beside a ring that
+/// several threads share, as the page says.
+pub(super) fn read_in_time(peer: &mut UnixStream) -> Result<usize, ErrorKind> {
+    uninterrupted(|| peer.read(&mut [0])).map_err(|error| error.kind())
 }
 
 /// What the peer of a closed socket sees.

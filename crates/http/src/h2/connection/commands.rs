@@ -2,7 +2,7 @@
 
 use crate::h2::connection::{
     BlockBytes, Connection, DATA_BYTES_MAX, KNOWN_BLOCK_BYTES_MAX, KNOWN_HEAD_BYTES_MAX,
-    KnownAnswer, Phase, RESETS_KEPT_MIN, STREAM_MAX,
+    KnownAnswer, Phase, STREAM_MAX, large,
 };
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::fields::NeverIndexed;
@@ -77,17 +77,47 @@ impl<T> Connection<T> {
         ends: bool,
         data: T,
     ) -> Option<u32> {
+        self.begin_head(out, ask, None, never_indexed, ends, data)
+    }
+
+    /// As [`Connection::ask_for_protocol`], with the request of this head, whose method is sent as CONNECT, and as
+    /// [`Connection::ask_head_marked`] has it.
+    pub fn ask_head_for_protocol(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: AskHead<'_>,
+        protocol: &str,
+        never_indexed: &[u8],
+        data: T,
+    ) -> Option<u32> {
+        if !self.peer.has_connect_protocol {
+            return None;
+        }
+        self.begin_head(out, ask, Some(protocol), never_indexed, false, data)
+    }
+
+    #[inline]
+    fn begin_head(
+        &mut self,
+        out: &mut Output<'_>,
+        ask: AskHead<'_>,
+        protocol: Option<&str>,
+        never_indexed: &[u8],
+        ends: bool,
+        data: T,
+    ) -> Option<u32> {
         if !self.can_ask() {
             return None;
         }
         let id = if self.last == 0 { 1 } else { self.last + 2 };
         self.last = id;
         let kind = match ask.head {
+            _ if protocol.is_some() => RequestKind::Connect,
             [b'H', b'E', b'A', b'D', b' ', ..] => RequestKind::Head,
             head if head.starts_with(b"CONNECT ") => RequestKind::Connect,
             _ => RequestKind::Other,
         };
-        let len = self.write_asked(out, ask, never_indexed, kind, id, ends);
+        let len = self.write_asked(out, ask, (protocol, never_indexed), kind, id, ends);
         self.block_bytes.asked += len as u64;
         let mut stream = Stream::new(id, self.peer.window, self.new_receive_window(), data);
         (stream.kind, stream.is_own_done) = (kind, ends);
@@ -102,13 +132,16 @@ impl<T> Connection<T> {
         &mut self,
         out: &mut Output<'_>,
         ask: AskHead<'_>,
-        never_indexed: &[u8],
+        (protocol, never_indexed): (Option<&str>, &[u8]),
         kind: RequestKind,
         id: u32,
         ends: bool,
     ) -> usize {
         let AskHead { head, scheme, known, path } = ask;
-        let path_block = path.filter(|_| kind != RequestKind::Connect);
+        // What is known of a head says nothing of a protocol.
+        let known = known.filter(|_| protocol.is_none());
+        let has_path = kind != RequestKind::Connect || protocol.is_some();
+        let path_block = path.filter(|_| has_path);
         let before = self.encoder.changes();
         let frame_bytes = self.peer.frame_bytes.min(PAYLOAD_BYTES_MAX);
         let path_bytes = path_block.unwrap_or_default();
@@ -136,8 +169,13 @@ impl<T> Connection<T> {
         let path = word();
         let len = write_block(out, id, ends, frame_bytes, |out| {
             encoder.begin(out);
-            encoder.field(out, b":method", method);
-            if kind != RequestKind::Connect {
+            if let Some(protocol) = protocol {
+                encoder.field(out, b":method", b"CONNECT");
+                encoder.field(out, b":protocol", protocol.as_bytes());
+            } else {
+                encoder.field(out, b":method", method);
+            }
+            if has_path {
                 encoder.field(out, b":scheme", scheme.as_bytes());
                 if let Some(block) = path_block {
                     path_at = Some(out.len() - start - HEAD_BYTES);
@@ -175,10 +213,23 @@ impl<T> Connection<T> {
         len
     }
 
+    /// Whether the peer has said that it may be asked for a protocol such as `websocket` (RFC 8441 3).
+    #[must_use]
+    pub fn takes_protocols(&self) -> bool {
+        self.peer.has_connect_protocol
+    }
+
     /// How many streams the peer allows at a time; as many as there are numbers before it has said so.
     #[must_use]
     pub fn peer_streams_max(&self) -> u32 {
         self.peer.streams_max
+    }
+
+    /// How much stands in front of the frame for which [`Connection::read`] has ended the connection, of the input that it was
+    /// given then.
+    #[must_use]
+    pub fn sound_bytes(&self) -> usize {
+        self.fault_at
     }
 
     /// Bytes of all field blocks so far.
@@ -294,6 +345,18 @@ impl<T> Connection<T> {
     ///
     /// The room has to be twice as large as the head, and 32 bytes.
     pub fn send_head(&mut self, out: &mut Output<'_>, stream: u32, head: &[u8], ends: bool) {
+        self.send_head_marked(out, stream, head, &[], ends);
+    }
+
+    /// As [`Connection::send_head`], with the fields of these names put into no table, as in [`Connection::ask_head_marked`].
+    pub fn send_head_marked(
+        &mut self,
+        out: &mut Output<'_>,
+        stream: u32,
+        head: &[u8],
+        never_indexed: &[u8],
+        ends: bool,
+    ) {
         let Some(at) = self.place(stream) else { return };
         let status = head.get(9..12).unwrap_or_default();
         let own = &mut self.streams[at];
@@ -306,6 +369,7 @@ impl<T> Connection<T> {
         if let Some(known) = &self.known_answer
             && known.changes == self.encoder.changes()
             && known.head == head
+            && never_indexed.is_empty()
             && !self.encoder.has_new_size()
         {
             self.block_bytes.answered += known.block.len() as u64;
@@ -319,7 +383,7 @@ impl<T> Connection<T> {
         let len = write_block(out, stream, ends, frame_bytes, |out| {
             encoder.begin(out);
             encoder.field(out, b":status", status);
-            lines(head, |name, value| encoder.field(out, name, value));
+            lines(head, |name, value| field(encoder, out, name, value, never_indexed));
         });
         self.block_bytes.answered += len as u64;
         if out.is_short() {
@@ -327,7 +391,7 @@ impl<T> Connection<T> {
         }
         let block = &out.bytes()[start..];
         let is_kept = block.len() <= KNOWN_BLOCK_BYTES_MAX && head.len() <= KNOWN_HEAD_BYTES_MAX;
-        if is_kept && before == self.encoder.changes() {
+        if is_kept && never_indexed.is_empty() && before == self.encoder.changes() {
             let block = &block[HEAD_BYTES..];
             let known = self.known_answer.get_or_insert_with(|| {
                 Box::new(KnownAnswer { head: Vec::new(), block: Vec::new(), changes: 0 })
@@ -358,6 +422,17 @@ impl<T> Connection<T> {
     ///
     /// The room has to be `len + 9 * (1 + len / 16,384) + 32`, where `len` counts 32 for each field beside its bytes.
     pub fn send_trailers(&mut self, out: &mut Output<'_>, stream: u32, fields: &[Field<'_>]) {
+        self.send_trailers_marked(out, stream, fields, &[]);
+    }
+
+    /// As [`Connection::send_trailers`], with those of these names put into no table, as in [`Connection::ask_head_marked`].
+    pub fn send_trailers_marked(
+        &mut self,
+        out: &mut Output<'_>,
+        stream: u32,
+        fields: &[Field<'_>],
+        never_indexed: &[u8],
+    ) {
         let Some(at) = self.place(stream) else { return };
         self.streams[at].is_own_done = true;
         self.abuse.sent();
@@ -365,11 +440,11 @@ impl<T> Connection<T> {
         let encoder = &mut self.encoder;
         let len = write_block(out, stream, true, frame_bytes, |out| {
             encoder.begin(out);
-            for field in fields {
-                with_lower_case(field.name.as_bytes(), |name| {
+            for Field { name, value } in fields {
+                with_lower_case(name.as_bytes(), |name| {
                     let is_in_place = !matches!(name, b"content-length" | b"host" | b"te");
                     if is_in_place && !is_of_connection(name) {
-                        encoder.field(out, name, field.value);
+                        field(encoder, out, name, value, never_indexed);
                     }
                 });
             }
@@ -517,6 +592,21 @@ impl<T> Connection<T> {
         is_done.then(|| self.remove(at).data)
     }
 
+    /// Forgets a stream that both ends have ended, with what was kept with it, in its place: [`Connection::take_done`] moves
+    /// it. Whether that was so.
+    #[inline]
+    pub fn forget_done(&mut self, stream: u32) -> bool {
+        let Some(at) = self.place(stream) else { return false };
+        let own = &self.streams[at];
+        let is_done = own.is_peer_done && own.is_own_done;
+        if is_done {
+            self.large_heads_bytes -= large(own.head_bytes);
+            self.turns.forget(at);
+            self.streams.forget(at);
+        }
+        is_done
+    }
+
     /// Whether this end has ended its side of a stream.
     #[must_use]
     pub fn has_ended(&self, stream: u32) -> bool {
@@ -557,19 +647,6 @@ impl<T> Connection<T> {
     pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
         (self.turns, self.large_heads_bytes) = (Turns::default(), 0);
         self.streams.take_all().map(|stream| (stream.id, stream.data))
-    }
-
-    /// Gives memory back that a connection without streams needs no more, for one that is idle: what its peer may still refer
-    /// to stays, which is at most 4 KiB of fields, and the last streams that were reset.
-    pub fn release_memory(&mut self) {
-        self.streams.release_memory();
-        self.turns.release_memory();
-        self.forget_resets(self.resets.len().saturating_sub(RESETS_KEPT_MIN));
-        self.resets.shrink_to_fit();
-        self.priorities.shrink_to_fit();
-        (self.known_request, self.known_answer, self.known_response) = (None, None, None);
-        self.decoder.release_memory();
-        self.encoder.release_memory();
     }
 
     /// How many streams are open in any way.

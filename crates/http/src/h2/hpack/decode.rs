@@ -49,11 +49,6 @@ impl Decoder {
         self.table.changes()
     }
 
-    /// Gives memory back that no entry of the table takes: those stay, as the peer may name them.
-    pub(crate) fn release_memory(&mut self) {
-        self.table.release_memory();
-    }
-
     /// Gives each field of the block to `take`, in order. After an error the connection is over.
     pub(crate) fn decode(
         &mut self,

@@ -15,11 +15,11 @@ use crate::h2::output::Output;
 /// The sending side of one direction.
 #[derive(Default, Debug)]
 pub(crate) struct Encoder {
-    pub(crate) table: Table,
+    table: Table,
     /// The least table size that the peer asked for since the last block, where that must be said.
     least_size: Option<usize>,
     /// Fields that were sent and not inserted, by their hashes; the oldest is at `next`.
-    pub(crate) seen: Option<Box<[u32; SEEN]>>,
+    seen: Option<Box<[u32; SEEN]>>,
     next: u8,
     /// How many were noted there.
     noted: u64,
@@ -65,17 +65,16 @@ impl Encoder {
         self.least_size = Some(self.least_size.map_or(size, |least| least.min(size)));
     }
 
-    /// Gives all memory back: the table is empty then, which the next block says.
-    pub(crate) fn release_memory(&mut self) {
-        self.seen = None;
-        if self.table.len() == 0 {
-            return;
-        }
-        let size = self.table.size_max();
-        self.table.resize(0);
-        self.table.release_memory();
-        self.table.resize(size);
-        self.least_size = Some(0);
+    /// What stays when all memory is given back: the largest size of the table, which is empty then, and what the next block
+    /// has to say of it.
+    pub(crate) fn rest(self) -> (usize, Option<usize>) {
+        let least_size = if self.table.len() == 0 { self.least_size } else { Some(0) };
+        (self.table.size_max(), least_size)
+    }
+
+    /// One that has given its memory back.
+    pub(crate) fn rested(size_max: usize, least_size: Option<usize>) -> Self {
+        Self { table: Table::unpacked(size_max, &[]), least_size, ..Self::default() }
     }
 
     /// How often something changed that a block depends on: as long as that is the same, so are the blocks of equal fields.

@@ -199,17 +199,26 @@ impl Table {
         self.size += cost;
     }
 
-    /// Bytes of the heap.
-    #[cfg(test)]
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    /// Adds all entries to `packed`, the oldest first: of each both lengths, then its bytes.
+    pub(crate) fn pack(&self, packed: &mut Vec<u8>) {
+        for entry in &self.entries {
+            packed.extend_from_slice(&entry.name_len.to_ne_bytes());
+            packed.extend_from_slice(&entry.value_len.to_ne_bytes());
+            packed.extend_from_slice(&self.bytes[entry.at as usize..][..entry.len()]);
+        }
     }
 
-    /// Gives memory back that no entry takes.
-    pub(crate) fn release_memory(&mut self) {
-        self.give_up_evicted();
-        self.bytes.shrink_to_fit();
-        self.entries.shrink_to_fit();
+    /// The table of a decoder with these entries, as [`Table::pack`] has written them.
+    pub(crate) fn unpacked(size_max: usize, mut packed: &[u8]) -> Self {
+        let bytes = Vec::with_capacity(packed.len());
+        let mut table = Self { bytes, size_max, ..Self::default() };
+        while let Some(([n0, n1, v0, v1], rest)) = packed.split_first_chunk() {
+            let (name, rest) = rest.split_at(u16::from_ne_bytes([*n0, *n1]).into());
+            let (value, rest) = rest.split_at(u16::from_ne_bytes([*v0, *v1]).into());
+            table.insert(name, value, 0);
+            packed = rest;
+        }
+        table
     }
 
     fn evict(&mut self, size: usize) {
@@ -275,19 +284,19 @@ mod tests {
     }
 
     #[test]
-    fn what_no_entry_takes_is_given_back() {
+    fn a_table_that_was_packed_is_the_same() {
         let mut table = Table::default();
+        table.resize(2000);
         for number in 0..500 {
-            table.insert(b"name", format!("{number}").repeat(60).as_bytes(), 0);
+            table.insert(b"name", format!("{number}").repeat(number % 30).as_bytes(), 0);
+            let mut packed = Vec::new();
+            table.pack(&mut packed);
+            let same = Table::unpacked(table.size_max(), &packed);
+            assert_eq!((same.len(), same.size()), (table.len(), table.size()));
+            assert_eq!(same.size_max(), 2000);
+            assert!((0..table.len()).all(|place| same.get(place) == table.get(place)));
         }
-        table.insert(b"last", &[b'x'; 3900], 0);
-        table.insert(b"a", b"b", 0);
-        table.release_memory();
-        assert_eq!((table.len(), table.get(0)), (2, Some((&b"a"[..], &b"b"[..]))));
-        assert_eq!(table.bytes.capacity(), 3906);
-        table.resize(0);
-        table.release_memory();
-        assert_eq!((table.bytes.capacity(), table.entries.capacity()), (0, 0));
+        assert_eq!(Table::unpacked(0, &[]).len(), 0);
     }
 
     #[test]

@@ -26,6 +26,16 @@ use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::subject::{ProgramSubject, SubjectInfo};
 
+const PROGRAM: &str = include_str!("library.c");
+
+/// The library libev.
+pub(super) const LIBEV: Peer = Peer { name: LIBRARIES[0].name, missing: || missing(&LIBRARIES[0]) };
+/// The library libuv.
+pub(super) const LIBUV: Peer = Peer { name: LIBRARIES[1].name, missing: || missing(&LIBRARIES[1]) };
+/// The library libevent.
+pub(super) const LIBEVENT: Peer =
+    Peer { name: LIBRARIES[2].name, missing: || missing(&LIBRARIES[2]) };
+
 /// An epoll instance on the readers of a chain.
 pub(super) struct RawEpoll {
     epoll: OwnedFd,
@@ -140,16 +150,6 @@ impl Watcher for Polling {
             .try_for_each(|index| chain.receive(index))
     }
 }
-
-const PROGRAM: &str = include_str!("library.c");
-
-/// The library libev.
-pub(super) const LIBEV: Peer = Peer { name: LIBRARIES[0].name, missing: || missing(&LIBRARIES[0]) };
-/// The library libuv.
-pub(super) const LIBUV: Peer = Peer { name: LIBRARIES[1].name, missing: || missing(&LIBRARIES[1]) };
-/// The library libevent.
-pub(super) const LIBEVENT: Peer =
-    Peer { name: LIBRARIES[2].name, missing: || missing(&LIBRARIES[2]) };
 
 /// How a library is called by compiler, linker and Debian.
 pub(super) struct Library {

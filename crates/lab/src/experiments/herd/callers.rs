@@ -20,7 +20,7 @@ use pollux_sys::clock;
 use serde::{Deserialize, Serialize};
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const LAST_ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Most intervals that are kept of a run: a thousand seconds of the usual ones.
 const INTERVALS_MAX: usize = 10_000;
 /// The quantiles that a run keeps, by the name of their figure.
@@ -237,10 +237,12 @@ fn call_for<T: Target>(
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| format!("a caller ended early: {early}"))?;
     while observed.times.len() < callers {
-        match ended.recv_timeout(PATIENCE) {
+        match ended.recv_timeout(LAST_ANSWER_TIME_MAX) {
             Ok(of_one) => observed.times.push(of_one?),
             // The thread still waits; it ends with this process.
-            Err(_) => return Err(format!("a caller had no answer for {PATIENCE:?}").into()),
+            Err(_) => {
+                return Err(format!("a caller had no answer for {LAST_ANSWER_TIME_MAX:?}").into());
+            }
         }
     }
     let last = Tick::of(&shared.counts);

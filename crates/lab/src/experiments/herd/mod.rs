@@ -40,16 +40,16 @@ use crate::subject::Subject;
 use callers::CallResult;
 use processes::pool_missing;
 use requests::Requests;
+use running::RunningHerd;
 use sources::{Opened, Wait, needed_bytes};
-use subject::RunningHerd;
 
 mod bank;
 mod callers;
 mod pool;
 mod processes;
 mod requests;
+mod running;
 mod sources;
-mod subject;
 
 pub use pool::{run_manager, run_pool, run_server};
 pub use processes::{run_callers, run_worker};

@@ -30,7 +30,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::bank::{self, Customer};
-use super::callers::{self, Failure as Reason, PATIENCE, Served, Target};
+use super::callers::{self, Failure as Reason, LAST_ANSWER_TIME_MAX, Served, Target};
 use crate::error::MeasureError;
 
 /// The words of this program behind which those of a manager to its worker follow.
@@ -123,7 +123,7 @@ impl Herd {
         let environment = Environment {
             prefix: Prefix::new(&orders.prefix)?,
             // A call that takes so long has lost its message.
-            timeout: Some(PATIENCE),
+            timeout: Some(LAST_ANSWER_TIME_MAX),
             messages_max: None,
             message_len_bytes: None,
             transport: Some(transport(&orders.transport)?),
@@ -206,7 +206,7 @@ impl Manager {
         let prefix = &environment.prefix;
         // A pool is set up by its environment, and the user may have one.
         command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.as_str());
-        command.env("NDRX_TOUT", PATIENCE.as_secs().to_string());
+        command.env("NDRX_TOUT", LAST_ANSWER_TIME_MAX.as_secs().to_string());
         command.env(TRANSPORT_VARIABLE, environment.transport.unwrap_or_default().name());
         command.args(["lab", "herd-manager"]).arg(&orders.program);
         command.args(["start", "--detached", "--wake", &orders.wake]);

@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Form;
 use super::callers::{
-    self, CallPlan, CallResult as Outcome, CallerMessage, Failure, PATIENCE, Served, Target,
+    self, CallPlan, CallResult as Outcome, CallerMessage, Failure, LAST_ANSWER_TIME_MAX, Served,
+    Target,
 };
 use super::pool::PoolOrders;
 use super::requests::{Answers, Intake, Message, Purpose, Requests};
@@ -326,7 +327,10 @@ impl Calling {
     /// Waits until they are about to call.
     fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
         loop {
-            match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
+            match self
+                .control
+                .receive_within(LAST_ANSWER_TIME_MAX + self.end_patience, is_interrupted)?
+            {
                 Some(CallerMessage::Workers(pids)) => self.workers = pids,
                 Some(CallerMessage::Ready) => return Ok(self),
                 Some(CallerMessage::Failed(what)) => return Err(callers_failed(what)),
@@ -351,7 +355,10 @@ impl Calling {
     /// Lets a program with workers of its own end them; it is over when this returns.
     pub(super) fn end(self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         self.control.hang_up();
-        match self.control.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
+        match self
+            .control
+            .receive_within(LAST_ANSWER_TIME_MAX + self.end_patience, is_interrupted)?
+        {
             None => Ok(()),
             Some(CallerMessage::Failed(what)) => Err(callers_failed(what)),
             Some(_) => Err(callers_failed("said more than they were asked".to_owned())),
@@ -368,7 +375,7 @@ impl Calling {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Outcome, Vec<Interval>), MeasureError> {
         self.control.send(&plan, &[])?;
-        let patience = longest + PATIENCE * 2;
+        let patience = longest + LAST_ANSWER_TIME_MAX * 2;
         let mut intervals = Vec::new();
         loop {
             match self.control.receive_within(patience, is_interrupted)? {

@@ -24,6 +24,9 @@ const BUFFER_BYTES: usize = 256;
 /// How long a full queue may stay full: no worker takes anything any more.
 const FULL_MAX: Duration = Duration::from_secs(10);
 
+/// Length of a request and of an answer.
+pub(super) const MESSAGE_BYTES: usize = 128;
+
 /// Where requests go; all callers share it.
 #[derive(Debug)]
 pub(super) enum Requests {
@@ -160,9 +163,6 @@ fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         }
     }
 }
-
-/// Length of a request and of an answer.
-pub(super) const MESSAGE_BYTES: usize = 128;
 
 /// The bytes of a message.
 pub(super) type Bytes = [u8; MESSAGE_BYTES];

@@ -23,15 +23,15 @@ use pollux_report::number;
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::Generator;
 use super::load::Load;
+use super::served::are_too_many;
 use super::server::ServerSpec;
-use super::subject::are_too_many;
+use super::{Generator, agent};
 use crate::error::MeasureError;
 
 /// How long a generator may run after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
-const STOP_PATIENCE: Duration = PATIENCE.saturating_mul(2);
+const STOP_PATIENCE: Duration = REQUEST_TIME_MAX.saturating_mul(2);
 /// More than ab itself can ask; ab keeps 40 bytes for each request that it is asked for.
 const REQUESTS_PER_S: u64 = 200_000;
 /// Longer than any window; the run ends by an interrupt.
@@ -43,7 +43,7 @@ const PRINTED: &str =
     "requests, duration, connect, wrk_read, write, status, timeout, p50, p99, mean";
 /// A connect or an answer that takes longer has failed: longer than a server that looks at tens
 /// of thousands of connections in each turn takes, shorter than the patience of a run.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a generator counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +77,7 @@ pub(super) fn run(
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = Program::start(generator.name(), command)?;
     match generator {
-        Generator::Pollux => {}
+        Generator::Pollux | Generator::Agent => {}
         Generator::Wrk | Generator::Ab => {
             // It catches interrupts just before its requests: an earlier one would end it without a result.
             process.catches_within(Signal::INT, STOP_PATIENCE, is_interrupted)?;
@@ -88,7 +88,9 @@ pub(super) fn run(
         }
     }
     let has_ended = match generator {
-        Generator::Pollux => process.ends_within(time + STOP_PATIENCE, is_interrupted)?,
+        Generator::Pollux | Generator::Agent => {
+            process.ends_within(time + STOP_PATIENCE, is_interrupted)?
+        }
         // One that comes before wrk sleeps, while it still opens connections, ends its threads and not
         // its sleep.
         Generator::Wrk | Generator::Ab => {
@@ -101,7 +103,7 @@ pub(super) fn run(
     let failure = process.failed("printed no result");
     let (text, _) = process.output()?;
     let read = match generator {
-        Generator::Pollux => pollux_read(&text),
+        Generator::Pollux | Generator::Agent => pollux_read(&text),
         Generator::Wrk => wrk_read(&text),
         Generator::Ab => ab_read(&text),
     };
@@ -129,6 +131,9 @@ fn command(
         Generator::Pollux => {
             pollux_command(load, asked, time, scratch).map_err(setup("the command of pollux load"))
         }
+        Generator::Agent => Err(MeasureError::Spec(
+            "an agent gives a load in turns; `pollux load --agents` measures rates".to_owned(),
+        )),
         Generator::Wrk => wrk_command(&program()?, load, &asked.target.url, scratch)
             .map_err(setup("the script for wrk")),
         Generator::Ab => ab_command(&program()?, load, &asked.target.url, time, scratch)
@@ -138,6 +143,9 @@ fn command(
 
 /// Why this machine lacks a generator, if it does.
 pub(crate) fn missing(generator: Generator) -> Option<String> {
+    if generator == Generator::Agent {
+        return agent::missing();
+    }
     host::missing_program(generator.name(), generator.package()?)
 }
 
@@ -310,15 +318,15 @@ pub(super) fn plan(
     let targets = urls.iter().map(|url| load.target(url)).collect::<Result<_, _>>()?;
     Ok(Plan {
         connections: load.connections as u32,
-        end: End { requests: None, after: Some(PATIENCE) },
+        end: End { requests: None, after: Some(REQUEST_TIME_MAX) },
         requests_per_connection: (!load.is_kept_alive).then_some(NonZeroU32::MIN),
         unproven_max: limit.map(|limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN)),
         pipeline: load.pipeline as u32,
         http: load.http,
         streams: load.streams as u32,
-        connect_timeout: PATIENCE,
-        request_timeout: PATIENCE,
-        grace: PATIENCE,
+        connect_timeout: REQUEST_TIME_MAX,
+        request_timeout: REQUEST_TIME_MAX,
+        grace: REQUEST_TIME_MAX,
         expect: Expect { status: Some(asked.status), body_bytes: asked.body_bytes },
         trust: load.trust(),
         resumes: load.is_resumed,
@@ -347,7 +355,7 @@ pub(super) fn pollux_command(
     if let Some(bytes) = asked.body_bytes {
         command.args(["--expect-bytes", &bytes.to_string()]);
     }
-    let patience = format!("{}s", PATIENCE.as_secs());
+    let patience = format!("{}s", REQUEST_TIME_MAX.as_secs());
     command.args(["--connect-timeout", &patience, "--timeout", &patience]);
     if !load.is_kept_alive {
         command.arg("--no-keepalive");

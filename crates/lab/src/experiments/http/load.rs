@@ -5,7 +5,7 @@
 //! descriptors, so each has a share. They open their connections at the same time, before the first turn, and sleep
 //! until the end.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -74,6 +74,8 @@ pub(super) struct Load {
     pub(super) processes: usize,
     /// What makes the load.
     pub(super) generator: Generator,
+    /// Where the server listens.
+    pub(super) listens_at: IpAddr,
     /// The loop that pollux makes it on, whichever server it asks: by completion where the kernel allows it,
     /// which costs a client least.
     pub(super) driver: Driver,
@@ -106,6 +108,7 @@ impl Load {
             is_closed_behind: false,
             processes: 1,
             generator: Generator::Pollux,
+            listens_at: Ipv4Addr::LOCALHOST.into(),
             driver: fastest(),
             installed: None,
         }
@@ -125,7 +128,7 @@ impl Load {
             request_bytes: count("request_bytes", 0),
             path: spec.axes.word("path").unwrap_or("/").to_owned(),
             certificate: if spec.axes.is_on("encrypted") {
-                Some(certificate(&spec.scratch)?)
+                Some(certificate(&spec.scratch, spec.hosts.listens_at())?)
             } else {
                 None
             },
@@ -135,6 +138,7 @@ impl Load {
             is_logged: spec.axes.is_on("log"),
             processes: count(PROCESSES, 1),
             generator: Generator::of(&spec.axes),
+            listens_at: spec.hosts.listens_at(),
             installed: spec.axes.word("program").map(str::to_owned),
             ..Self::kept(role, spec.count("connections"))
         })
@@ -194,9 +198,9 @@ impl Load {
     }
 }
 
-fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
+fn certificate(scratch: &Path, address: IpAddr) -> Result<Certificate, MeasureError> {
     let failed = MeasureError::setup("a certificate");
-    Certificate::below(scratch).map_err(failed)
+    Certificate::below(scratch, address).map_err(failed)
 }
 
 /// What holds the dead connections, by its name for people.
@@ -207,7 +211,7 @@ const READY: &str = "the crowd is set up";
 /// them in each turn; more than ten times what select takes on two shared CPUs.
 const SET_UP_EACH: Duration = Duration::from_millis(2);
 /// The same for the processes themselves, and for what they do at the end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SET_UP_TIME_MAX: Duration = Duration::from_secs(10);
 /// A server that closes more than this share of what it should hold is not measured: it would
 /// look good for the wrong reason.
 const CLOSED_SHARE_MAX: f64 = 0.01;
@@ -311,7 +315,7 @@ fn not_open(error: pollux_host::Error, count: usize) -> MeasureError {
 
 /// How long opening so many may take, and closing them.
 fn patience(count: usize) -> Duration {
-    PATIENCE + SET_UP_EACH * u32::try_from(count).unwrap_or(u32::MAX)
+    SET_UP_TIME_MAX + SET_UP_EACH * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The source addresses of a share, so that none of them runs out of ports.
@@ -342,7 +346,7 @@ fn shares(count: usize, each: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// The certificate that all arms of a job show to clients: for 127.0.0.1, with its key (ECDSA P-256), in PEM files.
+/// The certificate that all arms of a job show to clients: for the address at which they listen, with its key (ECDSA P-256), in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Certificate {
     pub(super) cert: PathBuf,
@@ -354,11 +358,11 @@ pub(super) struct Certificate {
 impl Certificate {
     /// The one in the job's private folder, which is made where there is none yet. Arms that start at
     /// the same time get the same.
-    pub(super) fn below(scratch: &Path) -> io::Result<Self> {
+    pub(super) fn below(scratch: &Path, address: IpAddr) -> io::Result<Self> {
         let folder = scratch.join("certificate");
         if !folder.exists() {
             let draft = scratch.join(format!("certificate-{}", std::process::id()));
-            Self::write(&draft)?;
+            Self::write(&draft, address)?;
             if let Err(error) = fs::rename(&draft, &folder) {
                 // Another arm was faster.
                 fs::remove_dir_all(&draft)?;
@@ -375,12 +379,12 @@ impl Certificate {
         Self { cert: at("cert.pem"), key: at("key.pem"), both: at("both.pem") }
     }
 
-    fn write(folder: &Path) -> io::Result<()> {
+    fn write(folder: &Path, address: IpAddr) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let files = Self::of(folder);
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![SanType::IpAddress(Ipv4Addr::LOCALHOST.into())];
+        params.subject_alt_names = vec![SanType::IpAddress(address)];
         let cert = params.self_signed(&key).map_err(io::Error::other)?.pem();
         let key = key.serialize_pem();
         fs::write(&files.both, format!("{cert}{key}"))?;

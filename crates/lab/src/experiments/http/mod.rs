@@ -22,7 +22,6 @@ use pollux_engine::Driver;
 use pollux_host as host;
 use pollux_report::number;
 use pollux_stats::median;
-use strum::VariantNames as _;
 
 use super::{
     Column, Cost, Curve, Description, Experiment, Generator, GeneratorDescription, Metric, Needs,
@@ -35,22 +34,23 @@ use crate::measure::{Done, RunSpec};
 use crate::record::{Interval, Look, Measurement, Record, ResultRow, Verdict};
 use server::PLACEHOLDERS;
 
+mod agent;
+mod command_lines;
 mod forms;
 mod generator;
+mod inspect;
 mod load;
-mod look;
+mod served;
 mod server;
-mod start;
-mod subject;
 mod threads;
 mod times;
 
+pub(crate) use command_lines::{free_address, on_mechanism};
 pub(crate) use forms::missing as missing_form;
 pub(crate) use generator::missing as missing_generator;
-pub(crate) use look::look;
+pub(crate) use inspect::look;
+pub(crate) use served::{Calls, Served, Traffic, measure};
 pub(crate) use server::{PROXY_PLACEHOLDERS, cpu_time_of, running_fault};
-pub(crate) use start::{free_address, on_mechanism};
-pub(crate) use subject::{Calls, Served, Traffic, measure};
 
 /// What the measured side does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,9 +216,10 @@ const AXES: &[Axis] = &[
     },
     Axis {
         name: "generator",
-        about: "what makes the load; wrk and ab repeat a figure with other people's tools",
+        about: "what makes the load; wrk and ab repeat a figure with other people's tools, agent:NAME is \
+                pollux on another host (pollux-agent), reached by --nats",
         original: None,
-        kind: AxisKind::Word(Generator::VARIANTS),
+        kind: AxisKind::WordOrAgent(&Generator::HERE, Generator::Agent.name()),
         default: "pollux",
     },
 ];
@@ -346,7 +347,7 @@ impl Experiment for Http {
                     "a pipeline is of HTTP/1.1; HTTP/2 has streams: expected --streams".to_owned(),
                 );
             }
-            if Generator::of(axes) != Generator::Pollux {
+            if !Generator::of(axes).is_own() {
                 return Some("wrk and ab speak HTTP/1 alone; expected pollux".to_owned());
             }
             if axes.number("dead") > 0 {
@@ -366,7 +367,7 @@ impl Experiment for Http {
             if axes.number("dead") > 0 {
                 return Some("dead connections speak no TLS".to_owned());
             }
-            if Generator::of(axes) != Generator::Pollux {
+            if !Generator::of(axes).is_own() {
                 return Some("wrk and ab do not check certificates; expected pollux".to_owned());
             }
         }
@@ -389,13 +390,19 @@ impl Experiment for Http {
         if axes.is_on(FILE.name) && is_split(axes) {
             return Some("a reply in two writes is one from memory".to_owned());
         }
+        if is_split(axes) && Generator::of(axes) == Generator::Agent {
+            return Some(
+                "a reply in two writes is judged by its rate, and an agent gives a load in turns"
+                    .to_owned(),
+            );
+        }
         (is_pipelined && Generator::of(axes) == Generator::Ab)
             .then(|| "ab sends one request at a time on a connection".to_owned())
     }
 
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number("connections");
-        let is_own = Generator::of(axes) == Generator::Pollux;
+        let is_own = Generator::of(axes).is_own();
         let all = Needs::of_server(connections + axes.number("dead"));
         Needs {
             processes_max: PROCESSES_MAX,
@@ -416,7 +423,7 @@ impl Experiment for Http {
     }
 
     fn takes_turns(&self, axes: &Axes) -> bool {
-        (Generator::of(axes) == Generator::Pollux) && !is_split(axes)
+        Generator::of(axes).is_own() && !is_split(axes)
     }
 
     /// A server whose replies wait for acknowledgements is judged by its rate: its CPU is idle most of
@@ -518,7 +525,23 @@ fn remarks(record: &Record, part: &str) -> Vec<String> {
     let by = by.into_iter().collect::<Vec<_>>().join(" and ");
     let mut lines = stalls(record, part);
     lines.push(format!("the load was made by {by}"));
+    let is_of_part = |row: &&ResultRow| row.experiment == part;
+    if record.results.iter().filter(is_of_part).any(|row| agent_of(row).is_some()) {
+        lines.push(FROM_ANOTHER_HOST.to_owned());
+    }
     lines
+}
+
+/// What differs from a load of this host.
+const FROM_ANOTHER_HOST: &str = "where the load came from an agent, it came from another host over the network: what \
+    packets cost the server beyond loopback (its interface, interrupts, acknowledgements) is in its CPU time, as far as \
+    the kernel counts it for the server; that was read here before and after each turn, while the server slept, so that \
+    neither the way of an order through the broker nor the distance of clocks is in it; the generator's CPU time is that \
+    of the agent's host";
+
+/// The agent that made the load of a row.
+fn agent_of(row: &ResultRow) -> Option<&str> {
+    row.axes.get("generator")?.strip_prefix(Generator::Agent.name())?.strip_prefix(':')
 }
 
 const LOAD: Topic = Topic {

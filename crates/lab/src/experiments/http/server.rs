@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
 use pollux_settings::command::output::error_chain;
 
 use super::Role;
+use super::command_lines::{Addresses, SUITE, backend, setup, spawn};
 use super::forms;
 use super::load::{Certificate, Load};
-use super::start::{Addresses, SUITE, backend, setup, spawn};
 use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
@@ -47,7 +47,7 @@ pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The length of an answer may vary by this part of it.
 const LENGTH_VARIES: u64 = 10;
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
-/// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with
+/// 127.0.0.1 or the address of the job; the same with the address before it; the CPU that the server is kept on; a folder with
 /// a body of `reply_bytes` at the path that is asked for; the PEM files of a certificate and its key, where
 /// clients speak TLS.
 pub(super) const PLACEHOLDERS: [&str; 6] = ["port", "address", "cpus", "root", "cert", "key"];
@@ -119,7 +119,7 @@ impl Server {
         let (backend, behind) = backend.unzip();
         subject::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let any = SocketAddr::from((load.listens_at, 0));
         // Of several processes each has but a part of the requests, and one may be asked by its caller already. A build of
         // another day may know no page: it is asked only where that is the purpose.
         let is_timing = spec.pass == Pass::RequestTimes;

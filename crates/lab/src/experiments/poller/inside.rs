@@ -39,6 +39,10 @@ const SPIN: Duration = Duration::from_millis(300);
 /// Spins that no signal may fall out of step with; less than a wait takes to begin.
 const SPINS_MAX: u64 = 400;
 
+/// What a reset may be reported as.
+const CONDITIONS: [Readiness; 4] =
+    [Readiness::READABLE, Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
+
 /// A poller, and the table where the engine's loops have one.
 struct Scene {
     poller: Box<dyn Poller>,
@@ -209,10 +213,6 @@ pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
     let read = ("answers_read", read as f64);
     Ok(Tried::of(reported as f64 / PEERS as f64, PEERS, [read]))
 }
-
-/// What a reset may be reported as.
-const CONDITIONS: [Readiness; 4] =
-    [Readiness::READABLE, Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
 
 /// A peer resets: as how many conditions that is reported. The table masks all but one, and the read shows
 /// what it was.

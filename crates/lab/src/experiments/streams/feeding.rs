@@ -35,6 +35,9 @@ const WRITER_NICE: i32 = 10;
 /// How long a reader that waits for the writer's pause waits at once.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Events between two looks at the clock.
+const EVENTS_PER_LOOK: usize = 64;
+
 /// What reads: through a poller, or one stream after the other.
 pub(super) trait Collect {
     /// Reads what is ready, waiting for it at most so long: the number of events, and of reads that
@@ -241,9 +244,6 @@ fn write(
     }
     Ok(())
 }
-
-/// Events between two looks at the clock.
-const EVENTS_PER_LOOK: usize = 64;
 
 /// A reader and what feeds it.
 pub(super) struct Held {

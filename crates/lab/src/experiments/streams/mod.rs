@@ -36,6 +36,9 @@ const FREE: &str = "free";
 /// The value that means every stream.
 pub(crate) const ALL: &str = "all";
 
+/// Connections waiting to be accepted: the original's value.
+const BACKLOG: i32 = 256;
+
 /// The streams of one arm.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     if spec.arm.is(RAW_C) {
@@ -266,9 +269,6 @@ impl Experiment for Streams {
         open(spec)
     }
 }
-
-/// Connections waiting to be accepted: the original's value.
-const BACKLOG: i32 = 256;
 
 /// One stream, a pipe, an AF_UNIX socketpair or a TCP connection: what is written to `write` arrives at `read`. Both
 /// ends block, as in the original program.

@@ -8,7 +8,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_settings::{FlagsOnly, Given, describe};
 
-use super::arms::arm_names;
+use super::arm_specs::arm_names;
 use super::{Job, find, of_text, read};
 use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL};
 use crate::axis::Value;

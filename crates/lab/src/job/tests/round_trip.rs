@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_engine::Driver;
+use pollux_load::campaign::AgentName;
 use pollux_settings::{Given, SettingErrors};
 use pollux_stats::SETS_MIN;
 use proptest::collection::vec;
@@ -13,11 +14,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
-use super::super::{Job, Part, arms, builtin, find, list, read};
+use super::super::{Job, Part, arm_specs, builtin, find, list, read};
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment, Generator, known};
 use crate::form::tests::SOME;
+use crate::hosts::Hosts;
 use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Requirement};
 
 fn parse(text: &str) -> Result<Job, SettingErrors> {
@@ -36,6 +38,12 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
         AxisKind::Cpus => subsequence(texts(&CPUS), 1..=2).boxed(),
         AxisKind::Word(words) | AxisKind::Manner(words) | AxisKind::Version(words) => {
             subsequence(texts(words), 1..=words.len()).boxed()
+        }
+        AxisKind::WordOrAgent(words, agent) => {
+            let words = texts(words).into_iter().chain([Value::Word(format!("{agent}:a-1"))]);
+            let words: Vec<Value> = words.collect();
+            let most = words.len();
+            subsequence(words, 1..=most).boxed()
         }
         AxisKind::Path => subsequence(texts(&["/", "/x?y=1"]), 1..=2).boxed(),
         AxisKind::Either { .. } => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
@@ -90,9 +98,9 @@ fn part() -> impl Strategy<Value = Part> {
     strategy.prop_map(|(name, (experiment, axes), chosen, (named, forms), at, windows)| {
         let (ramp_time, runtime, cut) = windows;
         let ramp_time = Some(ramp_time).filter(|_| !cut.is_multiple_of(5));
-        let known = arms::all_of(experiment).into_iter();
+        let known = arm_specs::all_of(experiment).into_iter();
         let known = known.enumerate().filter(|(at, _)| at == &0 || chosen >> at & 1 == 1);
-        let is_taken = |kind: &ArmKind| arms::takes(experiment, kind);
+        let is_taken = |kind: &ArmKind| arm_specs::takes(experiment, kind);
         let named = named.into_iter().filter(is_taken).enumerate();
         let named = named.map(|(at, kind)| Arm { name: format!("arm-{at}"), kind });
         let forms = forms.into_iter().map(|form| Arm::form(form.parse().expect(form)));
@@ -123,6 +131,7 @@ fn any_job() -> impl Strategy<Value = Job> {
     (global, optional, require, vec(part(), 1..4)).prop_map(|(global, optional, require, parts)| {
         let (name, question, seed, blocks, more, precision, min_effect) = global;
         let (budget, profile_hz, shows_intervals, times_requests) = optional;
+        let cut = blocks.is_multiple_of(2);
         let blocks_max = (blocks + more).min(1000);
         let require = require.into_iter().collect();
         let rename =
@@ -141,6 +150,13 @@ fn any_job() -> impl Strategy<Value = Job> {
             shows_intervals,
             times_requests,
             require,
+            hosts: Hosts {
+                listen: cut.then_some([10, 0, 0, 1].into()),
+                nats: cut.then(|| "nats://h:4222,tls://i".to_owned()),
+                nats_login: shows_intervals.then(|| "/a b".into()),
+                nats_ca: times_requests.then(|| "c.pem".into()),
+                group: cut.then(|| AgentName::nearest("g")),
+            },
             parts,
         }
     })

@@ -36,6 +36,23 @@ const GAP: f64 = 22.0;
 /// Room at the right for half of the last number.
 const RIGHT: f64 = 18.0;
 
+/// How to read the marks.
+const CAPTION: &str = "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals; inside \
+                       the shaded band a difference is too small to count or no larger than the noise.";
+
+/// The same where arms took turns.
+const CAPTION_OF_TURNS: &str = "Marks are means over sets of fresh processes of arm over baseline, lines their 95 % \
+                                intervals; the shaded band is the minimum effect.";
+
+const HEIGHT: f64 = 252.0;
+/// Below the paper stand the failed runs, the numbers of the blocks, and what all are.
+const EDGES: Edges = Edges { left: 52.0, right: 6.0, top: 22.0, foot: 60.0 };
+const FAILED_LANE: f64 = 22.0;
+/// The paper shows at least this much either side of the median, and at most the second.
+const SPAN: (f64, f64) = (0.08, 0.6);
+/// Remarks are cut after this many; the table has every run.
+const NOTES_MAX: usize = 14;
+
 /// One figure that an interval carries.
 struct Strip {
     name: &'static str,
@@ -198,14 +215,6 @@ pub(in crate::report) fn forest(record: &Record, comparison: &Comparison<'_>) ->
     figure("forest", &plot(record, comparison).html(), &about, &forest_table(comparison).html())
 }
 
-/// How to read the marks.
-const CAPTION: &str = "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals; inside \
-                       the shaded band a difference is too small to count or no larger than the noise.";
-
-/// The same where arms took turns.
-const CAPTION_OF_TURNS: &str = "Marks are means over sets of fresh processes of arm over baseline, lines their 95 % \
-                                intervals; the shaded band is the minimum effect.";
-
 /// The comparisons in full, one row each.
 fn forest_table(comparison: &Comparison<'_>) -> Table {
     let value = format!("#{}", comparison.unit());
@@ -289,15 +298,6 @@ fn failure<'a>(record: &'a Record, row: &ResultRow) -> Option<&'a str> {
     let is_failed = row.verdict == Verdict::Failed;
     is_failed.then(|| failure_reason(record, &row.experiment, &row.point, &row.arm))?
 }
-
-const HEIGHT: f64 = 252.0;
-/// Below the paper stand the failed runs, the numbers of the blocks, and what all are.
-const EDGES: Edges = Edges { left: 52.0, right: 6.0, top: 22.0, foot: 60.0 };
-const FAILED_LANE: f64 = 22.0;
-/// The paper shows at least this much either side of the median, and at most the second.
-const SPAN: (f64, f64) = (0.08, 0.6);
-/// Remarks are cut after this many; the table has every run.
-const NOTES_MAX: usize = 14;
 
 /// A run with what is drawn of it.
 struct Drawn<'a> {

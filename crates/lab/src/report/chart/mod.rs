@@ -47,6 +47,9 @@ const QUANTILES: [(f64, &str); 3] = [(0.5, "#p50"), (0.99, "#p99"), (DRAWN, "#p9
 /// What is drawn of the requests.
 const DRAWN: f64 = 0.999;
 
+/// An interval is drawn to so many times its value at most, either way.
+const INTERVAL_MAX: f64 = 100.0;
+
 /// The curves of one comparison.
 pub(super) fn curves(
     record: &Record,
@@ -104,9 +107,6 @@ fn table(record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) -> Str
     }
     table.html()
 }
-
-/// An interval is drawn to so many times its value at most, either way.
-const INTERVAL_MAX: f64 = 100.0;
 
 /// Lowest and highest end of all value intervals.
 fn value_span(panels: &[Panel<'_>]) -> (f64, f64) {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | its SETTINGS | from here on requests leave: as many at a time as it allows, the others go to other connections |
 //! | an answer | that of its stream; what comes is taken whole, within the window of that |
+//! | 2xx to a request for a WebSocket (RFC 8441) | a tunnel: DATA is its bytes, END_STREAM the end of a side |
 //! | a malformed answer | that request gets 502, or is cut; the others continue |
 //! | RST_STREAM `refused_stream` | a second try, whatever the method: it was not looked at |
 //! | RST_STREAM | a second try where safe, 502, or the client's stream is reset with the same code |
@@ -22,8 +23,8 @@
 //! |---|---|
 //! | connect timeout, from the connect to the SETTINGS | closed: its requests go elsewhere |
 //! | those of an exchange (`deadlines.rs`) | its stream is reset: 504, or a cut |
-//! | write timeout of a stream whose window is closed | the same |
-//! | a stream is over its time, and nothing came in half of the first byte timeout | PING; without an answer in the connect timeout it is closed |
+//! | write timeout of a stream whose window is closed; the least rate of one that opens by little | the same |
+//! | half of the first byte timeout of a stream that waits for an answer, or its end, while nothing at all came so long | PING; no request comes until it is answered, and without that in the connect timeout it is closed |
 //! | connect timeout of output that waits, while requests do for that | these go to other connections |
 //! | idle timeout: no request | GOAWAY, closed |
 
@@ -36,10 +37,12 @@ use pollux_http::h2::{
     CONTROL_ROOM_BYTES, Connection, ErrorCode, Event, Output, Role, Scratch, Sending, Settings,
 };
 
-use crate::exchange::frames::Waits;
+use crate::body_clock::{BodyClock, BodyTime};
+use crate::config::ProxyLimits;
+use crate::exchange::frames::{AskedBy, Waits, write_frames};
 use crate::exchange::multiplex::STREAMS_MAX;
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::{Next, Stage};
-use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, ProxyCounter};
 use crate::ids::{ExchangeId, UpstreamId};
 
@@ -64,14 +67,21 @@ const ALIVE_PING: [u8; 8] = *b"is there";
 #[derive(Default, Debug)]
 struct Carried {
     at: Option<ExchangeId>,
-    /// Since when its request's body waits for a window.
-    waits_since: Option<Moment>,
+    /// While its request's body waits for windows.
+    taking: Option<Taking>,
+}
+
+/// How a backend takes a body: since when, and how much of it.
+#[derive(Clone, Copy, Debug)]
+struct Taking {
+    pace: BodyClock,
+    sent_bytes: u64,
 }
 
 /// One connection of HTTP/2 to a backend.
 #[derive(Debug)]
-pub(crate) struct UpstreamStreams {
-    link: UpstreamId,
+pub(crate) struct Http2Upstream {
+    upstream: UpstreamId,
     connection: Connection<Carried>,
     /// Why the connection will be closed, once that is known here.
     fault: Option<Fault>,
@@ -104,22 +114,18 @@ pub(crate) struct UpstreamStreams {
 
 /// What a call works with.
 struct Call<'c, 'a> {
-    upstreams: &'c mut Upstreams,
+    proxy: &'c mut ProxyLoop,
     actions: &'c mut Actions<'a>,
 }
 
 impl Call<'_, '_> {
     /// Sends what `write` writes.
     fn send<R>(&mut self, write: impl FnOnce(&mut Output<'_>) -> R) -> R {
-        let mut out = Output::new(self.actions.spare());
-        let wrote = write(&mut out);
-        let len = out.len();
-        self.actions.advance(len);
-        wrote
+        write_frames(self.actions, write)
     }
 
     fn now(&self) -> Moment {
-        self.upstreams.now.at
+        self.proxy.now.at
     }
 
     fn now_ms(&self) -> u64 {
@@ -127,19 +133,19 @@ impl Call<'_, '_> {
     }
 
     fn count_reset(&self, code: ErrorCode, is_own: bool) {
-        let counts = self.upstreams.proxied.streams();
+        let counts = self.proxy.proxied.streams();
         let of = if is_own { &counts.resets_sent } else { &counts.resets_received };
         of[code.index()].add(1);
     }
 }
 
 /// What the loop calls.
-impl UpstreamStreams {
-    pub(crate) fn new(link: UpstreamId, upstreams: &Upstreams) -> Self {
-        let head_bytes = u32::try_from(upstreams.answer_limits.head_bytes).unwrap_or(u32::MAX);
+impl Http2Upstream {
+    pub(crate) fn new(upstream: UpstreamId, proxy: &ProxyLoop) -> Self {
+        let head_bytes = u32::try_from(proxy.answer_limits.head_bytes).unwrap_or(u32::MAX);
         let settings = Settings { streams_max: STREAMS_MAX, head_bytes, ..Settings::DEFAULT };
         Self {
-            link,
+            upstream,
             connection: Connection::new(Role::Client, settings),
             fault: None,
             has_agreed: false,
@@ -148,7 +154,7 @@ impl UpstreamStreams {
             is_over: false,
             is_draining: false,
             look_at: Moment::NEVER,
-            received: upstreams.now.at,
+            received: proxy.now.at,
             asked: None,
             idle_since: None,
             control_bytes: 0,
@@ -164,34 +170,35 @@ impl UpstreamStreams {
         self.has_agreed = true;
     }
 
-    pub(crate) fn connected(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn connected(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
         self.is_connected = true;
-        let link = upstreams.links.get(self.link);
-        let (backend, is_encrypted) = (link.backend, link.tls.is_some());
+        let upstream = proxy.connections.get(self.upstream);
+        let backend = upstream.backend;
+        let is_encrypted = upstream.tls.is_some();
         if is_encrypted && !self.has_agreed {
             self.fault = Some(Fault::NoHttp2);
-            upstreams.report_http2(backend, NOT_AGREED);
+            proxy.report_http2(backend, NOT_AGREED);
             return actions.abort();
         }
-        let counts = &upstreams.proxied.backends()[backend.place()];
+        let counts = &proxy.proxied.backends()[backend.place()];
         counts.http2_opened.add(1);
         self.is_counted = true;
         actions.read_on();
         actions.limit_unsent(UNSENT_BYTES_MAX);
-        self.received = upstreams.now.at;
-        Call { upstreams, actions }.send(|out| self.connection.start(out));
+        self.received = proxy.now.at;
+        Call { proxy, actions }.send(|out| self.connection.start(out));
     }
 
-    pub(crate) fn connect_failed(&mut self, upstreams: &mut Upstreams, error: &io::Error) {
+    pub(crate) fn connect_failed(&mut self, proxy: &mut ProxyLoop, error: &io::Error) {
         let fault = *self.fault.get_or_insert(Fault::of_connect(error));
         // A request that gets the place of one of these is not to join it.
-        upstreams.close_to_others(self.link);
-        let mut waiting = upstreams.links.get_mut(self.link).streams().ready.clone();
+        proxy.close_to_others(self.upstream);
+        let mut waiting = proxy.connections.get_mut(self.upstream).streams().ready.clone();
         if fault == Fault::UpstreamsFull {
-            waiting.retain(|at| !upstreams.wait_for_room(*at));
+            waiting.retain(|at| !proxy.wait_for_room(*at));
         }
         if !waiting.is_empty() || fault != Fault::UpstreamsFull {
-            upstreams.report_connect(upstreams.links.get(self.link).backend, error);
+            proxy.report_connect(proxy.connections.get(self.upstream).backend, error);
         }
     }
 
@@ -200,33 +207,30 @@ impl UpstreamStreams {
         self.fault == Some(Fault::UpstreamsFull)
     }
 
-    pub(crate) fn tls_failed(
-        &mut self,
-        upstreams: &mut Upstreams,
-        error: Option<&pollux_tls::Error>,
-    ) {
-        let backend = upstreams.links.get(self.link).backend;
+    pub(crate) fn tls_failed(&mut self, proxy: &mut ProxyLoop, error: Option<&pollux_tls::Error>) {
+        let backend = proxy.connections.get(self.upstream).backend;
         if refuses_http2(error) {
             self.fault.get_or_insert(Fault::NoHttp2);
-            return upstreams.report_http2(backend, NOT_AGREED);
+            return proxy.report_http2(backend, NOT_AGREED);
         }
         self.fault.get_or_insert(Fault::TlsFailed);
-        upstreams.report_tls(backend, error);
+        proxy.report_tls(backend, error);
     }
 
-    /// The link is this session's until here.
-    pub(crate) fn closed(mut self, upstreams: &mut Upstreams, cause: CloseCause) {
-        upstreams.close_to_others(self.link);
-        let link = upstreams.links.get_mut(self.link);
-        let backend = link.backend;
-        let is_handshake = !self.is_connected && link.tls.is_some();
-        let unsent = std::mem::take(&mut link.streams().ready);
-        let has_requests = link.streams().carried > 0;
+    /// The connection is this session's until here.
+    pub(crate) fn closed(mut self, proxy: &mut ProxyLoop, cause: CloseCause) {
+        proxy.close_to_others(self.upstream);
+        let upstream = proxy.connections.get_mut(self.upstream);
+        let backend = upstream.backend;
+        let is_handshake = !self.is_connected && upstream.tls.is_some();
+        let unsent = std::mem::take(&mut upstream.streams().ready);
+        let dropped = std::mem::take(&mut upstream.streams().dropped).len();
+        let has_requests = upstream.streams().carried > 0;
         let has_begun = self.connection.has_begun();
         if is_handshake && has_requests && self.fault.is_none() {
-            self.tls_failed(upstreams, None);
+            self.tls_failed(proxy, None);
         }
-        let counts = &upstreams.proxied.backends()[backend.place()];
+        let counts = &proxy.proxied.backends()[backend.place()];
         counts.http2_closed.add(u64::from(self.is_counted));
         counts.streams_ended.add(self.begun - self.ended);
         let carried = self.connection.take_all().filter_map(|(_, carried)| carried.at);
@@ -234,15 +238,20 @@ impl UpstreamStreams {
         // All of it is one failure. Who broke the rules has failed whichever request it was.
         let mut is_blamed = self.fault == Some(Fault::BadAnswer);
         if is_blamed {
-            upstreams.backend_failed(backend);
+            proxy.backend_failed(backend);
         }
         for at in all {
             // One that was sent and is to be looked at stands there twice.
-            if upstreams.exchange(at).link != Some(self.link) {
+            if proxy.exchange(at).upstream != Some(self.upstream) {
                 continue;
             }
-            upstreams.detach(at);
-            let exchange = upstreams.exchange(at);
+            if proxy.exchange(at).is_tunnel() {
+                proxy.leave_tunnel(at);
+                proxy.wake_asker_later(at);
+                continue;
+            }
+            proxy.detach(at);
+            let exchange = proxy.exchange(at);
             if exchange.fault.is_some() {
                 continue;
             }
@@ -261,98 +270,100 @@ impl UpstreamStreams {
                 }
             });
             let counts = fault != Fault::Refused && !(fault == Fault::Closed && exchange.is_reused);
-            if upstreams.fault_together(at, fault, !is_blamed) != Next::Retry {
-                upstreams.wake_asker_later(at);
+            if proxy.fault_together(at, fault, !is_blamed) != Next::Retry {
+                proxy.wake_asker_later(at);
             }
             is_blamed |= counts;
         }
-        upstreams.end_multiplexed(self.link);
+        for _ in 0..dropped {
+            proxy.place_is_free(self.upstream);
+        }
+        proxy.end_multiplexed(self.upstream);
     }
 
-    pub(crate) fn on_wake(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
-        let link = upstreams.links.get_mut(self.link);
-        link.is_woken = false;
-        if link.is_cut {
+    pub(crate) fn on_wake(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
+        let upstream = proxy.connections.get_mut(self.upstream);
+        upstream.is_woken = false;
+        if upstream.is_cut {
             return actions.abort();
         }
         if self.connection.has_begun() {
-            self.proceed(&mut Call { upstreams, actions });
+            self.proceed(&mut Call { proxy, actions });
         }
     }
 
-    pub(crate) fn on_output_sent(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_output_sent(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
         self.control_bytes = 0;
         actions.read_on();
         if self.connection.has_begun() {
-            self.proceed(&mut Call { upstreams, actions });
+            self.proceed(&mut Call { proxy, actions });
         }
     }
 
     pub(crate) fn on_bytes(
         &mut self,
-        upstreams: &mut Upstreams,
+        proxy: &mut ProxyLoop,
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
         if self.is_over {
             return input.len();
         }
-        self.received = upstreams.now.at;
+        self.received = proxy.now.at;
         if self.asked.take().is_some() {
-            // It lives; what came to other connections meanwhile stays there.
-            self.look_at = upstreams.now.at;
+            // It lives.
+            proxy.connections.get_mut(self.upstream).streams().is_asked = false;
+            self.look_at = proxy.now.at;
         }
-        let mut scratch = std::mem::take(&mut upstreams.scratch);
-        let mut call = Call { upstreams, actions };
+        let mut scratch = std::mem::take(&mut proxy.scratch);
+        let mut call = Call { proxy, actions };
         let used = self.read(&mut call, &mut scratch, input);
-        call.upstreams.scratch = scratch;
+        call.proxy.scratch = scratch;
         if !self.is_over && self.connection.has_begun() {
             self.proceed(&mut call);
         }
         used
     }
 
-    pub(crate) fn on_end(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
-        if self.is_idle(upstreams) {
-            upstreams.proxied.count(ProxyCounter::IdleClosed);
+    pub(crate) fn on_end(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
+        if self.is_idle(proxy) {
+            proxy.proxied.count(ProxyCounter::IdleClosed);
             return actions.close();
         }
         // `closed` tells the rest.
         actions.abort();
     }
 
-    pub(crate) fn on_deadline(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_deadline(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
         if !self.connection.has_begun() {
             self.fault.get_or_insert(Fault::ConnectTimeout);
             return actions.abort();
         }
-        let now = upstreams.now.at;
-        let is_dead =
-            self.asked.is_some_and(|asked| asked + upstreams.limits.connect_timeout <= now);
+        let now = proxy.now.at;
+        let is_dead = self.asked.is_some_and(|asked| asked + proxy.limits.connect_timeout <= now);
         if is_dead {
-            let backend = upstreams.links.get(self.link).backend;
-            upstreams
-                .report_http2(backend, "nothing comes by a connection any more, which is closed");
+            let backend = proxy.connections.get(self.upstream).backend;
+            proxy.report_http2(backend, "nothing comes by a connection any more, which is closed");
             return actions.abort();
         }
-        let streams = upstreams.links.get_mut(self.link).streams();
-        let stands_max = upstreams.limits.connect_timeout;
+        let streams = proxy.connections.get_mut(self.upstream).streams();
+        let stands_max = proxy.limits.connect_timeout;
         if streams.stands_since.is_some_and(|since| since + stands_max <= now) {
             // What was not sent goes elsewhere.
-            upstreams.close_to_others(self.link);
-            let unsent = upstreams.links.get_mut(self.link).streams().ready.clone();
+            proxy.close_to_others(self.upstream);
+            let unsent = proxy.connections.get_mut(self.upstream).streams().ready.clone();
             for at in unsent {
-                if self.is_of(upstreams, at, 0) {
-                    upstreams.move_on(at);
+                if self.is_of(proxy, at, 0) {
+                    proxy.move_on(at);
                 }
             }
         }
         // One may have joined it in this turn.
-        let idle_since = self.idle_since.filter(|_| self.is_idle(upstreams));
-        let mut call = Call { upstreams, actions };
-        let idle_max = call.upstreams.limits.upstream_idle_timeout;
+        let idle_since = self.idle_since.filter(|_| self.is_idle(proxy));
+        let mut call = Call { proxy, actions };
+        let idle_max = call.proxy.limits.upstream_idle_timeout;
         if idle_since.is_some_and(|since| since + idle_max <= now) {
-            call.upstreams.proxied.count(ProxyCounter::IdleDropped);
+            call.proxy.proxied.count(ProxyCounter::IdleDropped);
             return self.say_goodbye(&mut call);
         }
         if self.look_at <= now {
@@ -361,28 +372,28 @@ impl UpstreamStreams {
         self.proceed(&mut call);
     }
 
-    pub(crate) fn on_shutdown(&mut self, upstreams: &mut Upstreams, actions: &mut Actions<'_>) {
+    pub(crate) fn on_shutdown(&mut self, proxy: &mut ProxyLoop, actions: &mut Actions<'_>) {
         self.is_draining = true;
         if self.connection.has_begun() {
-            self.settle(&mut Call { upstreams, actions });
+            self.settle(&mut Call { proxy, actions });
         }
     }
 
     /// Whether it has no request.
-    fn is_idle(&self, upstreams: &mut Upstreams) -> bool {
-        upstreams.links.get_mut(self.link).streams().carried == 0
+    fn is_idle(&self, proxy: &mut ProxyLoop) -> bool {
+        proxy.connections.get_mut(self.upstream).streams().carried == 0
     }
 
     /// The exchange whose stream this is, if it is still that.
-    fn exchange_of(&mut self, upstreams: &Upstreams, stream: u32) -> Option<ExchangeId> {
+    fn exchange_of(&mut self, proxy: &ProxyLoop, stream: u32) -> Option<ExchangeId> {
         let at = self.connection.data_mut(stream)?.at?;
-        self.is_of(upstreams, at, stream).then_some(at)
+        self.is_of(proxy, at, stream).then_some(at)
     }
 
     /// Whether the exchange still has this stream. Its number may be that of another request by now, which has another one.
-    fn is_of(&self, upstreams: &Upstreams, at: ExchangeId, stream: u32) -> bool {
-        let exchange = upstreams.exchanges.get(at);
-        exchange.link == Some(self.link) && exchange.stream == stream
+    fn is_of(&self, proxy: &ProxyLoop, at: ExchangeId, stream: u32) -> bool {
+        let exchange = proxy.exchanges.get(at);
+        exchange.upstream == Some(self.upstream) && exchange.stream == stream
     }
 
     /// What every call ends with: requests leave as far as they can, and the next deadline is set.
@@ -395,7 +406,7 @@ impl UpstreamStreams {
 }
 
 /// Answers.
-impl UpstreamStreams {
+impl Http2Upstream {
     fn read(&mut self, call: &mut Call<'_, '_>, scratch: &mut Scratch, input: &[u8]) -> usize {
         if !self.connection.has_begun() && input.starts_with(b"HTTP/") {
             return self.fail(
@@ -406,17 +417,17 @@ impl UpstreamStreams {
             );
         }
         let is_waiting = call.actions.is_output_waiting();
-        let limits = call.upstreams.answer_limits;
+        let limits = call.proxy.answer_limits;
         let now_ms = call.now_ms();
         let mut used = 0;
         while used < input.len() && !self.is_over {
-            let mut out = Output::new(call.actions.spare());
-            let read = self.connection.read(&input[used..], scratch, &mut out, &limits, now_ms);
-            if let Err(fault) = &read {
-                self.connection.fail(&mut out, fault);
-            }
-            let len = out.len();
-            call.actions.advance(len);
+            let sent_before = call.actions.len();
+            let connection = &mut self.connection;
+            let read = call.send(|out| {
+                let read = connection.read(&input[used..], scratch, out, &limits, now_ms);
+                read.inspect_err(|fault| connection.fail(out, fault))
+            });
+            let written = call.actions.len() - sent_before;
             match read {
                 Err(fault) => {
                     return self.fail(call, &fault.to_string(), Some(fault.code), input);
@@ -432,7 +443,7 @@ impl UpstreamStreams {
                 }
             }
             if is_waiting {
-                self.control_bytes += len;
+                self.control_bytes += written;
                 if self.control_bytes > CONTROL_BYTES_MAX {
                     call.actions.read_in_turn();
                     call.actions.notify_when_sent();
@@ -445,34 +456,36 @@ impl UpstreamStreams {
 
     fn on_event(&mut self, call: &mut Call<'_, '_>, event: Event<'_, Carried>) {
         match event {
-            Event::Response { stream, response, ends } => {
-                if let Some(at) = self.exchange_of(call.upstreams, stream) {
+            Event::Response { stream, response, never_indexed, ends } => {
+                if let Some(at) = self.exchange_of(call.proxy, stream) {
+                    call.proxy.mark_answer(at, response.fields, never_indexed);
                     self.on_head(call, stream, at, &response, ends);
                 }
             }
             Event::Data { stream, data, ends } => {
-                let Some(at) = self.exchange_of(call.upstreams, stream) else { return };
-                call.upstreams.answer_data(at, call.actions, data, ends);
+                let Some(at) = self.exchange_of(call.proxy, stream) else { return };
+                call.proxy.answer_data(at, call.actions, data, ends);
                 self.answer_moved(call, stream, at, ends);
             }
-            Event::Trailers { stream, fields } => {
-                let Some(at) = self.exchange_of(call.upstreams, stream) else { return };
-                call.upstreams.answer_trailers(at, fields);
+            Event::Trailers { stream, fields, never_indexed } => {
+                let Some(at) = self.exchange_of(call.proxy, stream) else { return };
+                call.proxy.mark_answer(at, fields, never_indexed);
+                call.proxy.answer_trailers(at, fields);
                 self.answer_moved(call, stream, at, true);
             }
             Event::Reset { stream, code, data } => {
                 call.count_reset(code, false);
-                if let Some(at) = data.at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+                if let Some(at) = data.at.filter(|at| self.is_of(call.proxy, *at, stream)) {
                     self.was_reset(call, at, code);
                 }
             }
             Event::Malformed { stream, code, rejection, data, .. } => {
                 call.count_reset(code, true);
-                let backend = call.upstreams.links.get(self.link).backend;
-                call.upstreams
+                let backend = call.proxy.connections.get(self.upstream).backend;
+                call.proxy
                     .report_http2(backend, &format!("{} ({})", rejection.reason, rejection.rfc));
                 let at = data.and_then(|data| data.at);
-                if let Some(at) = at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+                if let Some(at) = at.filter(|at| self.is_of(call.proxy, *at, stream)) {
                     self.give_up(call, at, Fault::BadAnswer);
                 }
             }
@@ -494,35 +507,65 @@ impl UpstreamStreams {
         response: &Response<'_>,
         ends: bool,
     ) {
-        let Call { upstreams, actions } = call;
+        let Call { proxy, actions } = call;
         // HTTP/2 has no phrases, which clients of HTTP/1.1 show to people.
         let reason = response.facts.status.reason().as_bytes();
         let response = &Response { reason, ..*response };
-        let taken: Result<(), Cow<'static, str>> = match response.facts.is_interim() {
-            true => upstreams.interim(at, actions, response),
-            false => upstreams.answer_head_of_stream(at, response, ends),
+        let exchange = proxy.exchange(at);
+        let (asks, is_2xx) =
+            (exchange.wants_upgrade, matches!(response.facts.status.code(), 200..=299));
+        let taken: Result<(), Cow<'static, str>> = if response.facts.is_interim() {
+            proxy.interim(at, actions, response)
+        } else if asks && is_2xx {
+            proxy.upgraded_by_stream(at, actions, response, ends)
+        } else {
+            proxy.answer_head_of_stream(at, response, ends)
         };
         if let Err(why) = taken {
-            let backend = upstreams.links.get(self.link).backend;
-            upstreams.report_http2(backend, &why);
+            let backend = proxy.connections.get(self.upstream).backend;
+            proxy.report_http2(backend, &why);
             return self.fail_stream(call, stream, at, Fault::BadAnswer, ErrorCode::PROTOCOL_ERROR);
         }
         if response.facts.is_interim() {
-            return self.note_deadline(call.upstreams, at);
+            return self.note_deadline(call.proxy, at);
         }
-        if !ends {
-            call.upstreams.answer_grew(at, call.actions);
+        if call.proxy.exchange(at).fault.is_some() {
+            return self.leave_answer(call, stream, at, ends);
+        }
+        if asks && !is_2xx {
+            // There is no WebSocket, and nothing else follows.
+            call.send(|out| self.connection.send_data(out, stream, &[], true));
+        }
+        if !ends || (asks && is_2xx) {
+            call.proxy.answer_grew(at, call.actions);
         }
         self.answer_moved(call, stream, at, ends);
+    }
+
+    /// A page takes the place of the answer: the client has it at once, and the backend is to send nothing more of the other one.
+    #[cold]
+    fn leave_answer(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
+        if ends {
+            return self.answer_moved(call, stream, at, true);
+        }
+        self.reset(call, stream, ErrorCode::CANCEL);
+        call.proxy.answer_end(at, call.actions);
+        self.resets = self.resets.saturating_sub(1);
+        self.note_limit(call);
     }
 
     /// More of an answer is there, or all of it.
     fn answer_moved(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
         if !ends {
-            self.note_deadline(call.upstreams, at);
+            self.note_deadline(call.proxy, at);
             return self.release(call, stream, at);
         }
-        call.upstreams.answer_end(at, call.actions);
+        if call.proxy.exchange(at).is_tunnel() {
+            // The client may continue; its bytes are passed on as long as the backend takes them.
+            self.note_deadline(call.proxy, at);
+            return self.leave_done_tunnel(call, stream, at);
+        }
+        call.proxy.answer_end(at, call.actions);
         self.resets = self.resets.saturating_sub(1);
         self.note_limit(call);
         if self.connection.take_done(stream).is_none() {
@@ -531,9 +574,18 @@ impl UpstreamStreams {
         }
     }
 
+    /// A tunnel that both sides have ended is no more.
+    fn leave_done_tunnel(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
+        if self.connection.take_done(stream).is_some() {
+            self.resets = self.resets.saturating_sub(1);
+            call.proxy.leave_tunnel(at);
+            call.proxy.wake_asker(at, call.actions);
+        }
+    }
+
     /// Lets the backend send as much of an answer as its client has taken.
     fn release(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
-        let more = call.upstreams.answer_gone(at);
+        let more = call.proxy.answer_gone(at);
         if more > 0 {
             call.send(|out| self.connection.release(out, stream, more as usize));
         }
@@ -542,9 +594,7 @@ impl UpstreamStreams {
     /// The backend has given up a stream.
     fn was_reset(&mut self, call: &mut Call<'_, '_>, at: ExchangeId, code: ErrorCode) {
         let fault = match code {
-            ErrorCode::REFUSED_STREAM if !call.upstreams.exchange(at).has_answer() => {
-                Fault::Refused
-            }
+            ErrorCode::REFUSED_STREAM if !call.proxy.exchange(at).has_answer() => Fault::Refused,
             _ => Fault::Reset,
         };
         // Others say something of a connection, which is not that of the client.
@@ -552,10 +602,10 @@ impl UpstreamStreams {
             code,
             ErrorCode::CANCEL | ErrorCode::INTERNAL_ERROR | ErrorCode::ENHANCE_YOUR_CALM
         );
-        call.upstreams.exchange(at).reset_code = Some(code).filter(|_| passes_on);
+        call.proxy.exchange(at).reset_code = Some(code).filter(|_| passes_on);
         if fault == Fault::Refused {
             // It takes no more than that for now: another try goes elsewhere, where there is something else.
-            let streams = call.upstreams.links.get_mut(self.link).streams();
+            let streams = call.proxy.connections.get_mut(self.upstream).streams();
             streams.streams_max = streams.streams_max.min(streams.carried.saturating_sub(1)).max(1);
         }
         self.give_up(call, at, fault);
@@ -564,30 +614,30 @@ impl UpstreamStreams {
     /// So many requests it may have.
     fn note_limit(&mut self, call: &mut Call<'_, '_>) {
         let peer_max = self.connection.peer_streams_max();
-        let links = &mut call.upstreams.links;
-        let link = links.get_mut(self.link);
-        link.streams().streams_max = STREAMS_MAX.min(peer_max);
-        let backend = link.backend;
-        links.streams_max[backend.place()] = peer_max;
+        let connections = &mut call.proxy.connections;
+        let upstream = connections.get_mut(self.upstream);
+        upstream.streams().streams_max = STREAMS_MAX.min(peer_max);
+        let backend = upstream.backend;
+        connections.streams_max[backend.place()] = peer_max;
     }
 
     /// The backend takes no stream above this one.
     #[cold]
     fn gone_away(&mut self, call: &mut Call<'_, '_>, last: u32, code: ErrorCode) {
-        call.upstreams.proxied.streams().goaways_received[code.index()].add(1);
-        call.upstreams.close_to_others(self.link);
+        call.proxy.proxied.streams().goaways_received[code.index()].add(1);
+        call.proxy.close_to_others(self.upstream);
         if code != ErrorCode::NO_ERROR {
-            let backend = call.upstreams.links.get(self.link).backend;
+            let backend = call.proxy.connections.get(self.upstream).backend;
             if self.begun == 0 {
-                call.upstreams.backend_failed(backend);
+                call.proxy.backend_failed(backend);
             }
-            call.upstreams.report_http2(backend, &format!("it ends a connection: {code}"));
+            call.proxy.report_http2(backend, &format!("it ends a connection: {code}"));
         }
         let above = self.connection.streams().filter(|(stream, _)| *stream > last);
         let above: Vec<u32> = above.map(|(stream, _)| stream).collect();
         for stream in above {
             let at = self.connection.forget(stream).and_then(|carried| carried.at);
-            if let Some(at) = at.filter(|at| self.is_of(call.upstreams, *at, stream)) {
+            if let Some(at) = at.filter(|at| self.is_of(call.proxy, *at, stream)) {
                 self.give_up(call, at, Fault::Refused);
             }
         }
@@ -596,8 +646,8 @@ impl UpstreamStreams {
     /// Its SETTINGS are there, for the first time or anew.
     fn begin(&mut self, call: &mut Call<'_, '_>) {
         self.note_limit(call);
-        let link = call.upstreams.links.get_mut(self.link);
-        if link.id.replace(call.actions.id()).is_some() {
+        let upstream = call.proxy.connections.get_mut(self.upstream);
+        if upstream.id.replace(call.actions.id()).is_some() {
             return;
         }
         // That of the connect.
@@ -615,13 +665,13 @@ impl UpstreamStreams {
     ) -> usize {
         let fault = if self.connection.has_begun() { Fault::BadAnswer } else { Fault::NoHttp2 };
         self.fault = Some(fault);
-        let backend = call.upstreams.links.get(self.link).backend;
-        call.upstreams.report_http2(backend, why);
-        call.upstreams.close_to_others(self.link);
+        let backend = call.proxy.connections.get(self.upstream).backend;
+        call.proxy.report_http2(backend, why);
+        call.proxy.close_to_others(self.upstream);
         self.is_over = true;
         match code {
             Some(code) if !call.actions.is_output_waiting() => {
-                call.upstreams.proxied.streams().goaways_sent[code.index()].add(1);
+                call.proxy.proxied.streams().goaways_sent[code.index()].add(1);
                 call.actions.close();
             }
             _ => call.actions.abort(),
@@ -631,15 +681,20 @@ impl UpstreamStreams {
 }
 
 /// Requests.
-impl UpstreamStreams {
+impl Http2Upstream {
     /// Resets streams whose requests were taken away.
     fn drop_streams(&mut self, call: &mut Call<'_, '_>) {
-        let link = call.upstreams.links.get_mut(self.link);
-        if link.streams().dropped.is_empty() {
+        let upstream = call.proxy.connections.get_mut(self.upstream);
+        if upstream.streams().dropped.is_empty() {
             return;
         }
-        for stream in std::mem::take(&mut link.streams().dropped) {
+        if call.actions.is_output_waiting() {
+            // A backend that reads nothing still works on them.
+            return call.actions.notify_when_sent();
+        }
+        for stream in std::mem::take(&mut upstream.streams().dropped) {
             self.reset(call, stream, ErrorCode::CANCEL);
+            call.proxy.place_is_free(self.upstream);
         }
     }
 
@@ -649,7 +704,7 @@ impl UpstreamStreams {
             self.resets += 1;
             if self.resets > RESETS_MAX {
                 // Before its backend takes that for an attack, and ends it with all that the others have asked.
-                call.upstreams.close_to_others(self.link);
+                call.proxy.close_to_others(self.upstream);
             }
         }
     }
@@ -660,11 +715,11 @@ impl UpstreamStreams {
         let mut looked_at = std::mem::take(&mut self.looked_at);
         std::mem::swap(
             &mut looked_at,
-            &mut call.upstreams.links.get_mut(self.link).streams().ready,
+            &mut call.proxy.connections.get_mut(self.upstream).streams().ready,
         );
         for at in looked_at.iter().copied() {
-            let exchange = call.upstreams.exchange(at);
-            let is_sound = exchange.link == Some(self.link) && exchange.fault.is_none();
+            let exchange = call.proxy.exchange(at);
+            let is_sound = exchange.upstream == Some(self.upstream) && exchange.fault.is_none();
             let stream = exchange.stream;
             if is_sound && stream != 0 && std::mem::take(&mut exchange.is_ready) {
                 self.request_moved(call, stream, at);
@@ -673,8 +728,8 @@ impl UpstreamStreams {
         let mut left = 0;
         for place in 0..looked_at.len() {
             let at = looked_at[place];
-            let exchange = call.upstreams.exchange(at);
-            if exchange.link != Some(self.link) || !exchange.is_ready {
+            let exchange = call.proxy.exchange(at);
+            if exchange.upstream != Some(self.upstream) || !exchange.is_ready {
                 continue;
             }
             if exchange.stream == 0 && exchange.fault.is_none() && !self.fits(call, at) {
@@ -682,7 +737,7 @@ impl UpstreamStreams {
                 left += 1;
                 continue;
             }
-            let exchange = call.upstreams.exchange(at);
+            let exchange = call.proxy.exchange(at);
             exchange.is_ready = false;
             if exchange.stream == 0 && exchange.fault.is_none() {
                 self.ask(call, at);
@@ -691,7 +746,7 @@ impl UpstreamStreams {
         looked_at.truncate(left);
         if left > 0 {
             call.actions.notify_when_sent();
-            let ready = &mut call.upstreams.links.get_mut(self.link).streams().ready;
+            let ready = &mut call.proxy.connections.get_mut(self.upstream).streams().ready;
             ready.splice(0..0, looked_at.drain(..));
         }
         looked_at.clear();
@@ -700,7 +755,7 @@ impl UpstreamStreams {
 
     /// Whether the head of a request can leave now.
     fn fits(&self, call: &mut Call<'_, '_>, at: ExchangeId) -> bool {
-        let needed = match call.upstreams.exchange(at).request.waits() {
+        let needed = match call.proxy.exchange(at).request.waits() {
             Waits::Head(room) => room,
             _ => 0,
         };
@@ -709,57 +764,60 @@ impl UpstreamStreams {
 
     /// Begins the stream of a request.
     fn ask(&mut self, call: &mut Call<'_, '_>, at: ExchangeId) {
+        let is_websocket = call.proxy.exchange(at).wants_upgrade;
+        if is_websocket && !self.connection.takes_protocols() {
+            let backend = call.proxy.connections.get(self.upstream).backend;
+            call.proxy.report_http2(backend, NO_WEBSOCKET);
+            return self.give_up(call, at, Fault::NoWebSocket);
+        }
         if !self.connection.can_ask() {
             if self.connection.peer_streams_max() == 0 || self.begun == 0 {
                 // It has taken nothing, and another connection may be like it: that is a try.
-                call.upstreams.close_to_others(self.link);
+                call.proxy.close_to_others(self.upstream);
                 return self.give_up(call, at, Fault::Refused);
             }
             let len = u32::try_from(self.connection.len()).unwrap_or(u32::MAX);
-            let streams = call.upstreams.links.get_mut(self.link).streams();
+            let streams = call.proxy.connections.get_mut(self.upstream).streams();
             streams.streams_max = streams.streams_max.min(len);
-            return call.upstreams.move_on(at);
+            return call.proxy.move_on(at);
         }
-        let is_encrypted = call.upstreams.links.get(self.link).tls.is_some();
+        let is_encrypted = call.proxy.connections.get(self.upstream).tls.is_some();
         let scheme = if is_encrypted { "https" } else { "http" };
         let now = call.now();
-        let exchange = call.upstreams.exchange(at);
+        let exchange = call.proxy.exchange(at);
         exchange.times.connected.get_or_insert(now);
         exchange.reach(Stage::Requesting);
-        // It is given back for another try.
-        let marked = std::mem::take(&mut exchange.never_indexed);
-        let (connection, mut begun) = (&mut self.connection, None);
-        call.upstreams.request_leaves_by(at, call.actions, |request, actions| {
-            let mut out = Output::new(actions.spare());
-            let carried = Carried { at: Some(at), waits_since: None };
-            begun = request.ask(connection, &mut out, (scheme, &marked), carried);
-            let len = out.len();
-            actions.advance(len);
-            len as u64
+        let connection = &mut self.connection;
+        let mut begun = None;
+        call.proxy.request_leaves_by(at, call.actions, |request, actions| {
+            let carried = Carried { at: Some(at), taking: None };
+            let how = AskedBy { scheme, is_websocket };
+            let before = actions.len();
+            begun = write_frames(actions, |out| request.ask(connection, out, how, carried));
+            (actions.len() - before) as u64
         });
         let stream = begun.expect("it takes another one");
         self.begun += 1;
-        let backend = call.upstreams.links.get(self.link).backend;
-        call.upstreams.proxied.backends()[backend.place()].streams_begun.add(1);
-        let exchange = call.upstreams.exchange(at);
-        (exchange.stream, exchange.never_indexed) = (stream, marked);
-        self.note_deadline(call.upstreams, at);
+        let backend = call.proxy.connections.get(self.upstream).backend;
+        call.proxy.proxied.backends()[backend.place()].streams_begun.add(1);
+        call.proxy.exchange(at).stream = stream;
+        self.note_deadline(call.proxy, at);
         self.note_waits(call, stream, at);
     }
 
     /// There is more of a request, or its client has taken some of the answer.
     fn request_moved(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
         self.note_waits(call, stream, at);
-        if call.upstreams.exchange(at).has_answer() {
+        if call.proxy.exchange(at).has_answer() {
             self.release(call, stream, at);
-            call.upstreams.set_upstream_deadline(at, call.actions);
-            self.note_deadline(call.upstreams, at);
+            call.proxy.set_upstream_deadline(at, call.actions);
+            self.note_deadline(call.proxy, at);
         }
     }
 
     /// Sees what of a request waits.
     fn note_waits(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId) {
-        let waits = call.upstreams.exchange(at).request.waits();
+        let waits = call.proxy.exchange(at).request.waits();
         let sending = match waits {
             Waits::Nothing => Sending::Nothing,
             Waits::Body => Sending::Data,
@@ -770,12 +828,12 @@ impl UpstreamStreams {
         let now = call.now();
         let Some(carried) = self.connection.data_mut(stream) else { return };
         match waits {
-            Waits::Body if carried.waits_since.is_none() => {
-                carried.waits_since = Some(now);
-                self.look_at = self.look_at.min(now + call.upstreams.limits.clients.write_timeout);
+            Waits::Body if carried.taking.is_none() => {
+                carried.taking = Some(Taking { pace: BodyClock::started(now), sent_bytes: 0 });
+                self.look_at = self.look_at.min(now + call.proxy.limits.clients.write_timeout);
             }
             Waits::Body => {}
-            _ => carried.waits_since = None,
+            _ => carried.taking = None,
         }
     }
 
@@ -786,11 +844,11 @@ impl UpstreamStreams {
             return call.actions.notify_when_sent();
         }
         while let Some(stream) = self.connection.next_sender() {
-            let Some(at) = self.exchange_of(call.upstreams, stream) else {
+            let Some(at) = self.exchange_of(call.proxy, stream) else {
                 self.connection.set_sending(stream, Sending::Nothing);
                 continue;
             };
-            let room_min = match call.upstreams.exchange(at).request.waits() {
+            let room_min = match call.proxy.exchange(at).request.waits() {
                 Waits::Head(room) | Waits::End(room) => room,
                 Waits::Body | Waits::Nothing => PIECE_BYTES_MIN,
             };
@@ -798,21 +856,26 @@ impl UpstreamStreams {
                 return call.actions.notify_when_sent();
             }
             let connection = &mut self.connection;
-            call.upstreams.request_leaves_by(at, call.actions, |request, actions| {
-                let mut out = Output::new(actions.spare());
-                let sent_bytes = request.send_frames(connection, stream, &mut out, true);
-                let len = out.len();
-                actions.advance(len);
+            let mut sent_bytes = 0;
+            call.proxy.request_leaves_by(at, call.actions, |request, actions| {
+                let send =
+                    |out: &mut Output<'_>| request.send_frames(connection, stream, out, true);
+                sent_bytes = write_frames(actions, send);
                 sent_bytes
             });
-            if let Some(carried) = self.connection.data_mut(stream) {
-                carried.waits_since = None;
+            let now = call.now();
+            if let Some(Carried { taking: Some(taking), .. }) = self.connection.data_mut(stream) {
+                taking.pace.on_bytes(now);
+                taking.sent_bytes += sent_bytes;
             }
-            self.note_deadline(call.upstreams, at);
+            self.note_deadline(call.proxy, at);
             self.note_waits(call, stream, at);
+            if call.proxy.exchange(at).is_tunnel() {
+                self.leave_done_tunnel(call, stream, at);
+            }
         }
         let stalls = self.connection.take_stalls();
-        call.upstreams.proxied.add(ProxyCounter::Http2WindowStalls, stalls.into());
+        call.proxy.proxied.add(ProxyCounter::Http2WindowStalls, stalls.into());
     }
 
     /// Gives up a stream for what its backend did, or did not do.
@@ -830,113 +893,167 @@ impl UpstreamStreams {
 
     /// A request has no stream here any more, by this fault.
     fn give_up(&mut self, call: &mut Call<'_, '_>, at: ExchangeId, fault: Fault) {
-        call.upstreams.detach(at);
-        if call.upstreams.fault(at, fault) != Next::Retry {
-            call.upstreams.wake_asker(at, call.actions);
+        if call.proxy.exchange(at).is_tunnel() {
+            // It has come to its end.
+            call.proxy.leave_tunnel(at);
+            return call.proxy.wake_asker(at, call.actions);
+        }
+        call.proxy.detach(at);
+        if call.proxy.fault(at, fault) != Next::Retry {
+            call.proxy.wake_asker(at, call.actions);
         }
     }
 }
 
 /// Times, and the end.
-impl UpstreamStreams {
-    fn note_deadline(&mut self, upstreams: &Upstreams, at: ExchangeId) {
-        self.look_at = self.look_at.min(upstreams.exchanges.get(at).upstream_deadline);
+impl Http2Upstream {
+    fn note_deadline(&mut self, proxy: &ProxyLoop, at: ExchangeId) {
+        let exchange = proxy.exchanges.get(at);
+        let deadline = if exchange.has_answer() {
+            exchange.upstream_deadline
+        } else {
+            half_before(exchange.upstream_deadline, &proxy.limits)
+        };
+        self.look_at = self.look_at.min(deadline);
+    }
+
+    /// By when the backend has to have opened a window for a stream that waits for one. That of the connection is for all that
+    /// wait.
+    fn window_deadline(&self, stream: u32, taking: Taking, limits: &ProxyLimits) -> Moment {
+        if self.connection.data_room(stream) > 0 {
+            return Moment::NEVER;
+        }
+        let share = if self.connection.is_window_closed(stream) {
+            1
+        } else {
+            self.connection.len().max(1) as u64
+        };
+        let timeout = limits.clients.write_timeout;
+        let rate = limits.clients.read_rate_min_bytes;
+        if rate == 0 {
+            return taking.pace.last_byte() + timeout;
+        }
+        let time = BodyTime { timeout, rate_min_bytes: rate.div_ceil(share) };
+        taking.pace.deadline(taking.sent_bytes, time)
     }
 
     /// Looks which streams are over their time, and when that may be so next.
     fn look(&mut self, call: &mut Call<'_, '_>) {
-        let (now, limits) = (call.now(), &call.upstreams.limits);
-        let (mut late, mut next) = (Vec::new(), Moment::NEVER);
+        let now = call.now();
+        let limits = &call.proxy.limits;
+        let mut late = Vec::new();
+        let mut next = Moment::NEVER;
+        // What came just behind a request, such as an update of a window, does not show that it is looked at.
+        let silent_at = self.received + limits.first_byte_timeout / 2;
+        let mut is_silent = false;
         for (stream, carried) in self.connection.streams() {
-            let Some(at) = carried.at.filter(|at| self.is_of(call.upstreams, *at, stream)) else {
+            let Some(at) = carried.at.filter(|at| self.is_of(call.proxy, *at, stream)) else {
                 continue;
             };
-            let since = carried.waits_since.filter(|_| self.connection.data_room(stream) == 0);
-            let of_window =
-                since.map_or(Moment::NEVER, |since| since + limits.clients.write_timeout);
+            let of_window = (carried.taking)
+                .map_or(Moment::NEVER, |taking| self.window_deadline(stream, taking, limits));
             // Its window may close until then.
             let again =
-                carried.waits_since.map_or(Moment::NEVER, |_| now + limits.clients.write_timeout);
-            let of_exchange = call.upstreams.exchanges.get(at).upstream_deadline;
+                (carried.taking).map_or(Moment::NEVER, |_| now + limits.clients.write_timeout);
+            let exchange = call.proxy.exchanges.get(at);
+            let of_exchange = exchange.upstream_deadline;
+            if self.asked.is_none() && !exchange.has_answer() {
+                let ask_at = silent_at.max(half_before(of_exchange, limits));
+                is_silent |= ask_at <= now;
+                next = next.min(ask_at);
+            }
             match of_window.min(of_exchange) {
                 end if end <= now => late.push((stream, at, of_window <= now)),
                 end => next = next.min(end).min(again),
             }
         }
         self.look_at = next;
-        // What came just behind a request, such as an update of a window, does not show that it is looked at.
-        let silence = limits.first_byte_timeout / 2;
-        let is_silent = !late.is_empty() && self.received + silence <= now;
+        is_silent |= !late.is_empty() && silent_at <= now;
         for (stream, at, is_of_window) in late {
             if is_of_window {
-                call.upstreams.proxied.count(ProxyCounter::Http2WindowTimeouts);
+                call.proxy.proxied.count(ProxyCounter::Http2WindowTimeouts);
             }
-            let fault = match call.upstreams.exchange(at).has_answer() {
-                false => Fault::FirstByteTimeout,
-                true => Fault::BodyTimeout,
+            let fault = if call.proxy.exchange(at).has_answer() {
+                Fault::BodyTimeout
+            } else {
+                Fault::FirstByteTimeout
             };
             self.fail_stream(call, stream, at, fault, ErrorCode::CANCEL);
         }
         if is_silent && self.asked.is_none() {
             // The way to it may be cut: no other request is to find out.
-            call.upstreams.close_to_others(self.link);
+            call.proxy.connections.get_mut(self.upstream).streams().is_asked = true;
             self.asked = Some(now);
+            call.proxy.proxied.count(ProxyCounter::Http2Pings);
             call.send(|out| self.connection.ping(out, ALIVE_PING));
         }
     }
 
     /// What follows a call: the end, or the next deadline.
     fn settle(&mut self, call: &mut Call<'_, '_>) {
-        self.count_ended(call.upstreams);
-        let (now, is_waiting) = (call.now(), call.actions.is_output_waiting());
-        let streams = call.upstreams.links.get_mut(self.link).streams();
+        self.count_ended(call.proxy);
+        let now = call.now();
+        let is_waiting = call.actions.is_output_waiting();
+        let streams = call.proxy.connections.get_mut(self.upstream).streams();
         streams.stands_since = is_waiting.then(|| streams.stands_since.unwrap_or(now));
         let stands_since = streams.stands_since.filter(|_| !streams.ready.is_empty());
         if self.is_over || call.actions.is_ending() {
             return;
         }
         if self.connection.is_used_up() {
-            call.upstreams.close_to_others(self.link);
+            call.proxy.close_to_others(self.upstream);
         }
         let mut deadline = self.look_at;
-        if self.is_idle(call.upstreams) {
+        if self.is_idle(call.proxy) {
             self.look_at = Moment::NEVER;
-            if self.is_draining || !call.upstreams.park_multiplexed(self.link) {
+            if self.is_draining || !call.proxy.park_multiplexed(self.upstream) {
                 return self.say_goodbye(call);
             }
             let since = *self.idle_since.get_or_insert(call.now());
-            deadline = since + call.upstreams.limits.upstream_idle_timeout;
+            deadline = since + call.proxy.limits.upstream_idle_timeout;
         } else {
             self.idle_since = None;
         }
         for since in [self.asked, stands_since].into_iter().flatten() {
-            deadline = deadline.min(since + call.upstreams.limits.connect_timeout);
+            deadline = deadline.min(since + call.proxy.limits.connect_timeout);
         }
         call.actions.set_deadline(deadline);
     }
 
     /// Counts the streams that have ended.
-    fn count_ended(&mut self, upstreams: &Upstreams) {
+    fn count_ended(&mut self, proxy: &ProxyLoop) {
         let ended = self.begun - self.connection.len() as u64;
         let more = ended - std::mem::replace(&mut self.ended, ended);
         if more > 0 {
-            let backend = upstreams.links.get(self.link).backend;
-            upstreams.proxied.backends()[backend.place()].streams_ended.add(more);
+            let backend = proxy.connections.get(self.upstream).backend;
+            proxy.proxied.backends()[backend.place()].streams_ended.add(more);
         }
     }
 
     /// Ends the connection, which has no request.
     fn say_goodbye(&mut self, call: &mut Call<'_, '_>) {
-        call.upstreams.close_to_others(self.link);
-        call.upstreams.proxied.streams().goaways_sent[ErrorCode::NO_ERROR.index()].add(1);
+        call.proxy.close_to_others(self.upstream);
+        call.proxy.proxied.streams().goaways_sent[ErrorCode::NO_ERROR.index()].add(1);
         call.send(|out| self.connection.end(out));
         self.is_over = true;
         call.actions.close();
     }
 }
 
+/// When half of the first byte timeout is left until this deadline of a stream that waits for an answer.
+fn half_before(deadline: Moment, limits: &ProxyLimits) -> Moment {
+    let half = (limits.first_byte_timeout / 2).as_nanos() as u64;
+    match deadline {
+        Moment::NEVER => Moment::NEVER,
+        deadline => Moment::from_nanos(deadline.as_nanos().saturating_sub(half)),
+    }
+}
+
 /// What is reported of a backend in TLS that speaks something else.
 pub(in crate::exchange) const NOT_AGREED: &str = "it did not choose h2 by ALPN; expected protocol \"http/1.1\" for it, or a backend that speaks HTTP/2";
+
+/// What is reported of a backend that a client wants a WebSocket of.
+const NO_WEBSOCKET: &str = "it takes no WebSocket on a stream, as its SETTINGS do not say ENABLE_CONNECT_PROTOCOL (RFC 8441 3); expected protocol \"http/1.1\" for it, or a backend that does";
 
 /// Whether the backend ended the handshake for want of a protocol that both sides speak.
 pub(in crate::exchange) fn refuses_http2(error: Option<&pollux_tls::Error>) -> bool {

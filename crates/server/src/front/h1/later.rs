@@ -12,12 +12,13 @@ use pollux_http::{Method, Rejection, Request};
 
 use crate::counters::ServerCounter;
 use crate::exchange::asker::Asker;
-use crate::exchange::deadlines::Due;
+use crate::exchange::deadlines::Expired;
 use crate::exchange::direction::Side;
 use crate::exchange::table::Next;
 use crate::fault::Fault;
 use crate::front::ask::{self, Origin, Passed, To, Verdict};
 use crate::front::h1::{HttpSession, Phase};
+use crate::front::sites::Turn;
 use crate::front::state::LoopState;
 use crate::handlers::answer;
 use crate::handlers::answer::Persistence;
@@ -37,9 +38,16 @@ impl HttpSession {
         head: &[u8],
         is_body_still_to_come: bool,
     ) {
-        match state.upstreams().frontends.group(self.front) {
-            Some(group) => self.pass(state, actions, request, head, To { group, route: None }),
-            None => self.route(state, actions, request, head, Some(is_body_still_to_come)),
+        state.identify(&mut self.client, actions, request);
+        match state.proxy().frontends.group(self.front) {
+            Some(group) => {
+                let to = To::of_front(self.front, group);
+                self.pass(state, actions, request, head, to);
+            }
+            None => {
+                let come = (Turn::New, Some(is_body_still_to_come));
+                self.route(state, actions, request, head, come);
+            }
         }
     }
 
@@ -54,9 +62,9 @@ impl HttpSession {
     ) {
         let is_last = !request.keep_alive || self.is_draining;
         let version = Version::of_minor(request.version_minor);
-        let upstreams = state.upstreams.as_mut().expect("a proxy has backends");
+        let proxy = state.proxy.as_mut().expect("a proxy has backends");
         let verdict =
-            ask::judge(upstreams, actions, &mut self.client, self.front, request, version, to);
+            ask::judge(proxy, actions, &mut self.client, self.front, request, version, to);
         let (facts, max_forwards) = match verdict {
             Verdict::Passed(facts, max_forwards) => (facts, max_forwards),
             Verdict::Https => return self.refuse_https(state, actions, request, head),
@@ -70,7 +78,7 @@ impl HttpSession {
         let never_indexed = NeverIndexed::default();
         let passed = Passed { request, head, facts, max_forwards, never_indexed };
         let at = ask::begin(state, actions, &self.client, origin, passed);
-        state.upstreams().set_asker_deadline(at, actions);
+        state.proxy().set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         if request.framing.has_body() {
             // An answer that begins early does not hold up the body.
@@ -90,9 +98,9 @@ impl HttpSession {
         is_last: bool,
     ) {
         let is_last = is_last || request.framing.has_body();
-        let common = state.common_of(self.front);
+        let common = state.common_routed(self.front);
         let context = answer::Context {
-            persistence: Persistence::of(request.version_minor, is_last),
+            persistence: Persistence::for_client(request.version_minor, is_last),
             is_head: request.method == Method::Head,
             asked: common.asked(request),
         };
@@ -112,14 +120,15 @@ impl HttpSession {
     ) -> Option<usize> {
         let origin = self.origin(actions);
         let (at, head_bytes) = ask::begin_again(state, actions, &self.client, origin, input)?;
-        state.upstreams().set_asker_deadline(at, actions);
+        state.proxy().set_asker_deadline(at, actions);
         self.phase = Phase::Later(at);
         Some(head_bytes)
     }
 
     #[inline]
     fn origin(&self, actions: &Actions<'_>) -> Origin {
-        Origin { asker: Asker::of(actions), front: self.front, is_last: self.is_draining }
+        let asker = Asker::of_session(actions);
+        Origin { asker, front: self.front, shown: self.shown, is_last: self.is_draining }
     }
 
     /// Input while a request is under way: its body, or what follows it.
@@ -130,7 +139,7 @@ impl HttpSession {
         at: ExchangeId,
         input: &[u8],
     ) -> usize {
-        match state.upstreams().request_bytes(at, actions, input) {
+        match state.proxy().request_bytes(at, actions, input) {
             Ok(used) => used,
             Err(rejection) => {
                 self.is_last = true;
@@ -149,8 +158,9 @@ impl HttpSession {
         at: ExchangeId,
         rejection: Rejection,
     ) {
-        let route = state.upstreams().exchange(at).route;
-        let why = explanation(&rejection, state.limits_of(route));
+        let route = state.proxy().exchange(at).route;
+        let epoch = state.proxy().exchange(at).epoch();
+        let why = state.under(epoch, |state| explanation(&rejection, state.limits_of(route)));
         self.client.report_refusal(state, actions, rejection, false);
         self.fail(state, actions, at, Fault::BadRequest(rejection.status), Some(&why));
     }
@@ -162,12 +172,12 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let upstreams = state.upstreams();
-        let answers = upstreams.limits.answers_half_closed;
-        let exchange = upstreams.exchange(at);
+        let proxy = state.proxy();
+        let answers = proxy.limits.answers_half_closed;
+        let exchange = proxy.exchange(at);
         if exchange.is_tunnel() {
             exchange.request.set_whole(true);
-            upstreams.wake_upstream(at, actions);
+            proxy.wake_upstream(at, actions);
         } else if exchange.request.is_whole() && answers {
             // What was asked for is still sent to a client that only stopped talking.
             exchange.is_last = true;
@@ -191,17 +201,17 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let upstreams = state.upstreams();
-        let exchange = upstreams.exchange(at);
+        let proxy = state.proxy();
+        let exchange = proxy.exchange(at);
         exchange.is_asker_woken = false;
         let was_queued = std::mem::take(&mut exchange.was_queued);
         if let Some(next) = exchange.next() {
             return self.end_by(state, actions, at, next, None);
         }
         if was_queued {
-            upstreams.set_asker_deadline(at, actions);
+            proxy.set_asker_deadline(at, actions);
         }
-        let exchange = upstreams.exchange(at);
+        let exchange = proxy.exchange(at);
         // What came early, behind a request that became a tunnel, is part of it.
         let waits = exchange.is_asker_paused || exchange.is_tunnel();
         if exchange.is_tunnel() {
@@ -210,8 +220,8 @@ impl HttpSession {
         if waits && !exchange.request.is_full() {
             exchange.is_asker_paused = false;
             actions.resume_input();
-            upstreams.set_asker_deadline(at, actions);
-            upstreams.leave_long_body(at, Side::Client, actions);
+            proxy.set_asker_deadline(at, actions);
+            proxy.leave_long_body(at, Side::Client, actions);
         }
         self.send(state, actions, at);
     }
@@ -223,17 +233,17 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        let upstreams = state.upstreams();
-        upstreams.answer_left(at, actions);
-        if !upstreams.exchange(at).request.is_whole() {
-            upstreams.set_asker_deadline(at, actions);
+        let proxy = state.proxy();
+        proxy.answer_left(at, actions);
+        if !proxy.exchange(at).request.is_whole() {
+            proxy.set_asker_deadline(at, actions);
         }
         self.send(state, actions, at);
     }
 
     /// Sends on what the answer has; ends the exchange when that was all.
     fn send(&mut self, state: &mut LoopState, actions: &mut Actions<'_>, at: ExchangeId) {
-        if state.upstreams().answer_leaves(at, actions) {
+        if state.proxy().answer_leaves(at, actions) {
             self.end_exchange(state, actions, at, None);
         }
     }
@@ -246,13 +256,13 @@ impl HttpSession {
         at: ExchangeId,
         fault: Option<Fault>,
     ) {
-        let LoopState { upstreams, log, .. } = state;
-        let upstreams = upstreams.as_mut().expect("a proxy has backends");
-        let exchange = upstreams.exchange(at);
+        let LoopState { proxy, log, .. } = state;
+        let proxy = proxy.as_mut().expect("a proxy has backends");
+        let exchange = proxy.exchange(at);
         let is_read = exchange.request.is_whole();
         let is_last = exchange.is_last || self.is_last || !is_read;
         let is_input_used_up = is_read && !exchange.is_tunnel() && !actions.is_input_paused();
-        upstreams.finish(at, fault, self.client.address(), log.as_mut());
+        proxy.finish(at, fault, self.client.address(), log.as_mut());
         (self.phase, self.is_last) = (Phase::Idle, is_last);
         if !is_last {
             actions.resume_input();
@@ -270,7 +280,7 @@ impl HttpSession {
         fault: Fault,
         because: Option<&str>,
     ) {
-        let next = state.upstreams().fault(at, fault);
+        let next = state.proxy().fault(at, fault);
         self.end_by(state, actions, at, next, because);
     }
 
@@ -300,16 +310,19 @@ impl HttpSession {
         fault: Fault,
         because: Option<&str>,
     ) {
-        let exchange = state.upstreams().exchange(at);
+        let exchange = state.proxy().exchange(at);
         let is_last = exchange.is_last || self.is_last || !exchange.request.is_whole();
         let persistence = match exchange.version {
-            Version::Http10 => Persistence::of(0, is_last),
-            _ => Persistence::of(1, is_last),
+            Version::Http10 => Persistence::for_client(0, is_last),
+            _ => Persistence::for_client(1, is_last),
         };
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let answered = ask::answer_fault(state, actions, at, fault, because, persistence);
-        state.upstreams().exchange(at).response.set_body_bytes(answered.body_bytes);
+        let epoch = exchange.epoch();
+        let answered = state.under(epoch, |state| {
+            ask::answer_fault(state, actions, at, fault, because, persistence)
+        });
+        state.proxy().exchange(at).response.set_body_bytes(answered.body_bytes);
         self.end_exchange(state, actions, at, Some(fault));
     }
 
@@ -320,15 +333,15 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         at: ExchangeId,
     ) {
-        match state.upstreams().due(at, Some(Duration::ZERO)) {
-            None => state.upstreams().set_asker_deadline(at, actions),
-            Some(Due::Drain) => {
-                let next = state.upstreams().drained(at);
+        match state.proxy().expired(at, Some(Duration::ZERO)) {
+            None => state.proxy().set_asker_deadline(at, actions),
+            Some(Expired::Drain) => {
+                let next = state.proxy().drained(at);
                 self.end_by(state, actions, at, next, None);
             }
-            Some(Due::Request) => self.fail(state, actions, at, Fault::RequestTimeout, None),
-            Some(Due::Queue) => self.fail(state, actions, at, Fault::QueueTimeout, None),
-            Some(Due::Body) => {
+            Some(Expired::Request) => self.fail(state, actions, at, Fault::RequestTimeout, None),
+            Some(Expired::Queue) => self.fail(state, actions, at, Fault::QueueTimeout, None),
+            Some(Expired::Body) => {
                 let refusal = Refusal::LateBody;
                 refusal.count(&state.counters);
                 self.is_last = true;
@@ -339,15 +352,15 @@ impl HttpSession {
 
     /// The client is gone, and its exchange with it.
     pub(super) fn asker_closed(self, state: &mut LoopState, at: ExchangeId, cause: CloseCause) {
-        let LoopState { upstreams, log, .. } = state;
-        let upstreams = upstreams.as_mut().expect("a proxy has backends");
-        let exchange = upstreams.exchange(at);
+        let LoopState { proxy, log, .. } = state;
+        let proxy = proxy.as_mut().expect("a proxy has backends");
+        let exchange = proxy.exchange(at);
         // What cut the connection from here has said so.
         let fault = exchange.fault.or_else(|| Fault::of_end(cause)).or(match cause {
             _ if exchange.is_tunnel() => None,
             CloseCause::SlowReader => Some(Fault::ClientTimeout),
             _ => Some(Fault::ClientGone),
         });
-        upstreams.finish(at, fault, self.client.address(), log.as_mut());
+        proxy.finish(at, fault, self.client.address(), log.as_mut());
     }
 }

@@ -7,8 +7,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::counters::ServerCounters;
+use crate::front::epoch;
 use crate::log::Logs;
 use pollux_settings::Given;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const SECOND: Duration = Duration::from_secs(1);
 
 type Play = Rehearsal<HttpSession>;
 
@@ -36,9 +40,6 @@ fn status(answer: &str) -> u16 {
     answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-const SECOND: Duration = Duration::from_secs(1);
-
 #[test]
 fn an_idle_connection_costs_little() {
     assert!(size_of::<HttpSession>() <= 32, "{}", size_of::<HttpSession>());
@@ -52,6 +53,35 @@ fn the_fixed_reply_is_what_was_asked_for_to_the_byte() {
         "HTTP/1.1 200 OK\r\nServer: pollux\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
          Content-Type: text/plain\r\nContent-Length: 5\r\n\r\npollu"
     );
+}
+
+#[test]
+fn a_request_ends_by_the_settings_by_which_it_began_and_the_next_one_by_those_of_then() {
+    let sites = |timeout: &str, routes: &str| {
+        format!("body_timeout = \"{timeout}\"\n[[site]]\nhost = \"*\"\nroute = [ {routes} ]\n")
+    };
+    let before = sites("2s", "{ path = \"/\", reply = 40 }, { path = \"/echo\", echo = true }");
+    let after = sites("9s", "{ path = \"/other\", reply = 7 }");
+    let now = Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 };
+    let post = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
+    for (path, body) in [("/", "pollux 0123"), ("/echo", "ok")] {
+        let mut play = Play::new(epoch::play::state(&before), now);
+        assert_eq!(ask(&mut play, &post(path)), "");
+        epoch::play::reload(&mut play.shared, &after);
+        assert_eq!(epoch::play::epochs(&mut play.shared), 2);
+        let answers = ask(&mut play, &format!("okGET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let (first, second) = answers.split_at(answers.rfind("HTTP/1.1 ").expect("two"));
+        assert!(status(first) == 200 && first.contains(body), "{answers}");
+        assert_eq!(status(second), 404, "{answers}");
+        assert_eq!(epoch::play::epochs(&mut play.shared), 1);
+    }
+    // Its time is that of then, too.
+    let mut play = Play::new(epoch::play::state(&before), now);
+    ask(&mut play, &post("/"));
+    epoch::play::reload(&mut play.shared, &after);
+    play.pass(3 * SECOND);
+    assert_eq!(status(&text(&mut play)), 408);
+    assert_eq!(epoch::play::epochs(&mut play.shared), 1);
 }
 
 #[test]

@@ -12,13 +12,17 @@ use rustix::io::Errno;
 
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::counters::ServerCounter;
-use crate::front::h2::{Call, Part, Streams, Task};
-use crate::front::request::{ECHO_HEAD_BYTES_MAX, is_head, write_echo_head};
-use crate::front::state::{LoopState, respond};
+use crate::front::h2::{Call, DROPPED_BYTES_MAX, Http2Session, JUDGED_ON_FOR, Part, Task};
+use crate::front::kept::Kept;
+use crate::front::request::{ECHO_HEAD_BYTES_MAX, body_time, is_head, write_echo_head};
+use crate::front::sites::Turn;
+use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Persistence, Unsent};
-use crate::head::common::FieldContext;
+use crate::handlers::respond::respond;
+use crate::handlers::sites::Ending;
+use crate::head::shared_fields::FieldContext;
 use crate::record::{Cut, End, Outcome};
 
 /// Bytes of bodies that the streams of a connection may keep while their windows are closed: with more, requests wait.
@@ -36,6 +40,8 @@ pub(super) const ECHO_OF_NOTHING: &str = "what is sent here comes back\n";
 pub(super) enum Asked {
     Sound(Framing),
     Refused(Box<Rejection>),
+    /// It goes no further, which was decided before.
+    Ended(Framing, Ending),
 }
 
 /// How the body of a request is read that a handler answers.
@@ -54,6 +60,8 @@ pub(super) struct Reading {
     pub(super) received: u64,
     /// It may have no more.
     pub(super) bytes_max: u64,
+    /// How long it may take.
+    pub(super) time: BodyTime,
 }
 
 /// A body of a request that is the body of its answer.
@@ -67,7 +75,7 @@ pub(super) struct Echo {
     pub(super) is_whole: bool,
 }
 
-impl Streams {
+impl Http2Session {
     /// A request whose body is to come.
     pub(super) fn begin_body(
         &mut self,
@@ -82,7 +90,8 @@ impl Streams {
             call.count(ServerCounter::Continues);
             call.send(|out| self.connection.send_head(out, stream, CONTINUE, false));
         }
-        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        let now = call.state.now.at;
+        let body_now = self.body_time(call.state.now.at);
         let clock = BodyClock::started(body_now);
         if self.readers == 0 {
             self.look_at_readers = Moment::NEVER;
@@ -90,18 +99,23 @@ impl Streams {
         self.readers += 1;
         self.look_at_readers = self.look_at_readers.min(body_now + call.state.limits.body_timeout);
         let Reads { echoes, bytes_max } = reads;
-        let reading = Reading { framing: request.framing, clock, received: 0, bytes_max };
+        let time = body_time(&call.state.limits);
+        let reading = Reading { framing: request.framing, clock, received: 0, bytes_max, time };
         let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         let part = if echoes && has_answer_body {
             self.begin_sending(call);
-            let asked = call.state.common_of(self.front).asked(request);
-            let (waiting, has_begun, is_whole) = (Vec::new(), false, false);
+            let asked = call.state.common_routed(self.front).asked(request);
+            let waiting = Vec::new();
+            let has_begun = false;
+            let is_whole = false;
             Part::Echo(Box::new(Echo { reading, asked, waiting, has_begun, is_whole }))
         } else {
             Part::Reading(Box::new(reading))
         };
+        let kept = call.state.keep();
         let Some(task) = self.connection.data_mut(stream) else { return };
         (task.head, task.part, task.pace) = (head.into(), part, BodyClock::started(now));
+        task.kept = kept;
     }
 
     /// More of a body, or its end.
@@ -112,7 +126,14 @@ impl Streams {
         data: &[u8],
         ends: bool,
     ) {
-        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        let epoch = task.kept.restore(&call.state.current_id);
+        call.under(epoch, |call| self.take_data(call, stream, data, ends));
+    }
+
+    fn take_data(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
+        let now = call.state.now.at;
+        let body_now = self.body_time(call.state.now.at);
         let len = data.len() as u64;
         let Some(task) = self.connection.data_mut(stream) else { return };
         if matches!(task.part, Part::Later(_)) {
@@ -121,24 +142,26 @@ impl Streams {
         let reading = match &mut task.part {
             Part::Reading(reading) => &mut **reading,
             Part::Echo(echo) => &mut echo.reading,
-            Part::Answered(_) if ends => {
+            Part::Answered { .. } if ends => {
                 self.senders -= 1;
                 self.connection.take_done(stream);
                 return;
             }
-            Part::Answered(_) => {
-                // Many clients read no answer before all is sent: what comes in that time is dropped.
-                call.send(|out| self.connection.release(out, stream, data.len()));
-                return;
-            }
-            Part::New | Part::Asked(_) | Part::File(_) | Part::Rest(_) | Part::Later(_) => return,
+            Part::Checking(_) => return self.keep_body(stream, data, ends),
+            Part::New
+            | Part::Asked(_)
+            | Part::File(_)
+            | Part::Rest(_)
+            | Part::Later(_)
+            | Part::Answered { .. } => return self.drop_data(call, stream, len),
         };
         reading.received += len;
         reading.clock.on_bytes(body_now);
-        let (is_too_long, framing) = (reading.received > reading.bytes_max, reading.framing);
+        let is_too_long = reading.received > reading.bytes_max;
+        let framing = reading.framing;
         call.state.counters.add(ServerCounter::BodyBytes, len);
         if is_too_long {
-            return self.refuse_body(call, stream);
+            return self.refuse_body(call, stream, len);
         }
         self.readers -= usize::from(ends);
         if let Part::Echo(echo) = &mut task.part {
@@ -164,15 +187,39 @@ impl Streams {
         }
     }
 
-    /// A body is longer than the limit, and did not say so.
+    /// Drops so many bytes of a body that nobody wants. Its client may continue with it for a while.
+    pub(super) fn drop_data(&mut self, call: &mut Call<'_, '_>, stream: u32, len: u64) {
+        let now = call.state.now.at;
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        task.dropped_bytes += len;
+        let is_too_much = task.dropped_bytes > DROPPED_BYTES_MAX;
+        if let Part::Answered { end, last } = &mut task.part {
+            if is_too_much {
+                self.senders -= 1;
+                task.part = Part::New;
+                return self.end_stream(call, stream);
+            }
+            *end = (*last).min(now + JUDGED_ON_FOR);
+        }
+        if !is_too_much {
+            call.send(|out| self.connection.release(out, stream, len as usize));
+        }
+    }
+
+    /// A body is longer than the limit, and did not say so; the last of it that came has this length.
     #[cold]
-    fn refuse_body(&mut self, call: &mut Call<'_, '_>, stream: u32) {
+    fn refuse_body(&mut self, call: &mut Call<'_, '_>, stream: u32, len: u64) {
         let Some(task) = self.connection.data_mut(stream) else { return };
         if task.status.is_some() {
             return self.reset(call, stream, ErrorCode::CANCEL, Cut::BadRequest);
         }
-        let task = std::mem::take(task);
+        let task = task.take();
         self.left(&task);
+        let unsent_bytes = match &task.part {
+            Part::Echo(echo) => echo.waiting.len() as u64,
+            _ => 0,
+        };
+        self.drop_data(call, stream, unsent_bytes + len);
         self.refuse(call, stream, Rejection::BODY_LARGE, &task.head);
     }
 
@@ -185,11 +232,17 @@ impl Streams {
         rejection: Rejection,
         head: &[u8],
     ) {
+        if rejection.status == Status::CONTENT_TOO_LARGE
+            && let Some(task) = self.connection.data_mut(stream)
+        {
+            task.is_judged_on = true;
+        }
         if !self.takes_answer(call) {
             return self.ask_later(call, stream, head, Asked::Refused(Box::new(rejection)));
         }
         call.client.report_refusal(call.state, call.actions, rejection, false);
-        let (is_head, front) = (is_head(head), self.front);
+        let is_head = is_head(head);
+        let front = self.front;
         self.answer_by(call, stream, head, |state, upper| {
             let common = state.common_of(front);
             answer::refusal(upper, common, rejection, &state.head_limits, is_head)
@@ -209,8 +262,9 @@ impl Streams {
         head: &[u8],
         asked: Asked,
     ) {
+        let kept = call.state.keep();
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.head, task.part) = (head.into(), Part::Asked(asked));
+        (task.head, task.part, task.kept) = (head.into(), Part::Asked(asked), kept);
         if self.asked == 0 {
             self.asked_order.clear();
         }
@@ -227,16 +281,26 @@ impl Streams {
             if !matches!(task.part, Part::Asked(_)) {
                 continue;
             }
-            let Task { head, part: Part::Asked(asked), .. } = std::mem::take(task) else {
-                return;
-            };
+            let task = task.take();
+            let epoch = task.kept.restore(&call.state.current_id);
+            let Task { head, part: Part::Asked(asked), kept: _kept, .. } = task else { return };
             self.asked -= 1;
-            match asked {
-                Asked::Refused(rejection) => self.refuse(call, stream, *rejection, &head),
-                Asked::Sound(framing) => {
-                    if let Some(request) = Request::of_stream(&head, framing, false) {
-                        self.answer(call, stream, &request, &head);
-                    }
+            call.under(epoch, |call| self.answer_one(call, stream, asked, &head));
+        }
+    }
+
+    fn answer_one(&mut self, call: &mut Call<'_, '_>, stream: u32, asked: Asked, head: &[u8]) {
+        match asked {
+            Asked::Refused(rejection) => self.refuse(call, stream, *rejection, head),
+            Asked::Sound(framing) => {
+                if let Some(request) = Request::of_stream(head, framing, false) {
+                    self.answer(call, stream, &request, head);
+                }
+            }
+            Asked::Ended(framing, ending) => {
+                if let Some(request) = Request::of_stream(head, framing, false) {
+                    let request = (&request, NeverIndexed::default());
+                    self.route(call, stream, request, head, (true, Turn::Ended(ending)));
                 }
             }
         }
@@ -252,8 +316,9 @@ impl Streams {
         framing: Framing,
     ) {
         call.count(ServerCounter::Http2FilesWaited);
+        let kept = call.state.keep();
         let Some(task) = self.connection.data_mut(stream) else { return };
-        (task.head, task.part) = (head.into(), Part::File(framing));
+        (task.head, task.part, task.kept) = (head.into(), Part::File(framing), kept);
         if self.file_waiters == 0 {
             self.file_order.clear();
         }
@@ -267,10 +332,11 @@ impl Streams {
             let Some(stream) = self.file_order.pop_front() else { return };
             let Some(task) = self.connection.data_mut(stream) else { continue };
             let Part::File(framing) = task.part else { continue };
-            let head = std::mem::take(task).head;
+            let task = task.take();
             self.file_waiters -= 1;
-            if let Some(request) = Request::of_stream(&head, framing, false) {
-                self.answer(call, stream, &request, &head);
+            if let Some(request) = Request::of_stream(&task.head, framing, false) {
+                let epoch = task.kept.restore(&call.state.current_id);
+                call.under(epoch, |call| self.answer(call, stream, &request, &task.head));
             }
         }
     }
@@ -284,7 +350,9 @@ impl Streams {
         head: &[u8],
     ) {
         if self.ready.is_some() {
-            return self.pass(call, stream, (request, NeverIndexed::default()), head, true);
+            // What had to wait is answered here: there is no next hop for what its client has marked.
+            let request = (request, NeverIndexed::default());
+            return self.pass(call, stream, request, head, (true, Turn::Kept));
         }
         let began = call.state.is_timing.then(Instant::now);
         let context = Context {
@@ -294,14 +362,15 @@ impl Streams {
         };
         let is_read = matches!(request.method, Method::Get | Method::Head);
         let has_nothing_to_echo = matches!(call.state.handler, Handler::Echo) && is_read;
-        let has_begun =
-            self.answer_by(call, stream, head, |state, upper| match has_nothing_to_echo {
-                true => {
-                    answer::document(upper, &state.common, context, "text/plain", ECHO_OF_NOTHING)
-                }
-                false => respond(state, upper, request, context)
-                    .expect("an exchange was made for backends"),
-            });
+        let has_begun = self.answer_by(call, stream, head, |state, upper| {
+            if has_nothing_to_echo {
+                let common = &state.common;
+                return answer::document(upper, common, context, "text/plain", ECHO_OF_NOTHING);
+            }
+            let (handler, parts) = state.handler_and_parts();
+            let answered = respond(handler, &parts, upper, request, None, context);
+            answered.expect("an exchange was made for backends")
+        });
         if !has_begun {
             self.wait_for_file(call, stream, head, request.framing);
         }
@@ -324,9 +393,9 @@ impl Streams {
         let mut room = std::mem::take(&mut call.state.streams.room);
         room.resize(Actions::ROOM_MIN, 0);
         // What a body is made of is read when a window takes it.
-        let read_all = call.state.handler.read_all(true);
+        let reads_all = call.state.handler.set_reads_all(true);
         let (answered, len) = call.actions.layered(&mut room, |upper| make(call.state, upper));
-        call.state.handler.read_all(read_all);
+        call.state.handler.set_reads_all(reads_all);
         // An end is that of the stream.
         let _ending = call.actions.hold_ending();
         let is_file = matches!(&answered.left, Left::Unsent(unsent) if unsent.is_file());
@@ -388,8 +457,9 @@ impl Streams {
         self.connection.set_sending(stream, Sending::Data);
         let now = call.state.now.at;
         let has_log = call.state.log.is_some();
+        let kept = if has_log { call.state.keep() } else { Kept::default() };
         let Some(task) = self.connection.data_mut(stream) else { return };
-        task.head = if has_log { head.into() } else { Box::default() };
+        (task.head, task.kept) = (if has_log { head.into() } else { Box::default() }, kept);
         task.part = Part::Rest(unsent);
         (task.status, task.body_bytes, task.refusal) = (Some(status), body_bytes, refusal);
         (task.pace, task.kept_bytes) = (BodyClock::started(now), kept_bytes);
@@ -422,12 +492,17 @@ impl Streams {
             task.part = Part::Rest(unsent);
             return;
         }
-        let task = std::mem::take(task);
+        let task = task.take();
         self.senders -= 1;
         self.files -= usize::from(unsent.is_file());
         self.kept_bytes -= task.kept_bytes;
         let end = task.refusal.map_or(End::Whole, End::Refused);
-        call.client.book(call.state, Some(&task.head), task.outcome(0, end));
+        let epoch = task.kept.restore(&call.state.current_id);
+        call.under(epoch, |call| {
+            // Without one where there was no log when it began.
+            let head = Some(&*task.head).filter(|head| !head.is_empty());
+            call.client.book(call.state, head, task.outcome(0, end));
+        });
         self.end_stream(call, stream);
     }
 
@@ -435,7 +510,7 @@ impl Streams {
         if !echo.has_begun {
             echo.has_begun = true;
             let mut head = [0; ECHO_HEAD_BYTES_MAX];
-            let common = call.state.common_of(self.front);
+            let common = call.state.common_by(echo.asked);
             let framing = echo.reading.framing;
             let len =
                 write_echo_head(common, &mut head, framing, Persistence::Implicit, echo.asked);
@@ -449,11 +524,12 @@ impl Streams {
             self.connection.release(out, stream, piece);
         });
         echo.waiting.drain(..piece);
-        let (now, body_now) = (call.state.now.at, self.body_time(call.state.now.at));
+        let now = call.state.now.at;
+        let body_now = self.body_time(call.state.now.at);
         echo.reading.clock.set_standing(!echo.waiting.is_empty(), body_now);
         if !is_last {
             // Its time may have stood when it was looked at last.
-            let deadline = body_deadline(call.state, &echo.reading);
+            let deadline = echo.reading.deadline();
             self.look_at_readers = self.look_at_readers.min(deadline);
             self.connection.set_sending(stream, echo.sending());
         }
@@ -475,17 +551,19 @@ impl Streams {
 impl Echo {
     /// What of it can be sent now.
     pub(super) fn sending(&self) -> Sending {
-        match self.waiting.is_empty() {
-            false => Sending::Data,
-            true if self.is_whole => Sending::End,
-            true => Sending::Nothing,
+        if !self.waiting.is_empty() {
+            Sending::Data
+        } else if self.is_whole {
+            Sending::End
+        } else {
+            Sending::Nothing
         }
     }
 }
 
-/// By when more has to come of the body of a request, in the time of bodies.
-pub(super) fn body_deadline(state: &LoopState, reading: &Reading) -> Moment {
-    let limits = &state.limits;
-    let (timeout, rate_min_bytes) = (limits.body_timeout, limits.body_rate_min_bytes);
-    reading.clock.deadline(reading.received, BodyTime { timeout, rate_min_bytes })
+impl Reading {
+    /// By when more of it has to come, in the time of bodies.
+    pub(super) fn deadline(&self) -> Moment {
+        self.clock.deadline(self.received, self.time)
+    }
 }

@@ -8,8 +8,8 @@ use pollux_http::h2::ErrorCode;
 
 use crate::body_clock::BodyTime;
 use crate::counters::ServerCounter;
-use crate::front::h2::answers::{KEPT_BYTES_MAX, body_deadline};
-use crate::front::h2::{Call, Part, Streams, Task};
+use crate::front::h2::answers::{KEPT_BYTES_MAX, Reading};
+use crate::front::h2::{Call, Http2Session, Part, Task};
 use crate::front::state::LoopState;
 use crate::handlers::answer;
 use crate::record::Cut;
@@ -18,17 +18,20 @@ use crate::refusal::Refusal;
 /// A stream whose turn to send does not come is looked at again after this time: by then its window may have closed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-impl Streams {
+impl Http2Session {
     /// A stream had too little of something for too long.
     pub(super) fn too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(task) = self.connection.data_mut(stream) else { return };
         if matches!(task.part, Part::Later(_)) {
             return self.later_too_late(call, stream);
         }
-        if let Part::Answered(_) = task.part {
+        if let Part::Answered { .. } = task.part {
             self.senders -= 1;
             task.part = Part::New;
             return self.end_stream(call, stream);
+        }
+        if matches!(task.part, Part::Checking(_)) {
+            return self.end_check(call, stream);
         }
         // While an echo waits for a window the time of its body stands.
         if !task.is_reading() || task.has_more() {
@@ -42,8 +45,11 @@ impl Streams {
         let task = std::mem::take(task);
         self.left(&task);
         let front = self.front;
-        self.answer_by(call, stream, &task.head, |state, upper| {
-            answer::late(upper, state.common_of(front), Refusal::LateBody)
+        let epoch = task.kept.restore(&call.state.current_id);
+        call.under(epoch, |call| {
+            self.answer_by(call, stream, &task.head, |state, upper| {
+                answer::late(upper, state.common_of(front), Refusal::LateBody)
+            });
         });
     }
 
@@ -58,15 +64,20 @@ impl Streams {
 
     /// Looks which streams had too little of something for too long, and when that may be so next.
     pub(super) fn look(&mut self, call: &mut Call<'_, '_>) {
-        let (now, state) = (call.state.now.at, &*call.state);
-        let (body_now, stood) = (self.body_time(now), self.stood_known());
-        let (mut late, mut next, mut next_of_readers) = (Vec::new(), Moment::NEVER, Moment::NEVER);
+        let now = call.state.now.at;
+        let state = &*call.state;
+        let body_now = self.body_time(now);
+        let stood = self.stood_known();
+        let mut late = Vec::new();
+        let mut next = Moment::NEVER;
+        let mut next_of_readers = Moment::NEVER;
         for (stream, task) in self.connection.streams() {
-            let of_body = task.reading().map_or(Moment::NEVER, |body| body_deadline(state, body));
+            let of_body = task.reading().map_or(Moment::NEVER, Reading::deadline);
             let of_window = self.window_deadline(state, stream, task);
             let of_exchange = match &task.part {
                 Part::Later(later) => later.deadline(state, stood),
-                Part::Answered(end) => *end,
+                Part::Answered { end, .. } => *end,
+                Part::Checking(checking) => checking.deadline(state),
                 _ => Moment::NEVER,
             };
             let of_body_is_over = of_body <= body_now && self.stands.is_none();
@@ -98,10 +109,8 @@ impl Streams {
             return Moment::NEVER;
         }
         // Its own window its client opens for it alone; that of the connection is for all that wait.
-        let share = match self.connection.is_window_closed(stream) {
-            true => 1,
-            false => self.senders.max(1) as u64,
-        };
+        let share =
+            if self.connection.is_window_closed(stream) { 1 } else { self.senders.max(1) as u64 };
         let rate_min_bytes = limits.read_rate_min_bytes.div_ceil(share);
         // An echo comes as slowly as its body, which has a rate of its own.
         if rate_min_bytes == 0 || matches!(task.part, Part::Echo(_)) {

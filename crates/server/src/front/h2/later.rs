@@ -15,19 +15,20 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::h2::{ErrorCode, NeverIndexed, Output, Sending};
-use pollux_http::{Fields, Method, Rejection, Request, RequestKind, Status};
+use pollux_http::{Fields, Framing, Method, Rejection, Request, RequestKind, Status};
 
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
 use crate::exchange::asker::Asker;
-use crate::exchange::deadlines::Due;
-use crate::exchange::frames::Waits;
+use crate::exchange::deadlines::Expired;
+use crate::exchange::frames::{Waits, write_frames};
+use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::Next;
-use crate::exchange::upstreams::Upstreams;
 use crate::fault::{Fault, Party};
 use crate::front::ask::{self, Origin, Passed, To, Verdict};
-use crate::front::client::Client;
-use crate::front::h2::{Asked, Call, Part, Streams, Task};
+use crate::front::h2::{Asked, Call, Http2Session, Part, Task};
+use crate::front::peer::Client;
+use crate::front::sites::Turn;
 use crate::front::state::LoopState;
 use crate::handlers::answer::{Context, Persistence};
 use crate::head::{Version, explanation};
@@ -89,34 +90,34 @@ impl Later {
 
     /// By when its client has to have done something, windows aside.
     pub(super) fn deadline(&self, state: &LoopState, stood: Option<Duration>) -> Moment {
-        let Some(upstreams) = &state.upstreams else { return Moment::NEVER };
+        let Some(proxy) = &state.proxy else { return Moment::NEVER };
         match self.page {
-            None => upstreams.asker_deadline(self.at, stood),
-            Some(_) => upstreams.drain_end,
+            None => proxy.asker_deadline(self.at, stood),
+            Some(_) => proxy.drain_end,
         }
     }
 
     /// Whether its end now costs a connection to a backend, within the answer.
-    pub(super) fn costs_backend(&self, upstreams: &Upstreams) -> bool {
-        let exchange = upstreams.exchanges.get(self.at);
+    pub(super) fn costs_backend(&self, proxy: &ProxyLoop) -> bool {
+        let exchange = proxy.exchanges.get(self.at);
         exchange.is_committed() && exchange.has_backend()
     }
 
     /// Whether it is a tunnel that its client has not ended.
-    pub(super) fn is_open_tunnel(&self, upstreams: &Upstreams) -> bool {
-        self.is_reading() && upstreams.exchanges.get(self.at).is_tunnel()
+    pub(super) fn is_open_tunnel(&self, proxy: &ProxyLoop) -> bool {
+        self.is_reading() && proxy.exchanges.get(self.at).is_tunnel()
     }
 
     /// Books the exchange, which is over, whole or by this fault.
     fn finish(&self, state: &mut LoopState, client: &Client, fault: Option<Fault>) {
-        let LoopState { upstreams, log, .. } = state;
-        let upstreams = upstreams.as_mut().expect("a proxy has backends");
-        upstreams.finish(self.at, fault, client.address(), log.as_mut());
+        let LoopState { proxy, log, .. } = state;
+        let proxy = proxy.as_mut().expect("a proxy has backends");
+        proxy.finish(self.at, fault, client.address(), log.as_mut());
     }
 
     /// The same where the stream came to its end before.
     pub(super) fn finish_cut(&self, state: &mut LoopState, client: &Client, cut: Cut) {
-        let exchange = state.upstreams().exchange(self.at);
+        let exchange = state.proxy().exchange(self.at);
         // What reset the stream from here has said so.
         let fault = exchange.fault.or(match cut {
             Cut::BadRequest => Some(Fault::BadRequest(Status::BAD_REQUEST)),
@@ -124,14 +125,36 @@ impl Later {
             // A tunnel has come to its end, by either side.
             _ if exchange.is_tunnel() => None,
             Cut::ClientTimeout => Some(Fault::ClientTimeout),
-            Cut::ClientGone | Cut::FileFailed => Some(Fault::ClientGone),
+            // Who may not ask has none.
+            Cut::ClientGone | Cut::FileFailed | Cut::NotAllowed => Some(Fault::ClientGone),
         });
         self.finish(state, client, fault);
     }
 }
 
 /// What the client gives.
-impl Streams {
+impl Http2Session {
+    /// A request has come, which ends with its head or by an empty frame behind it, or continues.
+    pub(super) fn on_request(
+        &mut self,
+        call: &mut Call<'_, '_>,
+        stream: u32,
+        (request, never_indexed): (&Request<'_>, NeverIndexed),
+        head: &[u8],
+        (ends, ends_behind): (bool, bool),
+    ) {
+        if ends_behind && matches!(request.framing, Framing::Chunked | Framing::Length(0)) {
+            // It is passed on without a body: some backends take no GET in chunks.
+            let request = Request { framing: Framing::None, expects_continue: false, ..*request };
+            if let Some(task) = self.connection.data_mut(stream) {
+                // An answer of pollux's own leaves before the end is read.
+                task.is_judged_on = true;
+            }
+            return self.ask(call, stream, (&request, never_indexed), head, true);
+        }
+        self.ask(call, stream, (request, never_indexed), head, ends);
+    }
+
     /// A request has come: a backend is to answer it, unless that is done here. Its body follows unless it `ends`.
     #[inline]
     pub(super) fn ask(
@@ -151,30 +174,32 @@ impl Streams {
             return self.begin_later(call, stream, at, true);
         }
         call.state.counters.count_request(request.method);
-        self.pass(call, stream, (request, never_indexed), head, ends);
+        call.state.identify(call.client, call.actions, request);
+        self.pass(call, stream, (request, never_indexed), head, (ends, Turn::New));
     }
 
     fn origin(&self, call: &Call<'_, '_>, stream: u32) -> Origin {
         let ready = self.ready.expect("a proxy has exchanges");
         let asker = Asker::of_stream(call.actions, ready, stream);
-        Origin { asker, front: self.front, is_last: false }
+        Origin { asker, front: self.front, shown: self.shown, is_last: false }
     }
 
-    /// Passes a request on, or answers it here once there is room for that: its front end or its route says which.
+    /// Passes a request on, or answers it here once there is room for that: its front end or its route says which. One that
+    /// is not new was kept since.
     pub(super) fn pass(
         &mut self,
         call: &mut Call<'_, '_>,
         stream: u32,
         (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
-        ends: bool,
+        (ends, turn): (bool, Turn),
     ) {
-        match call.state.upstreams().frontends.group(self.front) {
+        match call.state.proxy().frontends.group(self.front) {
             Some(group) => {
-                let to = To { group, route: None };
+                let to = To::of_front(self.front, group);
                 self.pass_to(call, stream, (request, never_indexed), head, ends, to);
             }
-            None => self.route(call, stream, (request, never_indexed), head, ends),
+            None => self.route(call, stream, (request, never_indexed), head, (ends, turn)),
         }
     }
 
@@ -188,9 +213,10 @@ impl Streams {
         ends: bool,
         to: To,
     ) {
-        let upstreams = call.state.upstreams.as_ref().expect("a proxy has backends");
-        let (front, version) = (self.front, Version::Http2);
-        match ask::judge(upstreams, call.actions, call.client, front, request, version, to) {
+        let proxy = call.state.proxy.as_ref().expect("a proxy has backends");
+        let front = self.front;
+        let version = Version::Http2;
+        match ask::judge(proxy, call.actions, call.client, front, request, version, to) {
             Verdict::Passed(facts, max_forwards) => {
                 let origin = self.origin(call, stream);
                 let passed = Passed { request, head, facts, max_forwards, never_indexed };
@@ -209,10 +235,11 @@ impl Streams {
                 let context = Context {
                     persistence: Persistence::Implicit,
                     is_head: request.method == Method::Head,
-                    asked: call.state.common_of(front).asked(request),
+                    asked: call.state.common_routed(front).asked(request),
                 };
                 self.answer_by(call, stream, head, |state, upper| {
-                    ask::answer_here(upper, state.common_of(front), context, refusal)
+                    let common = state.common_by(context.asked);
+                    ask::answer_here(upper, common, context, refusal)
                 });
             }
         }
@@ -221,11 +248,14 @@ impl Streams {
     /// The stream has an exchange from now on.
     fn begin_later(&mut self, call: &mut Call<'_, '_>, stream: u32, at: ExchangeId, ends: bool) {
         let stood = self.stood_until(call.state.now.at);
-        let upstreams = call.state.upstreams();
-        upstreams.begin_standing(at, stood);
-        let is_tunnel = upstreams.exchange(at).wants_tunnel();
+        let proxy = call.state.proxy();
+        proxy.begin_standing(at, stood);
+        let is_tunnel = proxy.exchange(at).wants_tunnel();
         let early = is_tunnel.then(|| Early { bytes: Vec::new(), ends });
-        let (waits, released, is_reading, page) = (Waits::Nothing, 0, !ends, None);
+        let waits = Waits::Nothing;
+        let released = 0;
+        let is_reading = !ends;
+        let page = None;
         let later = Later { at, waits, released, is_reading, page, early };
         self.begin_sending(call);
         self.readers += usize::from(is_reading);
@@ -247,8 +277,7 @@ impl Streams {
     pub(super) fn give(&mut self, call: &mut Call<'_, '_>, stream: u32, data: &[u8], ends: bool) {
         let Some(later) = self.later_mut(stream) else { return };
         if !later.is_reading() {
-            // Nobody wants it any more.
-            return;
+            return self.drop_data(call, stream, data.len() as u64);
         }
         later.is_reading = !ends;
         let at = later.at;
@@ -257,7 +286,7 @@ impl Streams {
             early.ends = ends;
             let early_bytes = early.bytes.len();
             self.readers -= usize::from(ends);
-            return call.state.upstreams().note_early(at, early_bytes);
+            return call.state.proxy().note_early(at, early_bytes);
         }
         self.readers -= usize::from(ends);
         self.hand_over(call, stream, at, data, ends);
@@ -272,10 +301,13 @@ impl Streams {
         ends: bool,
     ) {
         let stood = self.stood_until(call.state.now.at);
-        let route = call.state.upstreams().exchange(at).route;
-        let limits = *call.state.limits_of(route);
-        call.state.upstreams().set_stood(at, stood);
-        let given = call.state.upstreams().request_data(at, call.actions, data, ends, &limits);
+        let exchange = call.state.proxy().exchange(at);
+        // A tunnel has left the settings that its route is of.
+        let route = exchange.route.filter(|_| !exchange.is_tunnel());
+        let epoch = exchange.epoch();
+        let limits = call.state.under(epoch, |state| *state.limits_of(route));
+        call.state.proxy().set_stood(at, stood);
+        let given = call.state.proxy().request_data(at, call.actions, data, ends, &limits);
         if let Err(rejection) = given {
             let why = explanation(&rejection, &limits);
             call.client.report_refusal(call.state, call.actions, rejection, false);
@@ -290,9 +322,13 @@ impl Streams {
         call: &mut Call<'_, '_>,
         stream: u32,
         trailers: Fields<'_>,
+        never_indexed: NeverIndexed,
     ) {
+        if self.keep_trailers(stream, trailers, never_indexed) {
+            return;
+        }
         if let Some(Later { at, page: None, .. }) = self.later_mut(stream) {
-            call.state.upstreams().request_trailers(*at, trailers);
+            call.state.proxy().request_trailers(*at, trailers, never_indexed);
         }
     }
 
@@ -305,7 +341,7 @@ impl Streams {
 }
 
 /// What the client gets.
-impl Streams {
+impl Http2Session {
     /// Something happened to exchanges of this connection.
     pub(in crate::front) fn on_wake(
         &mut self,
@@ -315,12 +351,13 @@ impl Streams {
     ) {
         let Some(ready) = self.ready else { return };
         let mut woken = std::mem::take(&mut state.streams.woken);
-        state.upstreams().ready.take(ready, &mut woken);
+        state.proxy().ready.take(ready, &mut woken);
         let mut call = Call { state, actions, client };
         for stream in woken.drain(..) {
             self.exchange_moved(&mut call, stream);
         }
         call.state.streams.woken = woken;
+        self.checks_moved(&mut call);
         self.send_rests(&mut call);
         self.settle(&mut call);
     }
@@ -329,9 +366,10 @@ impl Streams {
     /// request.
     fn exchange_moved(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(later) = self.later_mut(stream) else { return };
-        let (at, is_page) = (later.at, later.page.is_some());
-        let upstreams = call.state.upstreams();
-        let exchange = upstreams.exchange(at);
+        let at = later.at;
+        let is_page = later.page.is_some();
+        let proxy = call.state.proxy();
+        let exchange = proxy.exchange(at);
         (exchange.is_asker_woken, exchange.was_queued) = (false, false);
         if let Some(next) = exchange.next().filter(|_| !is_page) {
             return self.end_by(call, stream, next, None);
@@ -350,10 +388,10 @@ impl Streams {
         let Some(later) = self.later_mut(stream) else { return true };
         let at = later.at;
         if let Some(Early { bytes, ends }) = later.early.take() {
-            call.state.upstreams().note_early(at, 0);
+            call.state.proxy().note_early(at, 0);
             self.hand_over(call, stream, at, &bytes, ends);
         }
-        let exchange = call.state.upstreams().exchange(at);
+        let exchange = call.state.proxy().exchange(at);
         let is_cut = !exchange.response.is_whole();
         // Of one that was not cut all leaves that the backend has said.
         let is_over = !exchange.has_backend() && (is_cut || exchange.response.is_done());
@@ -381,15 +419,15 @@ impl Streams {
     fn release_body(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let stood = self.stood_until(call.state.now.at);
         let Some(later) = self.later_mut(stream).filter(|later| later.is_reading()) else { return };
-        let upstreams = call.state.upstreams();
-        upstreams.set_stood(later.at, stood);
-        let exchange = upstreams.exchange(later.at);
+        let proxy = call.state.proxy();
+        proxy.set_stood(later.at, stood);
+        let exchange = proxy.exchange(later.at);
         let left = exchange.request.body_bytes_left();
         let gone = exchange.request.body_bytes().saturating_sub(left);
         let more = gone.saturating_sub(later.released);
         later.released += more;
         exchange.is_asker_paused = left > 0;
-        upstreams.set_asker_deadline(later.at, call.actions);
+        proxy.set_asker_deadline(later.at, call.actions);
         call.send(|out| self.connection.release(out, stream, more as usize));
     }
 
@@ -397,7 +435,9 @@ impl Streams {
     fn note_waits(&mut self, state: &mut LoopState, stream: u32) {
         let Some(task) = self.connection.data_mut(stream) else { return };
         let Part::Later(later) = &mut task.part else { return };
-        let waits = state.upstreams().exchange(later.at).response.waits();
+        let response = &mut state.proxy().exchange(later.at).response;
+        response.flush();
+        let waits = response.waits();
         if waits == Waits::Body && later.waits != Waits::Body {
             // Before that it did not wait for its window.
             (task.pace, task.body_bytes) = (BodyClock::started(state.now.at), 0);
@@ -410,21 +450,21 @@ impl Streams {
 
     /// Sends what windows and room take of the answer, up to one frame of its body.
     pub(super) fn send_later(&mut self, call: &mut Call<'_, '_>, stream: u32, later: Box<Later>) {
-        let (at, connection) = (later.at, &mut self.connection);
-        let upstreams = call.state.upstreams();
-        let exchange = upstreams.exchange(at);
+        let at = later.at;
+        let connection = &mut self.connection;
+        let proxy = call.state.proxy();
+        let exchange = proxy.exchange(at);
         // A frame without bytes for those who wait for the body of a 200.
         let is_bodiless = exchange.kind == RequestKind::Head || exchange.status != Some(Status::OK);
         let hides_empty = is_bodiless || exchange.ends_with_head;
         let mut sent_bytes = 0;
-        let is_over = upstreams.answer_leaves_by(at, call.actions, |response, actions| {
-            let mut out = Output::new(actions.spare());
-            sent_bytes = response.send_frames(connection, stream, &mut out, hides_empty);
-            let len = out.len();
-            actions.advance(len);
+        let is_over = proxy.answer_leaves_by(at, call.actions, |response, actions| {
+            let send =
+                |out: &mut Output<'_>| response.send_frames(connection, stream, out, hides_empty);
+            sent_bytes = write_frames(actions, send);
             sent_bytes
         });
-        let exchange = upstreams.exchange(at);
+        let exchange = proxy.exchange(at);
         if is_over && exchange.is_tunnel() {
             let Some(task) = self.connection.data_mut(stream) else { return };
             task.part = Part::Later(later);
@@ -433,6 +473,10 @@ impl Streams {
         if is_over || (later.page.is_some() && exchange.response.is_done()) {
             self.senders -= 1;
             self.readers -= usize::from(later.is_reading());
+            if exchange.status == Some(Status::CONTENT_TOO_LARGE) {
+                let kept_bytes = exchange.request.body_bytes().saturating_sub(later.released);
+                self.drop_refused(call, stream, kept_bytes);
+            }
             later.finish(call.state, call.client, later.page);
             return self.end_stream(call, stream);
         }
@@ -441,6 +485,15 @@ impl Streams {
         task.body_bytes += sent_bytes;
         task.part = Part::Later(later);
         self.note_waits(call.state, stream);
+    }
+
+    /// A request was refused for its length, here or by its backend; so much of it was not acknowledged. Its client may have to
+    /// send all before it reads that.
+    #[cold]
+    fn drop_refused(&mut self, call: &mut Call<'_, '_>, stream: u32, kept_bytes: u64) {
+        let Some(task) = self.connection.data_mut(stream) else { return };
+        task.is_judged_on = true;
+        self.drop_data(call, stream, kept_bytes);
     }
 
     /// The exchange fails by what this side did, or did not do in time; the client gets the reason where it is to blame.
@@ -453,7 +506,7 @@ impl Streams {
         because: Option<&str>,
     ) {
         let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
-        let next = call.state.upstreams().fault(at, fault);
+        let next = call.state.proxy().fault(at, fault);
         self.end_by(call, stream, next, because);
     }
 
@@ -469,7 +522,7 @@ impl Streams {
     /// Some of an answer has left, of which there is no more: its part must not pass for the whole.
     fn cut_later(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let Some(at) = self.later_mut(stream).map(|later| later.at) else { return };
-        let exchange = call.state.upstreams().exchange(at);
+        let exchange = call.state.proxy().exchange(at);
         let own = match exchange.fault {
             Some(Fault::StreamsFull) => ErrorCode::ENHANCE_YOUR_CALM,
             Some(fault) if fault.party() == Party::Client => ErrorCode::CANCEL,
@@ -488,14 +541,17 @@ impl Streams {
         self.readers -= usize::from(was_reading);
         let mut room = std::mem::take(&mut call.state.streams.room);
         room.resize(Actions::ROOM_MIN, 0);
+        let epoch = call.state.proxy().exchange(at).epoch();
         let (_, len) = call.actions.layered(&mut room, |upper| {
-            ask::answer_fault(call.state, upper, at, fault, because, Persistence::Implicit)
+            call.state.under(epoch, |state| {
+                ask::answer_fault(state, upper, at, fault, because, Persistence::Implicit)
+            })
         });
         let (head, body) = room[..len].split_at(self.connection.head_len(&room[..len]));
-        let upstreams = call.state.upstreams();
-        upstreams.part(at);
-        upstreams.note_early(at, 0);
-        upstreams.exchange(at).response.begin_page(head, body);
+        let proxy = call.state.proxy();
+        proxy.part(at);
+        proxy.note_early(at, 0);
+        proxy.exchange(at).response.begin_page(head, body);
         call.state.streams.room = room;
         self.note_waits(call.state, stream);
     }
@@ -504,11 +560,13 @@ impl Streams {
     pub(super) fn later_too_late(&mut self, call: &mut Call<'_, '_>, stream: u32) {
         let stood = self.stood_known();
         let Some(later) = self.later_mut(stream) else { return };
-        let (at, is_page) = (later.at, later.page.is_some());
-        let upstreams = call.state.upstreams();
-        let due = match is_page {
-            false => upstreams.due(at, stood),
-            true => (upstreams.drain_end <= upstreams.now.at).then_some(Due::Drain),
+        let at = later.at;
+        let is_page = later.page.is_some();
+        let proxy = call.state.proxy();
+        let due = if is_page {
+            (proxy.drain_end <= proxy.now.at).then_some(Expired::Drain)
+        } else {
+            proxy.expired(at, stood)
         };
         match due {
             // Its window was closed for too long.
@@ -516,13 +574,13 @@ impl Streams {
                 call.count(ServerCounter::Http2WindowTimeouts);
                 self.reset(call, stream, ErrorCode::CANCEL, Cut::ClientTimeout);
             }
-            Some(Due::Drain) => {
-                upstreams.drained(at);
+            Some(Expired::Drain) => {
+                proxy.drained(at);
                 self.cut_later(call, stream);
             }
-            Some(Due::Request) => self.fail_later(call, stream, Fault::RequestTimeout, None),
-            Some(Due::Queue) => self.fail_later(call, stream, Fault::QueueTimeout, None),
-            Some(Due::Body) => {
+            Some(Expired::Request) => self.fail_later(call, stream, Fault::RequestTimeout, None),
+            Some(Expired::Queue) => self.fail_later(call, stream, Fault::QueueTimeout, None),
+            Some(Expired::Body) => {
                 let refusal = Refusal::LateBody;
                 refusal.count(&call.state.counters);
                 self.fail_later(call, stream, Fault::ClientTimeout, Some(refusal.reason()));

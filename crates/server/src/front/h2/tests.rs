@@ -9,6 +9,7 @@ use pollux_settings::Given;
 
 use super::*;
 use crate::counters::ServerCounters;
+use crate::front::epoch::play;
 use crate::front::h1::HttpSession;
 use crate::front::h2::answers::ECHO_OF_NOTHING;
 use crate::log::Logs;
@@ -46,7 +47,10 @@ impl Pair {
     fn silent(config: &str, window: u32) -> Self {
         let config = Given::from_toml(config, "test").read().expect("a configuration");
         let counters = Arc::new(ServerCounters::default());
-        let state = LoopState::new(&config, counters, &Logs::default()).expect("a state");
+        Self::of(LoopState::new(&config, counters, &Logs::default()).expect("a state"), window)
+    }
+
+    fn of(state: LoopState, window: u32) -> Self {
         let now = Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 };
         let settings =
             Settings { stream_window: window, connection_window: Self::WIDE, ..Settings::DEFAULT };
@@ -84,7 +88,10 @@ impl Pair {
     /// Asks for `/` with this field.
     fn asks_with(&mut self, name: &str, value: &str) -> u32 {
         let fields = [Field { name, value: value.as_bytes() }];
-        let (method, scheme, authority, path) = (Method::Get, "http", "a", "/");
+        let method = Method::Get;
+        let scheme = "http";
+        let authority = "a";
+        let path = "/";
         let ask = Ask { method, scheme, authority, path, fields: &fields };
         self.says(|client, out| client.ask(out, &ask, true, ())).expect("a stream is free")
     }
@@ -156,7 +163,8 @@ fn requests_of_a_burst_are_answered_in_one_output() {
     pair.play.feed(&burst);
     let answers = pair.play.take_output();
     assert!(answers.len() < 32 * (2 * 9 + 5 + 20) + 200, "{} bytes", answers.len());
-    let (mut rest, mut frames) = (&answers[..], [0; 10]);
+    let mut rest = &answers[..];
+    let mut frames = [0; 10];
     while let [_, high, low, kind, ..] = *rest {
         frames[usize::from(kind)] += 1;
         rest = &rest[9 + (usize::from(high) << 8) + usize::from(low)..];
@@ -164,6 +172,32 @@ fn requests_of_a_burst_are_answered_in_one_output() {
     assert_eq!((frames[0], frames[1]), (32, 32), "HEADERS and DATA of each");
     assert_eq!(pair.counters().requests_total(), 32);
     assert_eq!(pair.counters().answers(1), 32);
+}
+
+#[test]
+fn a_stream_ends_by_the_settings_by_which_it_began() {
+    let sites = |routes: &str| format!("[[site]]\nhost = \"*\"\nroute = [ {routes} ]\n");
+    let before = sites("{ path = \"/echo\", echo = true }, { path = \"/reply\", reply = 40000 }");
+    let mut pair = Pair::of(play::state(&before), 100);
+    pair.says(Connection::start);
+    let echo = pair.asks(Method::Post, "/echo", false);
+    let reply = pair.asks(Method::Post, "/reply", false);
+    pair.exchange();
+    play::reload(&mut pair.play.shared, &sites("{ path = \"/other\", reply = 7 }"));
+    assert_eq!(play::epochs(&mut pair.play.shared), 2);
+    for stream in [echo, reply] {
+        pair.says(|client, out| client.send_data(out, stream, b"a body", true));
+    }
+    let gone = pair.asks(Method::Get, "/reply", true);
+    let other = pair.asks(Method::Get, "/other", true);
+    pair.exchange();
+    let events = pair.events();
+    for (stream, status) in [(echo, 200), (reply, 200), (gone, 404), (other, 200)] {
+        assert!(events.contains(&format!("{stream}: {status}")), "{events}");
+    }
+    assert_eq!((pair.body_of(echo), pair.body_of(reply).len()), (&b"a body"[..], 40000));
+    assert_eq!(pair.body_of(other).len(), 7);
+    assert_eq!(play::epochs(&mut pair.play.shared), 1, "nothing goes by the first ones");
 }
 
 #[test]
@@ -230,7 +264,8 @@ fn files_are_sent_with_their_conditions_and_an_early_end_of_one_is_that_of_its_s
 #[test]
 fn a_body_that_is_echoed_comes_back_while_it_is_sent() {
     let mut pair = Pair::new("echo = true");
-    let (stream, body) = (pair.asks(Method::Post, "/", false), vec![b'x'; 500_000]);
+    let stream = pair.asks(Method::Post, "/", false);
+    let body = vec![b'x'; 500_000];
     let mut at = 0;
     while at < body.len() {
         let len = pair.client.data_room(stream).min(body.len() - at);
@@ -248,7 +283,8 @@ fn a_body_that_is_echoed_comes_back_while_it_is_sent() {
 #[test]
 fn an_echo_says_what_it_is_where_there_is_no_body() {
     let mut pair = Pair::new("echo = true");
-    let (get, head) = (pair.asks(Method::Get, "/", true), pair.asks(Method::Head, "/", true));
+    let get = pair.asks(Method::Get, "/", true);
+    let head = pair.asks(Method::Head, "/", true);
     let post = pair.asks(Method::Post, "/", true);
     pair.exchange();
     assert_eq!(pair.body_of(get), ECHO_OF_NOTHING.as_bytes());
@@ -262,7 +298,10 @@ fn bodies_that_are_too_long_or_not_wanted_get_their_answers_and_the_connection_l
     let stream = pair.asks(Method::Post, "/", false);
     pair.says(|client, out| client.send_data(out, stream, b"0123456789a", false));
     pair.exchange();
-    assert_eq!(pair.events(), format!("{stream}: 413, {stream}: no_error"));
+    assert_eq!(pair.events(), format!("{stream}: 413"));
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: no_error"));
     let stream = pair.asks(Method::Post, "/", false);
     pair.says(|client, out| client.send_data(out, stream, b"0123456789", true));
     pair.exchange();
@@ -300,6 +339,82 @@ fn a_connection_that_is_idle_says_so_and_ends() {
     assert_eq!(pair.events(), "gone 1: no_error");
     assert!(pair.play.closed().is_some());
     assert_eq!(pair.counters().value(ServerCounter::TimeoutsIdle), 1);
+}
+
+#[test]
+fn a_connection_that_rests_answers_as_before_and_is_idle_for_as_long() {
+    let awake = |pair: &Pair| pair.play.shared.streams.resting.awake();
+    let mut pair = Pair::new("reply = 1\nidle_timeout = \"9s\"");
+    // Before its first stream, too.
+    pair.play.pass(SECOND);
+    assert_eq!(awake(&pair), 0);
+    for round in 0..4 {
+        let stream = pair.asks(Method::Get, "/", true);
+        pair.exchange();
+        assert_eq!(pair.events(), format!("{stream}: 200"), "in round {round}");
+        assert_eq!(awake(&pair), 1);
+        pair.play.pass(SECOND / 2);
+        assert_eq!(awake(&pair), 1);
+        pair.play.pass(SECOND / 2);
+        assert_eq!(awake(&pair), 0);
+    }
+    // What makes no request wakes it, and does not keep it.
+    pair.play.pass(6 * SECOND);
+    pair.says(|client, out| client.ping(out, *b"are you?"));
+    pair.exchange();
+    assert_eq!(awake(&pair), 1);
+    pair.play.pass(SECOND);
+    assert_eq!((awake(&pair), pair.play.closed()), (0, None));
+    pair.play.pass(SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), "gone 7: no_error");
+    assert!(pair.play.closed().is_some());
+    assert_eq!((awake(&pair), pair.counters().value(ServerCounter::TimeoutsIdle)), (0, 1));
+}
+
+#[test]
+fn a_connection_that_rests_ends_as_one_that_does_not() {
+    let rested = || {
+        let mut pair = Pair::new("reply = 1");
+        pair.asks(Method::Get, "/", true);
+        pair.exchange();
+        pair.play.pass(SECOND);
+        pair.events();
+        pair
+    };
+    let awake = |pair: &Pair| pair.play.shared.streams.resting.awake();
+    let mut pair = rested();
+    pair.play.drain();
+    pair.exchange();
+    let last = (1_u32 << 31) - 1;
+    assert_eq!(pair.events(), format!("gone {last}: no_error, gone 1: no_error"));
+    assert_eq!((pair.play.closed(), awake(&pair)), (Some(CloseCause::Session), 0));
+    let mut pair = rested();
+    pair.play.end();
+    assert!(pair.play.closed().is_some());
+    assert_eq!(awake(&pair), 0);
+    // A frame that breaks the rules.
+    let mut pair = rested();
+    pair.play.feed(b"\0\0\0\x08\0\0\0\0\0");
+    pair.exchange();
+    assert_eq!(pair.events(), "gone 1: frame_size_error");
+}
+
+#[test]
+fn a_connection_whose_output_waits_rests_once_it_has_left() {
+    let mut pair = Pair::new("reply = 1");
+    pair.play.stall();
+    pair.asks(Method::Get, "/", true);
+    pair.deliver();
+    let awake = |pair: &Pair| pair.play.shared.streams.resting.awake();
+    for _ in 0..3 {
+        pair.play.pass(SECOND);
+        assert_eq!(awake(&pair), 1);
+    }
+    pair.play.flow();
+    pair.exchange();
+    pair.play.pass(2 * SECOND);
+    assert_eq!((awake(&pair), pair.events()), (0, "1: 200".to_owned()));
 }
 
 #[test]
@@ -441,8 +556,80 @@ fn a_body_that_is_too_long_while_output_waits_is_refused_behind_it() {
     pair.deliver();
     pair.play.flow();
     pair.exchange();
-    assert_eq!(pair.events(), format!("{large}: 200, {stream}: 413, {stream}: no_error"));
+    assert_eq!(pair.events(), format!("{large}: 200, {stream}: 413"));
+    pair.play.pass(2 * SECOND);
+    pair.exchange();
+    assert_eq!(pair.events(), format!("{stream}: no_error"));
     assert_eq!(pair.body_of(large).len(), 1 << 20);
+}
+
+/// Sends of a body what the window takes, up to so many bytes, which may end it; how many that were.
+fn send_refused(pair: &mut Pair, stream: u32, len: usize, ends: bool) -> usize {
+    let mut sent = 0;
+    while sent < len {
+        let piece = pair.client.data_room(stream).min(len - sent);
+        if piece == 0 {
+            break;
+        }
+        let ends = ends && sent + piece == len;
+        pair.says(|client, out| client.send_data(out, stream, &vec![b'x'; piece], ends));
+        sent += piece;
+        pair.exchange();
+    }
+    sent
+}
+
+/// httpx and others read no answer before all is sent.
+#[test]
+fn a_client_that_sends_all_of_a_body_that_is_too_long_gets_413_and_no_reset() {
+    // Its length is said or not; with an echo, and with what drops it.
+    for (config, length) in [
+        ("reply = 1\nmax_body = 100000", None),
+        ("reply = 1\nmax_body = 100000", Some("5000000")),
+        ("echo = true\nmax_body = 100000", Some("5000000")),
+    ] {
+        let mut pair = Pair::new(config);
+        let stream = match length {
+            None => pair.asks(Method::Post, "/", false),
+            Some(length) => {
+                let fields = [Field { name: "content-length", value: length.as_bytes() }];
+                let method = Method::Post;
+                let path = "/";
+                let ask = Ask { method, scheme: "http", authority: "a", path, fields: &fields };
+                let asked = pair.says(|client, out| client.ask(out, &ask, false, ()));
+                asked.expect("a stream is free")
+            }
+        };
+        assert_eq!(send_refused(&mut pair, stream, 5_000_000, true), 5_000_000, "{config}");
+        pair.play.pass(2 * SECOND);
+        pair.exchange();
+        assert_eq!(pair.events(), format!("{stream}: 413"), "{config}");
+        assert_eq!(pair.counters().streams_open(), 0);
+    }
+}
+
+#[test]
+fn a_body_that_nobody_wants_is_taken_up_to_a_bound_and_no_longer_than_a_body_may_take() {
+    let mut pair = Pair::new("reply = 1\nmax_body = 100000\nbody_timeout = \"3s\"");
+    let stream = pair.asks(Method::Post, "/", false);
+    let sent = send_refused(&mut pair, stream, 100_000_000, true);
+    let most = 100_000 + DROPPED_BYTES_MAX as usize;
+    assert!((most..most + 200_000).contains(&sent), "{sent}");
+    assert_eq!(pair.events(), format!("{stream}: 413, {stream}: no_error"));
+    // A byte now and then is not enough.
+    let stream = pair.asks(Method::Post, "/", false);
+    assert_eq!(send_refused(&mut pair, stream, 100_001, false), 100_001);
+    assert_eq!(pair.events(), format!("{stream}: 413"));
+    let mut passed = Duration::ZERO;
+    while pair.events.is_empty() {
+        pair.says(|client, out| client.send_data(out, stream, b"x", false));
+        pair.play.pass(SECOND / 2);
+        pair.exchange();
+        passed += SECOND / 2;
+        assert!(passed < 10 * SECOND, "it does not end");
+    }
+    assert!(passed <= 4 * SECOND, "{passed:?}");
+    assert_eq!(pair.events(), format!("{stream}: no_error"));
 }
 
 #[test]
@@ -593,7 +780,8 @@ fn streams_that_wait_for_the_window_of_their_connection_share_the_rate() {
 #[test]
 fn the_time_of_a_body_stands_while_output_waits() {
     let mut pair = Pair::new("reply = 100000\nbody_timeout = \"3s\"");
-    let (large, stream) = (pair.asks(Method::Get, "/", true), pair.asks(Method::Post, "/", false));
+    let large = pair.asks(Method::Get, "/", true);
+    let stream = pair.asks(Method::Post, "/", false);
     pair.play.stall();
     pair.deliver();
     pair.play.pass(20 * SECOND);
@@ -701,7 +889,9 @@ fn a_refused_head_request_gets_no_body_and_has_its_line_in_the_log() {
     let mut pair = Pair::new(&format!("reply = 5\naccess_log = {log:?}"));
     let long = format!("/{}", "a".repeat(20_000));
     for (scheme, path) in [("ftp", "/"), ("http", &*long)] {
-        let (method, authority, fields) = (Method::Head, "a", &[][..]);
+        let method = Method::Head;
+        let authority = "a";
+        let fields = &[][..];
         let ask = Ask { method, scheme, authority, path, fields };
         pair.says(|client, out| client.ask(out, &ask, true, ()));
         pair.exchange();

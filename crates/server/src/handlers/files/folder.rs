@@ -21,6 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::ServerError;
+use crate::html;
 
 /// A file that changed so recently may change again within the same tick of its clock.
 const SETTLED_S: u64 = 2;
@@ -164,7 +165,7 @@ impl Root {
             opened => opened.map_err(refused)?,
         };
         let stat = fstat(fd.as_fd()).map_err(refused)?;
-        let meta = Meta::of(&stat).ok_or(Refused::Forbidden)?;
+        let meta = Meta::from_stat(&stat).ok_or(Refused::Forbidden)?;
         if meta.is_folder && stat.st_nlink == 0 {
             // Open, and removed: nothing can be found in it any more.
             return Err(Refused::Missing);
@@ -206,7 +207,7 @@ impl Root {
 
 impl Meta {
     /// The facts of a regular file or a folder; none of anything else.
-    pub(super) fn of(stat: &Stat) -> Option<Self> {
+    pub(super) fn from_stat(stat: &Stat) -> Option<Self> {
         let is_folder = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => false,
             FileType::Directory => true,
@@ -354,12 +355,12 @@ fn row(fd: BorrowedFd<'_>, name: String, follow: impl Fn(&str) -> Option<Meta>) 
     // The entry may be gone by now.
     let stat = statat(fd, &*name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-    let meta = if is_link { follow(&name) } else { Meta::of(&stat) }?;
+    let meta = if is_link { follow(&name) } else { Meta::from_stat(&stat) }?;
     Some(Row { is_file: !meta.is_folder, name, len_bytes: meta.len_bytes })
 }
 
 fn render(path: &str, rows: &[Row], cut: Option<Cut>) -> String {
-    let title = escaped(&format!("/{path}"));
+    let title = html::escaped(&format!("/{path}"));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
          <h1>{title}</h1>\n"
@@ -378,29 +379,12 @@ fn render(path: &str, rows: &[Row], cut: Option<Cut>) -> String {
         let size = if row.is_file { row.len_bytes.to_string() } else { String::new() };
         // "./" keeps a name with a colon from being read as a scheme.
         let href = percent_encoded(row.name.as_bytes());
-        let name = escaped(&row.name);
+        let name = html::escaped(&row.name);
         writeln!(page, "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a><td>{size}")
             .expect("a string takes everything");
     }
     page.push_str("</table>\n</html>\n");
     page
-}
-
-/// Text as it may stand in HTML and in its quoted attributes.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c if c.is_control() => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 /// Text as it may stand in one segment of a path (RFC 3986 unreserved characters stay).

@@ -17,11 +17,10 @@
 //! its own.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 
-use pollux_http::ContentCoding;
-
+use crate::coding;
+use crate::coding::Coding;
 use crate::handlers::files::folder::Meta;
 
 /// Largest file that is compressed: it takes a few milliseconds to some tens of them.
@@ -44,68 +43,10 @@ pub(super) struct Key {
     pub(super) coding: Coding,
 }
 
-/// What files are compressed with.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Coding {
-    Brotli,
-    Zstd,
-    Gzip,
-}
-
-impl Coding {
-    pub(super) fn of(coding: ContentCoding) -> Option<Self> {
-        match coding {
-            ContentCoding::Brotli => Some(Self::Brotli),
-            ContentCoding::Zstd => Some(Self::Zstd),
-            ContentCoding::Gzip => Some(Self::Gzip),
-            ContentCoding::Identity => None,
-        }
-    }
-
-    /// `bytes` in this coding, at a level that takes about as long as the network saves.
-    fn encode(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-        match self {
-            Self::Gzip => {
-                let mut encoder =
-                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(5));
-                encoder.write_all(bytes)?;
-                encoder.finish()
-            }
-            Self::Zstd => zstd::bulk::compress(bytes, 3),
-            Self::Brotli => {
-                let mut out = Vec::new();
-                let params = brotli::enc::BrotliEncoderParams {
-                    quality: 4,
-                    lgwin: 19,
-                    size_hint: bytes.len(),
-                    ..Default::default()
-                };
-                brotli::BrotliCompress(&mut &*bytes, &mut out, &params)?;
-                Ok(out)
-            }
-        }
-    }
-}
-
 /// Whether a file of this type and size is compressed at all.
 pub(super) fn is_worth(content_type: &str, len_bytes: u64) -> bool {
-    let kind = content_type.split(';').next().unwrap_or_default();
-    let is_text = kind.starts_with("text/")
-        || kind.ends_with("+json")
-        || kind.ends_with("+xml")
-        || matches!(
-            kind,
-            "application/json"
-                | "application/javascript"
-                | "application/xml"
-                | "application/wasm"
-                | "font/ttf"
-                | "font/otf"
-                | "image/bmp"
-                | "image/x-icon"
-                | "image/vnd.microsoft.icon"
-        );
-    is_text && (BYTES_MIN..=BYTES_MAX).contains(&len_bytes)
+    coding::is_text(coding::media_type(content_type))
+        && (BYTES_MIN..=BYTES_MAX).contains(&len_bytes)
 }
 
 /// What came of an attempt.

@@ -30,22 +30,22 @@ use pollux_settings::command::output::error_chain;
 
 use rustix::io::Errno;
 
+use crate::coding::{Coding, FORMS};
 use crate::config::descriptors::remedy_for;
 use crate::config::{FIELDS_BYTES_MAX, Files};
 use crate::counters::ServerCounter;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context, Left, Unsent, read_exactly};
-use crate::head::common::Common;
+use crate::head::media_types::content_type;
+use crate::head::shared_fields::Common;
 use crate::log::{Event, Logs};
 use crate::refusal::Refusal;
 use crate::{ServerCounters, ServerError};
 use folder::{Found, Meta, Opened, Refused, Root};
-use forms::{Coding, Compressed, Compressor, Key, is_worth};
+use forms::{Compressed, Compressor, Key, is_worth};
 
 mod folder;
 mod forms;
-
-use crate::head::common::content_type;
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;
@@ -61,15 +61,16 @@ const MADE_BYTES_MAX: usize = 4 << 20;
 const MADE_PIECE_BYTES: usize = 64 * 1024;
 /// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
 const TAG_BYTES_MAX: usize = 72;
+/// Longest answer to a challenge: a token, and the hash of a key.
+const CHALLENGE_BYTES_MAX: u64 = 1024;
+/// Longest token.
+const TOKEN_BYTES_MAX: usize = 256;
 /// The file that is shown for a folder.
 const INDEX: &[u8] = b"index.html";
-/// Forms of a file, best first.
-const FORMS: [ContentCoding; 4] =
-    [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip, ContentCoding::Identity];
 
-/// The files below one folder.
+/// A folder that is served, and how.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Folder {
     root: RefCell<Served>,
     /// Most rows of a listing, where there are listings.
     listing_max: Option<usize>,
@@ -78,6 +79,8 @@ pub(crate) struct Site {
     compressor: Option<RefCell<Compressor>>,
     /// The file that is sent for pages that do not exist.
     spa: Option<Box<[u8]>>,
+    /// Whether nothing is served but short files whose names are tokens.
+    are_challenges: bool,
     /// Whether files go through another protocol, so that the loop can't send them.
     reads_all: bool,
     logs: Logs,
@@ -151,7 +154,7 @@ struct OpenFile<'p> {
     coding: Option<ContentCoding>,
 }
 
-impl Site {
+impl Folder {
     /// Room that any answer needs.
     pub(crate) const ROOM_BYTES: usize =
         READ_BYTES_MAX as usize + HEAD_BYTES_MAX + FIELDS_BYTES_MAX;
@@ -162,7 +165,7 @@ impl Site {
         counters: &Arc<ServerCounters>,
         target_bytes_max: usize,
     ) -> Result<Self, ServerError> {
-        let Files { root: folder, listing_max, has_precompressed, compresses, spa } = files;
+        let Files { root: folder, listing_max, has_precompressed, compresses, spa, .. } = files;
         let decoded = vec![0; target_bytes_max].into();
         let root = Root::open(folder)?;
         let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
@@ -184,6 +187,7 @@ impl Site {
             has_precompressed,
             compressor: compresses.then(RefCell::default),
             spa,
+            are_challenges: files.are_challenges,
             reads_all: false,
             logs: logs.clone(),
             counters: Arc::clone(counters),
@@ -191,8 +195,9 @@ impl Site {
         })
     }
 
-    /// Has files read into the output whatever their size: it goes through another protocol. Says what it did before.
-    pub(crate) fn read_all(&mut self, reads_all: bool) -> bool {
+    /// Whether files are read into the output whatever their size, as it goes through another protocol; says what was
+    /// so before.
+    pub(crate) fn set_reads_all(&mut self, reads_all: bool) -> bool {
         std::mem::replace(&mut self.reads_all, reads_all)
     }
 
@@ -212,7 +217,7 @@ impl Site {
         }
         let mut decoded = std::mem::take(&mut self.decoded);
         let now_s = now.unix_s;
-        let reply = Reply { site: self, common, now, now_s, request, routed, context };
+        let reply = Reply { folder: self, common, now, now_s, request, routed, context };
         let answered = reply.answer(actions, &mut decoded);
         self.decoded = decoded;
         answered
@@ -241,9 +246,9 @@ fn index_of(folder: &[u8]) -> Vec<u8> {
     [folder, slash, INDEX].concat()
 }
 
-/// One request under way.
+/// Makes the answer to one request.
 struct Reply<'a> {
-    site: &'a Site,
+    folder: &'a Folder,
     common: &'a Common,
     now: Now,
     now_s: u64,
@@ -263,7 +268,7 @@ pub(crate) struct Routed<'a> {
 
 impl Reply<'_> {
     fn find(&self, path: &[u8]) -> Result<Opened, Refused> {
-        self.site.find(path, self.now)
+        self.folder.find(path, self.now)
     }
 
     fn answer(&self, actions: &mut Actions<'_>, decoded: &mut [u8]) -> Answered {
@@ -278,6 +283,9 @@ impl Reply<'_> {
                 return Answered { refusal: Refusal::of_path(&rejection), ..page };
             }
         };
+        if self.folder.are_challenges {
+            return self.challenge(actions, path.relative, path.is_directory);
+        }
         // What most folders are asked for: found without a look at the folder.
         if path.is_directory {
             let index = index_of(path.relative);
@@ -300,6 +308,20 @@ impl Reply<'_> {
         }
     }
 
+    /// Answers a challenge: whatever else lies in the folder is nobody's.
+    fn challenge(&self, actions: &mut Actions<'_>, path: &[u8], is_folder: bool) -> Answered {
+        let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_named = (1..=TOKEN_BYTES_MAX).contains(&path.len()) && path.iter().all(is_token);
+        let found = if is_named && !is_folder { self.find(path) } else { Err(Refused::Missing) };
+        match found {
+            Ok(file) if !file.meta.is_folder && file.meta.len_bytes <= CHALLENGE_BYTES_MAX => {
+                self.file(actions, OpenFile { file, path, coding: None })
+            }
+            Ok(_) | Err(Refused::Missing) => self.page(actions, Status::NOT_FOUND),
+            Err(refused) => self.refuse(actions, refused, path),
+        }
+    }
+
     /// There is no such file: of an application in one page this may be a place within it, unless its
     /// name says what kind of file it would be, or a part of its path begins with a dot: it is
     /// hidden, or `.well-known`, where programs ask and not people.
@@ -307,7 +329,7 @@ impl Reply<'_> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let mut parts = path.split(|byte| *byte == b'/');
         let is_place = !name.contains(&b'.') && !parts.any(|part| part.starts_with(b"."));
-        let page = self.site.spa.as_deref().filter(|_| is_place);
+        let page = self.folder.spa.as_deref().filter(|_| is_place);
         let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
         match self.find(page) {
             Ok(file) if !file.meta.is_folder => {
@@ -324,7 +346,7 @@ impl Reply<'_> {
             Ok(file) if !file.meta.is_folder => {
                 self.file(actions, OpenFile { file, path: &index, coding: None })
             }
-            Ok(_) | Err(Refused::Missing) => match self.site.listing_max {
+            Ok(_) | Err(Refused::Missing) => match self.folder.listing_max {
                 Some(rows_max) => self.listing(actions, folder, path, rows_max),
                 None => self.page(actions, Status::FORBIDDEN),
             },
@@ -405,7 +427,7 @@ impl Reply<'_> {
             whole_bytes: meta.len_bytes,
             tag,
             is_weak,
-            has_vary: self.site.has_precompressed || self.may_be_compressed(&found),
+            has_vary: self.folder.has_precompressed || self.may_be_compressed(&found),
         };
         match evaluate(self.request.method, self.request.fields, &representation) {
             Outcome::Whole => {
@@ -454,7 +476,7 @@ impl Reply<'_> {
     /// Whether other clients get the file compressed.
     fn may_be_compressed(&self, found: &OpenFile<'_>) -> bool {
         let is_worth = || is_worth(content_type(found.path), found.file.meta.len_bytes);
-        self.site.compressor.is_some() && found.coding.is_none() && is_worth()
+        self.folder.compressor.is_some() && found.coding.is_none() && is_worth()
     }
 
     /// Answers with the file in a coding that the client takes; nothing when it gets the file as it is.
@@ -465,19 +487,19 @@ impl Reply<'_> {
         found: &OpenFile<'_>,
         is_weak: bool,
     ) -> Option<Answered> {
-        let compressor = self.site.compressor.as_ref()?;
+        let compressor = self.folder.compressor.as_ref()?;
         let is_part = self.request.fields.first("range").is_some();
         if is_weak || is_part || !self.may_be_compressed(found) {
             return None;
         }
         let coding = Acceptable::of(self.request.fields).best(&FORMS)?;
         let meta = found.file.meta;
-        let key = Key { meta, coding: Coding::of(coding)? };
+        let key = Key { meta, coding: Coding::from_content_coding(coding)? };
         let read = || {
             let mut bytes = vec![0; usize::try_from(meta.len_bytes).expect("small")];
             read_exactly(&found.file.fd, &mut bytes, 0).map(|()| bytes)
         };
-        let count = |counter| self.site.counters.add(counter, 1);
+        let count = |counter| self.folder.counters.add(counter, 1);
         let bytes = match compressor.borrow_mut().get(key, self.now_s, read) {
             Ok(Compressed::Kept(bytes)) => bytes,
             Ok(Compressed::Made(bytes)) => {
@@ -536,12 +558,12 @@ impl Reply<'_> {
         let mut unsent = Unsent::repeated(bytes, facts.whole_bytes);
         let is_all_sent = unsent.send(actions).expect("it is in memory");
         let left = if is_all_sent { Left::Nothing } else { Left::Unsent(Box::new(unsent)) };
-        Answered::of(status, facts.whole_bytes, left)
+        Answered::new(status, facts.whole_bytes, left)
     }
 
     /// The form beside the plain file that the client likes best, when it is not out of date.
     fn best_form<'p>(&self, plain: OpenFile<'p>) -> OpenFile<'p> {
-        if !self.site.has_precompressed {
+        if !self.folder.has_precompressed {
             return plain;
         }
         let acceptable = Acceptable::of(self.request.fields);
@@ -586,13 +608,13 @@ impl Reply<'_> {
         if body_bytes > READ_BYTES_MAX {
             actions.advance(head_bytes);
             let range = FileRange { file, offset: part.offset, len: body_bytes };
-            let left = if self.site.reads_all {
+            let left = if self.folder.reads_all {
                 Left::Unsent(Box::new(Unsent::file(range)))
             } else {
                 actions.send_file(range);
                 Left::File
             };
-            return Answered::of(status, body_bytes, left);
+            return Answered::new(status, body_bytes, left);
         }
         let body =
             &mut actions.spare()[head_bytes..][..usize::try_from(body_bytes).expect("small")];
@@ -612,7 +634,7 @@ impl Reply<'_> {
     fn refuse(&self, actions: &mut Actions<'_>, refused: Refused, path: &[u8]) -> Answered {
         let path = path.escape_ascii();
         let report = |event, text: &dyn Fn() -> String| {
-            self.site.logs.errors.report(event, self.now_s, text);
+            self.folder.logs.errors.report(event, self.now_s, text);
         };
         let status = match refused {
             Refused::Missing => Status::NOT_FOUND,
@@ -623,7 +645,7 @@ impl Reply<'_> {
                     format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
                 });
                 let refusal = Refusal::NoDescriptor;
-                refusal.count(&self.site.counters);
+                refusal.count(&self.folder.counters);
                 let status = refusal.status();
                 let page = answer::page(actions, self.common, self.context, status, |head| {
                     head.field("Retry-After", b"1");

@@ -15,9 +15,9 @@ use pollux_settings::Given;
 const NOW_S: u64 = 2_000_000_000;
 const CHANGED_S: u64 = 784_111_777;
 
-struct Folder(tempfile::TempDir);
+struct TempFolder(tempfile::TempDir);
 
-impl Folder {
+impl TempFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().expect("a folder"))
     }
@@ -77,7 +77,7 @@ impl Answer {
 
 #[test]
 fn a_small_file_is_sent_with_all_that_is_known_of_it() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let answer = folder.put("a b/c.txt", b"hello").get("/a%20b/./x/../c.txt?q", "");
     assert_eq!((answer.status(), answer.body.as_slice()), (200, b"hello".as_slice()));
     assert_eq!(answer.field("Content-Type"), Some("text/plain; charset=utf-8"));
@@ -90,7 +90,7 @@ fn a_small_file_is_sent_with_all_that_is_known_of_it() {
 
 #[test]
 fn files_of_every_size_around_the_limit_come_whole_and_pipelined() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for len in [0, 1, 32 * 1024, 32 * 1024 + 1, 300_000] {
         let content: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[0]).collect();
         folder.put("f", &content);
@@ -106,7 +106,7 @@ fn files_of_every_size_around_the_limit_come_whole_and_pipelined() {
 
 #[test]
 fn a_part_of_a_large_file_follows_the_head_of_the_file() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     folder.put("f", &content);
     let part = folder.get("/f", "Range: bytes=100001-700000\r\n");
@@ -119,7 +119,7 @@ fn a_part_of_a_large_file_follows_the_head_of_the_file() {
 
 #[test]
 fn what_the_client_has_is_not_sent_again() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.put("f", b"hello");
     let tag = folder.get("/f", "").field("ETag").expect("a tag").to_owned();
     let same = folder.get("/f", &format!("If-None-Match: \"x\", {tag}\r\n"));
@@ -134,21 +134,21 @@ fn what_the_client_has_is_not_sent_again() {
 
 #[test]
 fn a_file_that_has_just_changed_has_a_weak_tag() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let answer = folder.put_at("f", b"x", NOW_S - 1).get("/f", "");
     assert!(answer.field("ETag").is_some_and(|tag| tag.starts_with("W/\"")));
 }
 
 #[test]
 fn no_answer_says_that_a_file_was_changed_in_the_future() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let answer = folder.put_at("f", b"x", NOW_S + 1000).get("/f", "");
     assert_eq!(answer.field("Last-Modified"), answer.field("Date"));
 }
 
 #[test]
 fn nothing_hidden_and_nothing_outside_is_served() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.put(".secret", b"x").put(".git/config", b"x").put(".well-known/acme", b"x");
     symlink("/etc/passwd", folder.0.path().join("link")).expect("linked");
     for path in ["/.secret", "/.git/config", "/%2esecret", "/link", "/none", "/a%2Fb"] {
@@ -162,7 +162,7 @@ fn nothing_hidden_and_nothing_outside_is_served() {
 
 #[test]
 fn a_visible_link_serves_nothing_hidden() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder
         .put(".secret", b"secret")
         .put(".git/config", b"secret")
@@ -208,7 +208,7 @@ fn a_visible_link_serves_nothing_hidden() {
 
 #[test]
 fn folders_are_redirected_indexed_listed_or_forbidden() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.put("with/index.html", b"<p>").put("with out/x", b"");
     let redirect = folder.get("/with%20out?a=b", "");
     assert_eq!((redirect.status(), redirect.field("Location")), (301, Some("/with%20out/?a=b")));
@@ -226,7 +226,7 @@ fn folders_are_redirected_indexed_listed_or_forbidden() {
 
 #[test]
 fn a_listing_shows_nothing_of_what_lies_outside() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.put("inside", b"12345");
     symlink("/etc/passwd", folder.0.path().join("leads-out")).expect("linked");
     symlink("inside", folder.0.path().join("stays")).expect("linked");
@@ -237,7 +237,7 @@ fn a_listing_shows_nothing_of_what_lies_outside() {
 
 #[test]
 fn a_long_listing_comes_whole() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for n in 0..1500 {
         folder.put(&format!("a-file-with-a-rather-long-name-{n}"), b"");
     }
@@ -248,7 +248,7 @@ fn a_long_listing_comes_whole() {
 
 #[test]
 fn the_best_form_that_lies_ready_and_is_not_stale_is_sent() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     folder.put("f.js", b"plain").put("f.js.gz", b"gzip").put("f.js.br", b"brotli");
     folder.put("g.js", b"plain").put_at("g.js.gz", b"stale", CHANGED_S - 9);
     let get = |path: &str, accept: &str| {
@@ -274,7 +274,7 @@ fn the_best_form_that_lies_ready_and_is_not_stale_is_sent() {
 
 #[test]
 fn a_file_dated_ahead_has_a_strong_tag_is_not_sent_again_and_is_compressed() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let text = b"a{b:c}\n".repeat(900);
     let ahead_s = NOW_S + 3_600 * 24 * 365 * 50;
     folder.put_at("a.css", &text, ahead_s);
@@ -328,14 +328,14 @@ fn files_that_the_kernel_makes_when_they_are_read_come_as_they_are() {
         assert!(head.body.is_empty());
     }
     // An empty file is one.
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let empty = folder.put("empty", b"").get("/empty", "");
     assert!(empty.status() == 200 && empty.field("ETag").is_some(), "{}", empty.head);
 }
 
 #[test]
 fn a_folder_that_is_missed_for_another_reason_is_reported_again() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.0.path().join("site");
     fs::create_dir(&path).expect("made");
     let root = crate::handlers::files::folder::Root::open(&path).expect("opened");

@@ -35,7 +35,7 @@ const COMMANDS: [(&str, &str); 5] = [
     ("quit", "ends the connection"),
 ];
 /// Those of a proxy beside them.
-const PROXY_COMMANDS: [(&str, &str); 6] = [
+const PROXY_COMMANDS: [(&str, &str); 8] = [
     ("show servers", "a proxy's backends: weight, health, requests"),
     ("show pools", "a proxy's idle connections to backends, and requests that wait for one"),
     (
@@ -43,6 +43,11 @@ const PROXY_COMMANDS: [(&str, &str); 6] = [
         "gives a backend no new requests, or again; also for workers to come",
     ),
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
+    (
+        "maintenance HOST on|off",
+        "answers 503 for the site that has this host, or as before; also by workers to come",
+    ),
+    ("maintenance", "which sites are in maintenance"),
     ("reload", "has the proxy's master read the settings anew; says how that went"),
     ("show reloads", "how reloads went, and why the last one failed"),
 ];
@@ -189,6 +194,7 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "servers"] => servers(overview),
         ["show", "pools"] => pools(overview),
         ["set", "server", name, order @ ..] => set_server(overview, name, order),
+        ["maintenance", order @ ..] => maintenance(overview, order),
         ["show", "reloads"] => overview.supervised.reloads(),
         ["help"] | [] => help(overview),
         _ => {
@@ -200,7 +206,7 @@ fn answer(overview: &Overview, command: &str) -> String {
 
 /// The commands of this server.
 fn help(overview: &Overview) -> String {
-    let of_proxy = if overview.backends.is_empty() { &[][..] } else { &PROXY_COMMANDS };
+    let of_proxy = if overview.upstreams.is_none() { &[][..] } else { &PROXY_COMMANDS };
     let lines = COMMANDS.iter().chain(of_proxy);
     let lines = lines.map(|(name, about)| format!("  {name:<27} {about}\n"));
     "commands:\n".to_owned() + &lines.collect::<String>()
@@ -354,7 +360,7 @@ pub fn servers(overview: &Overview) -> String {
             sum(|of| of.begun.value()),
             sum(|of| of.failed.value()),
             sum(BackendCounts::in_use),
-            overview.passing.as_ref().map_or(0, |passing| passing.view(place).idle),
+            overview.upstreams.as_ref().map_or(0, |upstreams| upstreams.view(place).idle),
         );
         writeln!(text, "{line}").expect("a string");
     }
@@ -364,12 +370,12 @@ pub fn servers(overview: &Overview) -> String {
 /// The connections to a proxy's backends that have no request, and the requests that have none.
 #[must_use]
 pub fn pools(overview: &Overview) -> String {
-    let Some(passing) = &overview.passing else { return NO_PROXY.to_owned() };
+    let Some(upstreams) = &overview.upstreams else { return NO_PROXY.to_owned() };
     let mut text =
         format!("{:<28} {:>7}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
     let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
     for (place, backend) in overview.backends_there() {
-        let view = passing.view(place);
+        let view = upstreams.view(place);
         let open = or_dash(view.open);
         let most = or_dash(view.open_max);
         let name = backend.name();
@@ -393,7 +399,7 @@ const POOL_COUNTERS: [ProxyCounter; 9] = [
     ProxyCounter::Parked,
     ProxyCounter::Reuses,
     ProxyCounter::TakenOver,
-    ProxyCounter::Refused,
+    ProxyCounter::NotKept,
     ProxyCounter::Stale,
     ProxyCounter::IdleClosed,
     ProxyCounter::IdleDropped,
@@ -425,6 +431,20 @@ pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
     // The next worker has to get it, also when this one is about to end.
     overview.supervised.wake();
     servers(overview)
+}
+
+/// Does what `maintenance HOST on|off` says, and shows what holds then.
+fn maintenance(overview: &Overview, order: &[&str]) -> String {
+    let Some(upstreams) = &overview.upstreams else { return NO_PROXY.to_owned() };
+    let done = match order {
+        [] => return upstreams.site_orders().view(),
+        [host, "on"] => upstreams.site_orders().set(host, true),
+        [host, "off"] => upstreams.site_orders().set(host, false),
+        _ => return "expected maintenance HOST on, or off".to_owned(),
+    };
+    // The next worker has to get it, also when this one is about to end.
+    overview.supervised.wake();
+    done.unwrap_or_else(|why| why)
 }
 
 const NO_PROXY: &str = "n/a: this server is not a proxy";

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::path::PathBuf;
 
 use pollux_engine::{CloseCause, Counter};
 use pollux_http::MetricsPage;
@@ -12,9 +13,14 @@ use pollux_http::h2::ErrorCode;
 use pollux_poller::HISTOGRAM_BUCKETS;
 
 use crate::backends::pool::PoolView;
+use crate::certificates::FrontCertificates;
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
-use crate::fault::{BackendCounts, Fault, ProxyCounter, StreamCounts};
+use crate::fault::{BackendCounts, Fault, ProxyCounter, ROUTES_COUNTED_MAX, StreamCounts};
+use crate::passwords::PasswordCount;
 use crate::run::stats::{LoopSource, Overview};
+
+/// Most certificates that the page has a line of.
+const CERTIFICATES_SHOWN_MAX: usize = 1000;
 
 /// The whole page.
 #[must_use]
@@ -29,8 +35,13 @@ pub fn metrics(overview: &Overview) -> String {
     page.engine();
     page.poller();
     page.http();
+    page.certificates(overview);
+    page.limits(overview);
+    page.passwords(overview);
     page.proxy();
     page.backends(overview);
+    page.routes(overview);
+    page.epochs(overview);
     page.backends_http2(overview);
     page.lookups(overview);
     page.pools(overview);
@@ -148,6 +159,65 @@ impl Page<'_> {
         }
     }
 
+    /// When what clients are shown expires; of very many those that do first.
+    fn certificates(&mut self, overview: &Overview) {
+        let all = overview.certificates.iter().flat_map(FrontCertificates::expiries);
+        // Front ends may have one in common.
+        let ends: BTreeMap<PathBuf, u64> = all.collect();
+        let mut ends: Vec<(PathBuf, u64)> = ends.into_iter().collect();
+        if ends.is_empty() {
+            return;
+        }
+        ends.sort_by_key(|(_, end)| *end);
+        let name = "pollux_certificate_expires_seconds";
+        let help = "When the certificate in a file expires, in seconds since 1970";
+        self.family(name, "gauge", help);
+        for (path, end) in ends.iter().take(CERTIFICATES_SHOWN_MAX) {
+            self.line(name, &[("cert", &path.display())], *end);
+        }
+    }
+
+    /// What limits on how often clients may ask have refused.
+    fn limits(&mut self, overview: &Overview) {
+        let limits = overview.rates.iter().flat_map(|rates| rates.all());
+        if limits.clone().next().is_none() {
+            self.text.comment("pollux_proxy_limit_*: n/a, there is no [[limit]]");
+            return;
+        }
+        for (place, (name, help)) in [
+            ("refused", "Requests that a limit refused, by its name"),
+            ("excused", "Requests that it would have refused, were it no dry run"),
+            ("evictions", "Clients that it forgot too early, for want of room"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let name = format!("pollux_proxy_limit_{name}_total");
+            self.family(&name, "counter", help);
+            for limit in limits.clone() {
+                self.line(&name, &[("limit", &limit.name())], limit.counts()[place]);
+            }
+        }
+    }
+
+    /// What became of passwords, where sites have users.
+    fn passwords(&mut self, overview: &Overview) {
+        let Some(passwords) = &overview.passwords else {
+            self.text.comment("pollux_proxy_password*: n/a, there are no [[users]]");
+            return;
+        };
+        let name = "pollux_proxy_passwords_total";
+        let help = "Passwords of users of sites, by what became of them: taken by an earlier check (kept), checked (right, wrong), \
+                    or not (throttled, queue_full, abandoned by their clients)";
+        self.family(name, "counter", help);
+        for (count, what) in PasswordCount::ALL {
+            self.line(name, &[("verdict", &what)], passwords.count(count));
+        }
+        let name = "pollux_proxy_password_checks_waiting";
+        self.family(name, "gauge", "Checks of passwords that wait for a thread");
+        self.line(name, &[], passwords.waiting());
+    }
+
     /// What only a proxy counts.
     fn proxy(&mut self) {
         if self.loops.iter().all(|source| source.proxy.is_none()) {
@@ -209,12 +279,52 @@ impl Page<'_> {
         }
     }
 
+    /// What the routes of sites have answered, where there are some.
+    fn routes(&mut self, overview: &Overview) {
+        let Some(upstreams) = &overview.upstreams else { return };
+        let names = upstreams.routes.names();
+        if names.is_empty() {
+            return;
+        }
+        let name = "pollux_route_answers_total";
+        let help = "Answers of a route of a site, by the class of their status; a body that is sent back apart";
+        self.family(name, "counter", help);
+        for (index, source) in self.loops.iter().enumerate() {
+            let Some(proxy) = &source.proxy else { continue };
+            for (place, counts) in proxy.routes().take(names.len()).enumerate() {
+                let (site, route) = match place {
+                    ROUTES_COUNTED_MAX => ("", "other"),
+                    _ => names[place].parts(),
+                };
+                for (class, code) in CLASSES.iter().enumerate().filter(|(_, code)| **code != "1xx")
+                {
+                    let labels: [(&str, &dyn Display); 4] =
+                        [("loop", &index), ("site", &site), ("route", &route), ("code", code)];
+                    self.line(name, &labels, counts.answers(class));
+                }
+            }
+        }
+    }
+
+    /// Settings by which requests go.
+    fn epochs(&mut self, overview: &Overview) {
+        if overview.epochs.is_empty() {
+            return;
+        }
+        let name = "pollux_proxy_settings";
+        let help = "Settings by which requests go: those of now, and earlier ones that some keep to their end";
+        self.family(name, "gauge", help);
+        for (index, epochs) in overview.epochs.iter().enumerate() {
+            self.line(name, &[("loop", &index)], epochs.count());
+        }
+    }
+
     /// Connections of HTTP/2 to backends, where some speak it.
     fn backends_http2(&mut self, overview: &Overview) {
         type Read = fn(&BackendCounts) -> u64;
         type ReadCode = fn(&StreamCounts, usize) -> u64;
-        let Some(passing) = &overview.passing else { return };
-        let speaks = |place: usize| passing.pool.counts_requests(place);
+        let Some(upstreams) = &overview.upstreams else { return };
+        let speaks = |place: usize| upstreams.pool.counts_requests(place);
         if !overview.backends_there().any(|(place, _)| speaks(place)) {
             let why = "pollux_proxy_backend_http2_*: n/a, no backend has protocol h2 or h2c";
             self.text.comment(why);
@@ -276,7 +386,7 @@ impl Page<'_> {
 
     /// Lookups of the names of backends, where they have any.
     fn lookups(&mut self, overview: &Overview) {
-        let names = overview.passing.as_ref().and_then(|passing| passing.names());
+        let names = overview.upstreams.as_ref().and_then(|upstreams| upstreams.names());
         let Some((lookups, failed)) = names.map(|names| names.counts()) else { return };
         let name = "pollux_proxy_lookups_total";
         self.family(name, "counter", "Lookups of the names of backends");
@@ -289,7 +399,7 @@ impl Page<'_> {
     /// What all loops of a proxy share of their connections to backends.
     fn pools(&mut self, overview: &Overview) {
         type Read = fn(PoolView) -> Option<u64>;
-        let Some(passing) = &overview.passing else { return };
+        let Some(upstreams) = &overview.upstreams else { return };
         let families: [(&str, &str, Read); 4] = [
             ("idle", "Connections that are kept without a request", |view| Some(view.idle as u64)),
             ("waiting", "Requests that wait for a connection", |view| Some(view.waiting as u64)),
@@ -302,7 +412,7 @@ impl Page<'_> {
             let name = format!("pollux_proxy_backend_{name}");
             self.family(&name, "gauge", help);
             for (place, backend) in overview.backends_there() {
-                let Some(value) = read(passing.view(place)) else { continue };
+                let Some(value) = read(upstreams.view(place)) else { continue };
                 let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
                 self.line(&name, &labels, value);
             }

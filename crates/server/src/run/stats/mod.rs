@@ -17,10 +17,15 @@ use pollux_http::MetricsPage;
 use pollux_poller::Waker;
 
 use crate::backends::Backend;
-use crate::backends::passing::Passing;
+use crate::backends::shared_upstreams::SharedUpstreams;
+use crate::certificates::FrontCertificates;
 use crate::counters::ServerCounters;
+use crate::epochs::EpochUses;
 use crate::fault::{BackendCounts, Fault, ProxyCounters};
 use crate::handlers::Pages;
+use crate::html;
+use crate::passwords::Passwords;
+use crate::rates::Rates;
 
 pub use control::{ControlSession, ControlShared, pools, servers, set_server};
 pub use metrics::{RetiredCounts, metrics};
@@ -56,7 +61,15 @@ pub struct Overview {
     /// Where a proxy sends requests; none in other servers.
     pub backends: Arc<[Backend]>,
     /// What the loops of a proxy share of their connections to backends; none in other servers.
-    pub passing: Option<Arc<Passing>>,
+    pub upstreams: Option<Arc<SharedUpstreams>>,
+    /// How often clients of a proxy may ask; none in other servers.
+    pub(crate) rates: Option<Arc<Rates>>,
+    /// What checks the passwords of its users.
+    pub(crate) passwords: Option<Arc<Passwords>>,
+    /// What goes by the settings of each loop, those of before among them.
+    pub(crate) epochs: Vec<Arc<EpochUses>>,
+    /// What clients are shown in TLS, of each front end that speaks it.
+    pub(crate) certificates: Vec<FrontCertificates>,
     /// Looks at the descriptors.
     pub descriptors: Descriptors,
     /// What is known of a master.
@@ -87,7 +100,11 @@ impl Overview {
             notes: notes.into_iter().map(|note| ("note".to_owned(), note)).collect(),
             loops: loops.collect(),
             backends: Arc::default(),
-            passing: None,
+            upstreams: None,
+            rates: None,
+            passwords: None,
+            epochs: Vec::new(),
+            certificates: Vec::new(),
             descriptors: Box::new(move || dumper.descriptors().map_err(|error| error.to_string())),
             supervised: Supervised::default(),
         }
@@ -108,7 +125,7 @@ impl Pages for Arc<Overview> {
     fn page(&self, path: Option<&str>) -> Option<(&'static str, String)> {
         const FORMAT: &str = MetricsPage::CONTENT_TYPE;
         const HTML: &str = "text/html; charset=utf-8";
-        let is_proxy = self.passing.is_some();
+        let is_proxy = self.upstreams.is_some();
         match path? {
             "/metrics" => Some((FORMAT, self.supervised.with_ended(metrics(self)))),
             "/" | "/status" if is_proxy => Some((HTML, STATUS_PAGE.to_owned())),
@@ -246,7 +263,7 @@ pub const STATUS_PAGE: &str = include_str!("status.html");
 #[must_use]
 pub fn server_page(overview: &Overview) -> String {
     let text = format!("{}\n{}", control::info(overview), control::activity(overview));
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let text: String = text.lines().map(|line| html::escaped(line) + "\n").collect();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"refresh\" content=\"2\"><title>pollux status</title>\
@@ -279,7 +296,8 @@ pub fn status(overview: &Overview) -> String {
     for (place, backend) in overview.backends_there() {
         let counts: Vec<_> = proxies().filter_map(|proxy| proxy.backends().get(place)).collect();
         let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
-        let view = overview.passing.as_ref().map(|passing| passing.view(place)).unwrap_or_default();
+        let view =
+            overview.upstreams.as_ref().map(|upstreams| upstreams.view(place)).unwrap_or_default();
         let state = match (backend.is_draining(), backend.is_down()) {
             (true, _) => "drain",
             (false, true) => "down",
@@ -329,11 +347,13 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use pollux_engine::{Address, CloseCause, Now, Rehearsal};
     use pollux_http::{Method, Status};
     use pollux_poller::Mechanism;
+    use pollux_settings::Given;
 
     use super::control::activity;
     use super::*;
@@ -342,6 +362,8 @@ mod tests {
     use crate::backends::names::Resolver;
     use crate::config::{Protocol, ProxyConfig};
     use crate::counters::ServerCounter;
+    use crate::rates::RateTables;
+    use crate::tls::{Certificate, Keys};
     use crate::{HttpSession, Logs, LoopState};
 
     fn overview(with_poller: bool) -> Arc<Overview> {
@@ -359,7 +381,11 @@ mod tests {
         let descriptors = || Ok(vec![vec!["fd 5 readable".to_owned(); 3000], Vec::new()]);
         Arc::new(Overview {
             backends: Arc::default(),
-            passing: None,
+            upstreams: None,
+            passwords: None,
+            rates: None,
+            epochs: Vec::new(),
+            certificates: Vec::new(),
             started: Instant::now(),
             driver: Driver::Readiness(Mechanism::EpollEt),
             facts: vec![("listen".to_owned(), "127.0.0.1:1".to_owned())].into(),
@@ -420,6 +446,17 @@ mod tests {
         }
     }
 
+    /// A certificate that a server can show, made in this folder.
+    fn certificate(folder: &Path) -> Certificate {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let cert = params.self_signed(&key).expect("signed");
+        let keys = Keys { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
+        std::fs::write(&keys.cert, cert.pem()).expect("written");
+        std::fs::write(&keys.key, key.serialize_pem()).expect("written");
+        Certificate::open(keys, []).expect("a certificate and its key")
+    }
+
     /// Everything that a server or a proxy can show, with the labels of its lines.
     fn table(page: &str) -> String {
         let parts = [
@@ -455,28 +492,50 @@ mod tests {
         let mut config = ProxyConfig::new(vec![any], vec![to]);
         config.groups[0].servers[0].connections_max = Some(1);
         config.groups[0].protocol = Protocol::H2c;
+        let site = "[[site]]\nhost = \"*\"\n[[site.route]]\npath = \"/\"\nreply = 1\n";
+        let of_sites: ProxyConfig = Given::from_toml(site, "p.toml").read().expect("right");
+        config.sites = of_sites.sites;
         let backends = backends_of(&config);
-        let passing = Passing::new(&config, Arc::clone(&backends));
-        passing.set_names(Names::new(
+        let upstreams = SharedUpstreams::new(&config, Arc::clone(&backends));
+        upstreams.set_names(Names::new(
             &config,
             &backends,
             &[],
             Resolver::default(),
             &Logs::default(),
         ));
-        let proxied = Some(Arc::new(ProxyCounters::new(1)));
+        let proxied = Some(Arc::new(ProxyCounters::new(1).with_routes(1)));
         let server = ServerCounters::default();
         server.times().record(1500);
         let server = Arc::new(server);
         let poller = Some(Arc::default());
         let source = LoopSource { engine: Arc::default(), poller, server, proxy: proxied };
+        let folder = tempfile::tempdir().expect("a folder");
+        let limit = "[[limit]]\nname = \"few\"\nrate = \"5/m\"\n[[site]]\nhost = \"*\"\n\
+                     route = [ { path = \"/\", reply = 1 } ]";
+        let limits: ProxyConfig = Given::from_toml(limit, "p.toml").read().expect("right");
+        let mut tables = RateTables::default();
+        tables.make(&limits.rates).expect("made");
+        let file = folder.path().join("staff.users");
+        let line = crate::password_line("anna", "geheim").expect("made");
+        std::fs::write(&file, line).expect("written");
+        let users = format!(
+            "[[users]]\nname = \"staff\"\nfile = \"{}\"\n[[site]]\nhost = \"*\"\n\
+             route = [ {{ path = \"/\", reply = 1 }} ]",
+            file.display()
+        );
+        let users: ProxyConfig = Given::from_toml(&users, "p.toml").read().expect("right");
         let overview = Overview {
             started: Instant::now(),
             driver: Driver::Readiness(Mechanism::EpollEt),
             facts: Mutex::default(),
             notes: Vec::new(),
             loops: vec![source],
-            passing: Some(passing),
+            upstreams: Some(upstreams),
+            passwords: Passwords::read(&users.sites.users).expect("read"),
+            rates: Some(Arc::new(tables.rates(&limits.rates).expect("opened"))),
+            epochs: vec![Arc::default()],
+            certificates: vec![FrontCertificates::One(certificate(folder.path()))],
             backends,
             descriptors: Box::new(|| Ok(Vec::new())),
             supervised: Supervised::default(),

@@ -151,7 +151,7 @@ fn read(mut peer: impl Read, len: usize) -> Vec<u8> {
 
 /// Finds the end of the stream at the peer's end.
 fn assert_end(mut peer: impl Read) {
-    assert_eq!(peer.read(&mut [0]).expect("the end of the stream"), 0);
+    assert_eq!(peer.read_to_end(&mut Vec::new()).expect("the end of the stream"), 0);
 }
 
 const CHILD: &str = "POLLUX_SYS_TEST_CHILD";

@@ -9,14 +9,18 @@ mod sharing;
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use pollux_testing::{DEADLINE, Process, run_tests, test, wait_for};
+use pollux_testing::{DEADLINE, Process, broker_missing, run_tests, test, wait_for};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{Answer, CallFlags, Client};
 use pollux_xatmi::control::{Answer as Listed, Control, Request};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::worker::LINK_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Most of each is waiting for others.
+const THREADS: usize = 4;
 
 /// A test by its name.
 type Test = (&'static str, fn());
@@ -42,8 +46,7 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return server::run();
     }
-    let missing = broker::program().is_none().then_some("nats-server is not installed");
-    run_tests(1, missing, TESTS.map(|(name, run)| test(name, run)).into())
+    run_tests(THREADS, broker_missing(), TESTS.map(|(name, run)| test(name, run)).into())
 }
 
 /// A pool that the command started. It has two bridges, with the ids 10 and 11.
@@ -74,7 +77,10 @@ impl Plan<'_> {
 impl Pool {
     pub(crate) fn start(plan: &Plan<'_>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let prefix = format!("/bridge-{}-{}", plan.name, std::process::id());
+        // Tests run beside each other.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let prefix = format!("/bridge-{}-{}-{number}", plan.name, std::process::id());
         let own = std::env::current_exe().expect("this program");
         symlink(own, folder.path().join("echosv")).expect("a link");
         let Plan { name, nats, exports, services, later, refresh_s } = plan;
@@ -94,7 +100,8 @@ impl Pool {
         let pool = Self { folder, prefix };
         let file = pool.folder.path().join("pool.xml");
         let log = pool.folder.path().join("log");
-        let (file, log) = (file.to_string_lossy(), log.to_string_lossy());
+        let file = file.to_string_lossy();
+        let log = log.to_string_lossy();
         pool.command(&["start", "--config", &file, "--log", &log]);
         pool
     }

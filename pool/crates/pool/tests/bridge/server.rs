@@ -53,6 +53,7 @@ fn exit(request: Incoming) -> Done {
         len_bytes: request.len_bytes,
         buffer: request.buffer,
         soft_error: None,
+        is_abort_only: false,
     })
 }
 

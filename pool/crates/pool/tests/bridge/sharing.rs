@@ -5,14 +5,13 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use pollux_testing::{DEADLINE, Signal, wait_for, wait_until};
+use pollux_testing::{Broker, DEADLINE, RawClient, Signal, wait_for, wait_until};
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallError, CallFlags, Client, Outgoing, Which};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{FieldId, FieldType};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 
-use crate::broker::{Broker, Raw};
 use crate::server::EXIT_URCODE;
 use crate::{Plan, Pool, content, text};
 
@@ -54,7 +53,8 @@ pub(crate) fn pools_outlive_their_broker() {
     let hidden = client.call("HIDDEN", &hello, CallFlags::NONE).expect_err("not exported");
     assert_eq!(hidden.code(), Code::NoEntry);
 
-    let (is_over, has_broken) = (AtomicBool::new(false), AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
+    let has_broken = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = || under_load(&there, &is_over, &has_broken);
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
@@ -187,7 +187,7 @@ pub(crate) fn news_that_passed_are_asked_for() {
     let is_list = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"\"LATER\"");
     // Each of both bridges over there says so once.
     for _ in 0..2 {
-        while !is_list(&raw.next().bytes) {}
+        while !is_list(&raw.next_message().bytes) {}
     }
     there.signal_bridges(Signal::CONT);
     wait_for("the new service is there", || client.call("LATER", &text("x"), CallFlags::NONE).ok());
@@ -359,9 +359,9 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     let held = || wait_for("the service reads", gate);
     let mut raw = broker.raw();
     raw.subscribe("answers", "");
-    let is_offered = |raw: &mut Raw| {
-        raw.publish("pollux.test.call.HOLD", "answers", &["Pollux-Request: 0"], b"");
-        !raw.next().bytes.starts_with(b"NATS/1.0 503")
+    let is_offered = |raw: &mut RawClient| {
+        raw.publish_with("pollux.test.call.HOLD", "answers", &["Pollux-Request: 0"], b"");
+        !raw.next_message().bytes.starts_with(b"NATS/1.0 503")
     };
     wait_until("the service is offered", || is_offered(&mut raw));
 

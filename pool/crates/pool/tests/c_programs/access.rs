@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pollux_testing::{Process, skip, succeeded, wait_until};
 use rustix::process::geteuid;
 
-use crate::workshop::{POLLUX_POOL, Workshop, source};
+use crate::workshop::{POLLUX_POOL, Workshop};
 
 /// The group, and users of whom the first two are in it.
 const GROUP: u32 = 61_500;
@@ -47,8 +47,8 @@ impl Pool {
         let workshop = Workshop::open()?;
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(workshop.path(""), open).expect("own folder");
-        workshop.pollux(&["build-server", "-o", "talksv", &source("talksv.c")]);
-        workshop.pollux(&["build-client", "-o", "talkcl", &source("talkcl.c")]);
+        workshop.server("talksv", "talksv.c");
+        workshop.client("talkcl", "talkcl.c");
         let folder = workshop.path("");
         workshop.write(
             "pool.xml",

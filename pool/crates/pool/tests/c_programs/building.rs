@@ -110,9 +110,22 @@ fn the_getting_started_application_is_built_as_its_manual_says_and_answers() {
     fs::copy(workshop.path("app1/ubftab/bank.fd"), workshop.path("app1/ubftab/bank32.fd"))
         .expect("");
     by_the_manual(&workshop, &prefix, "app1/ubftab", commands);
+    let commands = "mkfldhdr -d never && exit 1\ntest ! -e never && mkdir there && mkfldhdr -d there\n\
+                    test -e there/bank.fd.h";
+    by_the_manual(&workshop, &prefix, "app1/ubftab", commands);
+    // The other languages of the manual, and what stands twice in a table.
+    let commands = "mkfldhdr -m1 -pubftab && head -n1 bank.fd.go | grep -qx 'package ubftab'\n\
+                    printf 'A 1 long\\nA 2 long\\n' > twice\nmkfldhdr twice && exit 1\n\
+                    NDRX_APIFLAGS=ubf_dupfidok mkfldhdr twice && grep -q '^#define\tA\t' twice.h";
+    by_the_manual(&workshop, &prefix, "app1/ubftab", commands);
     let server =
         "gcc -o banksv banksv.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmisrv -lrt -ldl";
     by_the_manual(&workshop, &prefix, "app1/src/banksv", server);
+    // A main of its own may name the functions of a server that it does not bring.
+    let own = "printf '#include <atmi.h>\\nint tpsvrinit(int c, char **v) { return v == 0 ? c : 0; }\\n\
+               int main(int c, char **v) { return tpsvrinit(c, v) || tpsvrthrinit(c, v); }\\n' > own.c\n\
+               gcc -o own own.c -latmisrv -latmi && ./own";
+    by_the_manual(&workshop, &prefix, "app1/src/banksv", own);
     // Threads are the example's own.
     let client = "gcc -o bankcl bankcl.c -I. -I ../../ubftab -lm -lubf -lnstd -latmi -latmiclt -lrt -ldl \
                   -lpthread";
@@ -268,4 +281,52 @@ fn the_examples_of_a_client_build_clients() {
     let examples = said.stdout.split("Examples:").nth(1).expect("examples");
     assert!(examples.contains("pollux pool build-client -o bankcl"), "{examples}");
     assert!(!examples.contains("build-server"), "{examples}");
+}
+
+#[test]
+fn a_service_is_called_from_the_command_line_with_fields_json_and_text() {
+    let Some(workshop) = Workshop::open() else { return };
+    let table = repository("examples/bank/bank.fd");
+    fs::copy(&table, workshop.path("bank.fd")).expect("copied");
+    workshop.pollux(&["fld", "bank.fd"]);
+    fs::copy(repository("examples/bank/banksv.c"), workshop.path("banksv.c")).expect("copied");
+    workshop.pollux(&["build-server", "-o", "banksv", "banksv.c"]);
+    let pool = Pool::of(&workshop, "banksv");
+    let call = |words: &[&str], text: &str| {
+        workshop.write("fields", text);
+        let mut command = pool.tool(POLLUX_POOL);
+        command
+            .arg("call")
+            .args(words)
+            .stdin(fs::File::open(workshop.path("fields")).expect("written"));
+        command.env("FLDTBLDIR", workshop.path("")).env("FIELDTBLS", "bank.fd");
+        Process::run(&mut command)
+    };
+    let asked = "T_ACCNUM\tACC00000000001\nT_ACCCUR\tUSD\n";
+    let lines = call(&["BALANCE"], asked);
+    assert_eq!(lines.status.code(), Some(0), "{}", lines.stderr);
+    assert!(lines.stdout.contains("T_ACCNUM\tACC00000000001\n"), "{}", lines.stdout);
+    assert!(lines.stdout.contains("T_AMTAVL\t"), "{}", lines.stdout);
+    let from_file = call(&["BALANCE", "--fields", "fields"], asked);
+    assert_eq!(from_file.stdout, lines.stdout);
+    let json = call(&["BALANCE", "--json"], r#"{"T_ACCNUM":"ACC00000000001","T_ACCCUR":"USD"}"#);
+    assert!(json.stdout.contains("\"T_AMTAVL\":"), "{}{}", json.stdout, json.stderr);
+    // Without a currency the service says TPFAIL.
+    for (words, text, code, said) in [
+        (
+            &["BALANCE"][..],
+            "T_ACCNUM\tACC1\n",
+            1,
+            "error: TPESVCFAIL: BALANCE returned TPFAIL with ",
+        ),
+        (&["NONE"], asked, 1, "error: TPENOENT: "),
+        (&["BALANCE"], "T_NONE\t1\n", 2, "error: standard input: no field of this name"),
+        (&["BALANCE", "--json"], "{", 2, "error: standard input: "),
+        (&["BALANCE", "--fields", "none"], "", 1, "error: none: cannot be read: "),
+    ] {
+        let output = call(words, text);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", output.stderr);
+        assert!(output.stderr.starts_with(said), "{words:?}: {}", output.stderr);
+    }
+    pool.stop();
 }

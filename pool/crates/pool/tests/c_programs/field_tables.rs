@@ -29,7 +29,8 @@ fn its_help_and_its_errors_name_the_command_as_it_was_called() {
         [("pollux", "pollux fld [OPTIONS]"), ("pollux-pool", "pollux pool fld [OPTIONS]")]
     {
         let said = |word| Process::run(Command::new(POLLUX_POOL).arg0(name).args(["fld", word]));
-        let (help, wrong) = (said("--help"), said("--wrong"));
+        let help = said("--help");
+        let wrong = said("--wrong");
         let usage = format!("Usage: {usage}");
         assert!(help.stdout.contains(&usage), "{}", help.stdout);
         assert!(wrong.stderr.contains(&usage), "{}", wrong.stderr);
@@ -95,7 +96,8 @@ fn without_tables_the_environment_names_them() {
 #[test]
 fn a_mistake_is_reported_with_file_and_line_and_nothing_is_written() {
     let scratch = tempfile::tempdir().expect("a folder");
-    let (good, bad) = (scratch.path().join("good.fd"), scratch.path().join("bad.fd"));
+    let good = scratch.path().join("good.fd");
+    let bad = scratch.path().join("bad.fd");
     fs::write(&good, "A 1 long\n").expect("written");
     for (table, what) in [
         ("B 2 strong\n", "bad.fd:1: 'strong' is not a type"),
@@ -117,7 +119,8 @@ fn a_mistake_is_reported_with_file_and_line_and_nothing_is_written() {
 #[test]
 fn a_name_in_two_tables_is_a_field_of_each_header() {
     let scratch = tempfile::tempdir().expect("a folder");
-    let (one, two) = (scratch.path().join("one.fd"), scratch.path().join("two.fd"));
+    let one = scratch.path().join("one.fd");
+    let two = scratch.path().join("two.fd");
     fs::write(&one, "A 1 long\n").expect("written");
     fs::write(&two, "A 2 long\n").expect("written");
     let output = fld(&[text(&one), text(&two), "-d", text(scratch.path())], &[]);
@@ -135,7 +138,8 @@ fn two_tables_do_not_become_one_file() {
         fs::create_dir(scratch.path().join(folder)).expect("made");
         fs::write(scratch.path().join(folder).join("x.fd"), line).expect("written");
     }
-    let (a, b) = (scratch.path().join("a/x.fd"), scratch.path().join("b/x.fd"));
+    let a = scratch.path().join("a/x.fd");
+    let b = scratch.path().join("b/x.fd");
     let output = fld(&[text(&a), text(&b), "-d", text(scratch.path())], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stderr.contains("would both be written to "), "{}", output.stderr);

@@ -8,7 +8,12 @@
 mod access;
 mod building;
 mod field_tables;
+mod handover;
+mod operation;
+mod pollers;
 mod seed;
+mod ubbconfig;
+mod views;
 mod workshop;
 
 use std::process::Command;
@@ -16,10 +21,12 @@ use std::process::Command;
 use pollux_testing::{has, skip, succeeded};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use workshop::{Pool, Workshop, source};
+use workshop::{Pool, Workshop};
 
 /// Descriptors of a client with 8,192 contexts, and a few: each has a connection and memory.
 const MANY_DESCRIPTORS: u64 = 2 * 8192 + 256;
+
+const TRANSPORTS: [&str; 2] = ["queues", "memory"];
 
 /// Runs a scenario of `client.c` against so many copies of the server.
 fn play(scenario: &str, copies: u32) {
@@ -39,9 +46,8 @@ fn with(mut client: Command, scenario: &str) -> Command {
 /// Runs what `client` makes against so many copies of the server. `attributes` are those of `<appconfig>`.
 fn play_by(attributes: &str, copies: u32, client: impl FnOnce(&Pool<'_>) -> Command) {
     let Some(workshop) = Workshop::open() else { return };
-    workshop.pollux(&["build-server", "-o", "testsv", &source("server.c")]);
-    let build = ["build-client", "-o", "testcl", &source("client.c"), "-l", "-lpthread"];
-    workshop.pollux(&build);
+    workshop.server("testsv", "server.c");
+    workshop.client("testcl", "client.c");
     let xml = format!(
         "<endurox><appconfig{attributes}><sanity>1</sanity><restart_min>1</restart_min></appconfig>\
          <servers><server name=\"testsv\"><srvid>1</srvid><min>{copies}</min><max>{copies}</max>\
@@ -185,7 +191,7 @@ fn valgrind_runs_clients_and_finds_nothing_wrong() {
 
 /// Plays a scenario of `talkcl.c` with requests in queues, then in memory, against so many copies of the server.
 fn talk(scenario: &str, copies: u32) {
-    for transport in ["queues", "memory"] {
+    for transport in TRANSPORTS {
         talk_by(scenario, copies, transport);
     }
 }
@@ -193,8 +199,8 @@ fn talk(scenario: &str, copies: u32) {
 #[expect(clippy::print_stderr, reason = "how long the death of a side took to be noticed")]
 fn talk_by(scenario: &str, copies: u32, transport: &str) {
     let Some(workshop) = Workshop::open() else { return };
-    workshop.pollux(&["build-server", "-o", "talksv", &source("talksv.c")]);
-    workshop.pollux(&["build-client", "-o", "talkcl", &source("talkcl.c")]);
+    workshop.server("talksv", "talksv.c");
+    workshop.client("talkcl", "talkcl.c");
     let xml = format!(
         "<endurox><appconfig transport=\"{transport}\"><sanity>1</sanity>\
          <restart_min>0</restart_min></appconfig>\
@@ -227,7 +233,12 @@ fn a_process_killed_in_a_conversation_is_noticed_at_once_by_the_other_side() {
 
 #[test]
 fn waits_of_conversations_end_by_time_by_signals_and_not_at_all() {
-    talk("waits", 3);
+    // At once: a pool waits for its deaf servers before it kills them.
+    std::thread::scope(|scope| {
+        for transport in TRANSPORTS {
+            scope.spawn(move || talk_by("waits", 3, transport));
+        }
+    });
 }
 
 #[test]

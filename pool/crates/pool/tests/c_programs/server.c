@@ -11,7 +11,7 @@
 #include "check.h"
 
 /* Services of tpsvrinit. */
-enum { OFFERED = 27 };
+enum { OFFERED = 29 };
 
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
@@ -70,9 +70,38 @@ static void SOFTNONE(TPSVCINFO *call) {
 
 /* Its caller's transaction is not its own, and the one that it begins is not ended. */
 static void UNENDED(TPSVCINFO *call) {
-  CHECK(tpgetlev() == 0 && tpbegin(0, 0) == 0 && tpgetlev() == 1);
+  CHECK((call->flags & TPTRAN) == 0 && tpgetlev() == 0 && tpbegin(0, 0) == 0 && tpgetlev() == 1);
   tpreturn(TPSUCCESS, 0, call->data, call->len, 0);
 }
+
+/* Takes part in the transaction of its caller, if that has one; does what the text says. */
+static void PART(TPSVCINFO *call) {
+  char *data = tpalloc("STRING", NULL, 16), *reply = NULL;
+  long len = 0;
+  int level = tpgetlev(), result = 0;
+  strcpy(data, "x");
+  CHECK(level == ((call->flags & TPTRAN) != 0));
+  if (level == 1) {
+    CHECK(tpbegin(0, 0) == -1 && tperrno == TPEPROTO);
+    CHECK(tpcommit(0) == -1 && tperrno == TPEPROTO && tpabort(0) == -1 && tperrno == TPEPROTO);
+  }
+  if (strcmp(call->data, "calls") == 0) {
+    strcpy(data, "part");
+    CHECK(tpcall("PART", data, 0, &reply, &len, 0) == 0 && tpurcode == level);
+  } else if (strcmp(call->data, "fails") == 0) {
+    result = tpcall("FAIL", data, 0, &reply, &len, 0);
+    CHECK(result == -1 && tperrno == TPESVCFAIL);
+  } else if (strcmp(call->data, "leaves") == 0) {
+    CHECK(tpacall("ECHO", data, 0, 0) > 0);
+  } else if (strcmp(call->data, "alone") == 0) {
+    CHECK(tpcall("FAIL", data, 0, &reply, &len, TPNOTRAN) == -1 && tperrno == TPESVCFAIL);
+  }
+  tpfree(reply);
+  tpfree(data);
+  tpreturn(failures == 0 ? TPSUCCESS : TPFAIL, level, call->data, call->len, 0);
+}
+
+static void TOPART(TPSVCINFO *call) { tpforward("PART", call->data, call->len, 0); }
 
 /* The first argument of tpreturn is what the text says; what is none of them is TPFAIL. */
 static void ODD(TPSVCINFO *call) {
@@ -129,6 +158,8 @@ static void NESTED(TPSVCINFO *call) {
   tpfree((char *)info);
   int result = tpcall("ECHO", data, call->len, &data, &len, 0);
   CHECK(tpterm() == -1 && tperrno == TPEPROTO);
+  CHECK(tpappthrterm() == -1 && tperrno == TPEPROTO);
+  CHECK(tpnewctxt(0, 1) == NULL && tperrno == TPEPROTO);
   CHECK(tpsetctxt(TPNULLCONTEXT, 0) == -1 && tperrno == TPEPROTO);
   tpfree(data);
   CHECK(tptypes(data, NULL, NULL) > 0);
@@ -244,6 +275,7 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("SLOW", SLOW) == 0 && tpadvertise("HOP", HOP) == 0);
   CHECK(tpadvertise("NOWHERE", NOWHERE) == 0 && tpadvertise("PASS", PASS) == 0);
   CHECK(tpadvertise("EMPTY", EMPTY) == 0);
+  CHECK(tpadvertise("PART", PART) == 0 && tpadvertise("TOPART", TOPART) == 0);
   CHECK(tpadvertise("STRAYS", STRAYS) == 0 && tpadvertise("SOFT", SOFT) == 0);
   CHECK(tpadvertise("TOOLONG", TOOLONG) == 0 && tpadvertise("GROW", GROW) == 0);
   CHECK(tpadvertise("OPEN", OPEN) == 0 && tpadvertise("CLOSE", CLOSE) == 0);

@@ -276,8 +276,8 @@ static void contexts(void) {
   while (tpinit(info) == 0) made++;
   CHECK(tperrno == TPELIMIT && made == CONTEXTS_MAX);
   CHECK(tpinit(info) == -1 && tperrno == TPELIMIT);
-  CHECK(tpgetctxt(&last, 0) == 0 && well(tpcall("ECHO", data, 0, &reply, &len, 0)));
-  CHECK(tpterm() == 0 && tpinit(info) == 0 && tpgetctxt(&seen, 0) == 0 && seen != last);
+  CHECK(tpgetctxt(&last, 0) >= 0 && well(tpcall("ECHO", data, 0, &reply, &len, 0)));
+  CHECK(tpterm() == 0 && tpinit(info) == 0 && tpgetctxt(&seen, 0) >= 0 && seen != last);
   tpfree((char *)info);
   tpfree(data);
   tpfree(reply);

@@ -1,8 +1,10 @@
 //! Where the tests build C programs, and the pools that run them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pollux_testing::{Output, Process, has, succeeded};
 use tempfile::TempDir;
@@ -22,12 +24,34 @@ pub(crate) fn built_library() -> String {
 /// A folder of a test's own, with what is built and written there; it goes with everything in it.
 pub(crate) struct Workshop {
     folder: TempDir,
+    shared: Arc<SharedPrograms>,
+}
+
+/// Programs that many tests have as they are, built once for those that run at the same time.
+struct SharedPrograms {
+    folder: TempDir,
+    built: Mutex<HashSet<String>>,
+}
+
+impl SharedPrograms {
+    /// Those of the workshops that are open; the folder goes with the last of them.
+    fn open() -> Arc<Self> {
+        static OPEN: Mutex<Weak<SharedPrograms>> = Mutex::new(Weak::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.upgrade().unwrap_or_else(|| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let new = Arc::new(Self { folder, built: Mutex::default() });
+            *open = Arc::downgrade(&new);
+            new
+        })
+    }
 }
 
 impl Workshop {
     /// `None`, with the reason printed, where there is no C compiler.
     pub(crate) fn open() -> Option<Self> {
-        has("cc").then(|| Self { folder: tempfile::tempdir().expect("a folder") })
+        let folder = || tempfile::tempdir().expect("a folder");
+        has("cc").then(|| Self { folder: folder(), shared: SharedPrograms::open() })
     }
 
     /// Lets a command run here, on the pool of `prefix`.
@@ -55,10 +79,29 @@ impl Workshop {
 
     /// `pollux` in this folder; it must do what it is asked.
     pub(crate) fn pollux(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(POLLUX_POOL);
-        command.args(arguments).current_dir(self.folder.path());
-        command.env("CFLAGS", format!("-O2 -Wall -Wextra -Werror -I. -I{}", checks().display()));
-        succeeded(&mut command).stdout
+        succeeded(&mut pollux_in(self.folder.path(), arguments)).stdout
+    }
+
+    /// The server `program`, built from a source beside these tests.
+    pub(crate) fn server(&self, program: &str, from: &str) {
+        self.share(program, &["build-server", "-o", program, &source(from)]);
+    }
+
+    /// The client `program`, built from a source beside these tests.
+    pub(crate) fn client(&self, program: &str, from: &str) {
+        self.share(program, &["build-client", "-o", program, &source(from), "-l", "-lpthread"]);
+    }
+
+    fn share(&self, program: &str, build: &[&str]) {
+        let shared = &self.shared;
+        let mut built = shared.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if !built.contains(program) {
+            succeeded(&mut pollux_in(shared.folder.path(), build));
+            built.insert(program.to_owned());
+        }
+        drop(built);
+        let linked = std::fs::hard_link(shared.folder.path().join(program), self.path(program));
+        linked.expect("one file system");
     }
 
     /// Builds a program from the source beside it, by a link line as manuals have them.
@@ -80,6 +123,14 @@ impl Workshop {
         command.args(arguments).current_dir(self.folder.path());
         command
     }
+}
+
+/// `pollux pool` in a folder, with what it is to give the compiler.
+fn pollux_in(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(POLLUX_POOL);
+    command.args(arguments).current_dir(folder);
+    command.env("CFLAGS", format!("-O2 -Wall -Wextra -Werror -I. -I{}", checks().display()));
+    command
 }
 
 /// A file of the repository.

@@ -1,6 +1,7 @@
 //! `pollux pool` as a user types it. A worker is this program in another role.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -11,10 +12,16 @@ use pollux_xatmi::environment::Environment;
 use pollux_xatmi::link::{PeerLink, Received};
 use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, getpgid, kill_process};
 
 const POLLUX_POOL: &str = env!("CARGO_BIN_EXE_pollux-pool");
+/// Runs a program in a session with a terminal.
+const SCRIPT: &str = "/usr/bin/script";
 /// Tests at once: most of their time is spent waiting for pools.
 const THREADS: usize = 4;
+
+/// Set for this program where it is a manager that takes its time to end.
+const SLOW_MANAGER: &str = "POLLUX_TEST_SLOW_MANAGER";
 
 fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
@@ -23,8 +30,9 @@ fn main() -> ExitCode {
     if std::env::var_os(SLOW_MANAGER).is_some() {
         return slow_manager();
     }
-    let tests: [(&str, fn()); 13] = [
+    let tests: [(&str, fn()); 16] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
+        ("a_service_manager_is_notified_of_the_pools_state", a_service_manager_is_notified),
         ("what_is_missing_is_reported_and_the_rest_starts", what_is_missing_is_reported),
         ("a_common_configuration_holds_the_environment", a_common_configuration_holds_it),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
@@ -32,17 +40,16 @@ fn main() -> ExitCode {
         ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
         ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
         ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
+        ("workers_have_no_terminal_to_ask_at", workers_have_no_terminal),
         ("workers_of_another_namespace_are_left_alone", workers_of_another_namespace),
         ("a_pool_that_does_not_run_is_an_error", a_pool_that_does_not_run_is_an_error),
+        ("a_start_of_one_worker_begins_a_pool", a_start_of_one_worker_begins_a_pool),
         ("lists_name_what_the_transport_has", lists_name_what_the_transport_has),
         ("a_stop_returns_when_the_manager_has_ended", a_stop_returns_when_the_manager_has_ended),
         ("a_file_size_that_is_too_small_is_an_error", a_file_size_that_is_too_small_is_an_error),
     ];
     run_tests(THREADS, None, tests.map(|(name, run)| test(name, run)).into())
 }
-
-/// Set for this program where it is a manager that takes its time to end.
-const SLOW_MANAGER: &str = "POLLUX_TEST_SLOW_MANAGER";
 
 /// Answers the order to end and closes its socket; its process ends when standard input does.
 #[expect(clippy::print_stderr, reason = "the test waits for it")]
@@ -191,6 +198,11 @@ fn a_pool_is_started_shown_and_stopped() {
         said.contains("options of echosv 7 changed, which count from the next start"),
         "{said}"
     );
+    // Kernels share the CPUs among sessions: a pool and the clients that are started beside it are in one.
+    let manager = bank.json(&["info"])["pid"].as_i64().expect("a number");
+    assert_eq!(session(&manager.to_string()), session("self"));
+    let manager = Pid::from_raw(manager as i32);
+    assert_eq!(getpgid(manager).ok(), manager, "the keys of a terminal are for others");
     // A start of what runs starts what is missing of it.
     bank.good(&["stop", "--id", "7"]);
     assert_eq!(bank.json(&["ps"])[0]["state"], "down");
@@ -205,7 +217,8 @@ fn a_pool_is_started_shown_and_stopped() {
     assert!(said.contains("runs already, as process"), "{said}");
 
     // A log that was moved away is begun anew by a reload.
-    let (log, moved) = (bank.folder.path().join(bank.log()), bank.folder.path().join("log.1"));
+    let log = bank.folder.path().join(bank.log());
+    let moved = bank.folder.path().join("log.1");
     std::fs::rename(&log, &moved).expect("moved");
     bank.good(&["reload"]);
     let lines = std::fs::read_to_string(&log).expect("a new one");
@@ -215,6 +228,102 @@ fn a_pool_is_started_shown_and_stopped() {
     let (_, said) = bank.good(&["stop"]);
     assert!(said.contains("workers stopped after "), "{said}");
     bank.bad(&["ps"], 1);
+}
+
+/// The session of a process: 0 where its leader lies outside of the PID namespace, which getsid(2) of rustix takes for
+/// a fault.
+fn session(process: &str) -> String {
+    session_and_terminal(process)[0].clone()
+}
+
+/// The same with the number of its controlling terminal, 0 for none.
+fn session_and_terminal(process: &str) -> [String; 2] {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+    let (_, fields) = stat.rsplit_once(')').expect("the name of its program ends");
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    [fields[3], fields[4]].map(str::to_owned)
+}
+
+/// A session with a terminal that lasts until the test has looked: with its leader all would lose the terminal.
+fn workers_have_no_terminal() {
+    if !std::path::Path::new(SCRIPT).exists() {
+        return skip("script(1) is not installed");
+    }
+    let servers = "<server name='echosv'><srvid>1</srvid><min>2</min><max>2</max></server>";
+    let bank = Bank::new("tty", servers);
+    let mut command = Command::new(SCRIPT);
+    let started = format!("{POLLUX_POOL} start; echo leader $$; read end");
+    command.args(["-qec", &started, "/dev/null"]).env("SHELL", "/bin/sh");
+    bank.surround(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut terminal = Process::start(&mut command);
+    let end = terminal.take_stdin();
+    let mut said = BufReader::new(terminal.take_stdout()).lines().map_while(Result::ok);
+    let leader = said.find_map(|line| Some(line.trim_end().strip_prefix("leader ")?.to_owned()));
+    let [session, of_leader] = session_and_terminal(&leader.expect("the pool was started"));
+    assert_ne!(of_leader, "0", "the session has no terminal");
+    let mut processes = vec![bank.json(&["info"])["pid"].to_string()];
+    let workers = bank.json(&["ps"]);
+    processes.extend(workers.as_array().expect("rows").iter().map(|row| row["pid"].to_string()));
+    assert_eq!(processes.len(), 3);
+    for process in &processes {
+        assert_eq!(session_and_terminal(process), [session.clone(), "0".to_owned()]);
+    }
+    bank.good(&["stop"]);
+    drop(end);
+}
+
+fn a_service_manager_is_notified() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>2</min><max>2</max></server>";
+    let bank = Bank::new("notify", servers);
+    let name = bank.folder.path().join("notify");
+    let socket = UnixDatagram::bind(&name).expect("bound");
+    socket.set_read_timeout(Some(DEADLINE)).expect("set");
+    let notification = || loop {
+        let mut text = [0; 200];
+        match socket.recv(&mut text) {
+            Ok(len) => break String::from_utf8_lossy(&text[..len]).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("no notification: {error}"),
+        }
+    };
+    let until = |wanted: &str| {
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|last: &String| !last.starts_with(wanted)) {
+            seen.push(notification());
+        }
+        seen
+    };
+    let mut command = bank.command(&["start", "--foreground"]);
+    command.env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "2000000");
+    let mut pool = Process::start(&mut command);
+    let seen = until("READY=1");
+    assert!(seen.contains(&"STATUS=2 of 2 workers up".to_owned()), "{seen:?}");
+    // What a worker says is not the state of the pool.
+    let pid = bank.json(&["ps"])[0]["pid"].as_u64().expect("a process");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("it runs");
+    assert!(!String::from_utf8_lossy(&environment).contains("NOTIFY_SOCKET"));
+    until("WATCHDOG=1");
+    bank.good(&["reload"]);
+    until("RELOADING=1\nMONOTONIC_USEC=");
+    until("READY=1");
+    bank.good(&["stop", "--id", "1"]);
+    until("STATUS=1 of 1 workers up");
+    // A worker that cannot end keeps the pool, which takes orders and says no other state than that it is ending.
+    let worker =
+        bank.json(&["ps"]).as_array().expect("rows").iter().find_map(|row| row["pid"].as_u64());
+    let worker = worker.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("a process");
+    kill_process(worker, Signal::STOP).expect("stopped");
+    pool.signal(Signal::TERM);
+    until("STOPPING=1");
+    assert!(bank.bad(&["reload"], 1).contains("the pool is ending"));
+    kill_process(worker, Signal::CONT).expect("continued");
+    assert!(pool.wait().success());
+    socket.set_nonblocking(true).expect("set");
+    let mut text = [0; 200];
+    while let Ok(len) = socket.recv(&mut text) {
+        let text = String::from_utf8_lossy(&text[..len]);
+        assert!(!text.starts_with("READY") && !text.starts_with("RELOADING"), "{text}");
+    }
 }
 
 fn a_common_configuration_holds_it() {
@@ -411,7 +520,9 @@ fn lists_name_what_the_transport_has() {
         let (info, _) = bank.good(&["info"]);
         assert!(info.contains(&format!("requests               {in_words}")), "{info}");
         let rings = bank.json(&["queues"]);
-        let (idle, busy, workers) = (&rings[0]["idle"], &rings[0]["busy"], &rings[0]["workers"]);
+        let idle = &rings[0]["idle"];
+        let busy = &rings[0]["busy"];
+        let workers = &rings[0]["workers"];
         assert_eq!((idle, busy, workers), (&2.into(), &0.into(), &2.into()), "{rings}");
         let (table, _) = bank.good(&["queues"]);
         let heading = table.lines().next().expect("a heading");
@@ -472,6 +583,25 @@ fn a_file_size_that_is_too_small_is_an_error() {
             assert!(said.contains(words), "{order}: {said}");
         }
     }
+}
+
+fn a_start_of_one_worker_begins_a_pool() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>2</min><max>2</max></server>\
+                   <server name='missing'><srvid>5</srvid></server>";
+    let bank = Bank::new("one", servers);
+    let said = bank.bad(&["start", "--id", "9"], 1);
+    assert!(said.contains("the configuration has no worker with the id 9"), "{said}");
+    let (_, said) = bank.good(&["start", "--id", "2"]);
+    assert!(said.contains("1 of 1 workers up"), "{said}");
+    let states = |bank: &Bank| -> Vec<String> {
+        let rows = bank.json(&["ps"]);
+        let rows = rows.as_array().expect("rows").iter();
+        rows.map(|row| format!("{} {}", row["srvid"], row["state"])).collect()
+    };
+    assert_eq!(states(&bank), ["1 \"down\"", "2 \"up\"", "5 \"down\"", "6 \"down\""]);
+    bank.good(&["start", "--name", "echosv"]);
+    assert_eq!(states(&bank)[..2], ["1 \"up\"", "2 \"up\""]);
+    bank.good(&["stop"]);
 }
 
 fn a_pool_that_does_not_run_is_an_error() {

@@ -159,6 +159,11 @@ static void fields_that_are_none(void) {
   CHECK(Bproj(ubf, list) == -1 && Berror == BBADFLD);
   CHECK(Bprojcpy(ubf, ubf, list) == -1 && Berror == BBADFLD);
   CHECK(Bnext(ubf, &next, &occurrence, text, NULL) == -1 && Berror == BBADFLD);
+  CHECK(Bflddbload() == 0 && Bflddbunlink() == 0);
+  Bflddbunload();
+  CHECK(Bflddbid("T_NAME") == BBADFLDID && Berror == BBADNAME);
+  CHECK(Bflddbid("") == BBADFLDID && Berror == BEINVAL);
+  CHECK(Bflddbname(id) == NULL && Berror == BBADNAME);
   CHECK(Btype(0) == NULL && Berror == BBADFLD);
   CHECK(Bmkfldid(BFLD_LONG, 0) == BBADFLDID && Berror == BBADFLD);
   CHECK(Bmkfldid(BFLD_LONG, BMAXFLDNO + 1) == BBADFLDID && Berror == BBADFLD);

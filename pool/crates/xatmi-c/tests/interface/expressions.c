@@ -110,8 +110,8 @@ static void wrong(void) {
   CHECK(Bfloatev(ubf, no_tree) == -1 && Berror == BEINVAL);
   Btreefree(tree);
   tree = Bboolco("1 / (T_AGE - 17)");
-  CHECK(Bboolev(ubf, tree) == -1 && Berror == BEINVAL);
-  CHECK(Bfloatev(ubf, tree) == -1 && Berror == BEINVAL);
+  CHECK(Bboolev(ubf, tree) == 0 && Berror == 0);
+  CHECK(Bfloatev(ubf, tree) == 0 && Berror == 0);
   tree[2] = 'x';
   CHECK(Bboolev(ubf, tree) == -1 && Berror == BEINVAL);
   Btreefree(tree);
@@ -207,6 +207,48 @@ static void read_from_text(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tpfree((char *)all[i]);
 }
 
+static long seven(UBFH *ubf, char *name) {
+  CHECK(strcmp(name, "seven") == 0 && Bisubf(ubf) == 1);
+  CHECK(Blen(ubf, name_field, 99) == -1 && Berror == BNOTPRES);
+  return 7;
+}
+
+static long length(UBFH *ubf, char *name, char *text) {
+  CHECK(strcmp(name, "length") == 0 && Bisubf(ubf) == 1);
+  return (long)strlen(text);
+}
+
+/* Functions of the program in expressions. */
+static void functions(void) {
+  UBFH *ubf = buffer(1024);
+  long age = 7;
+  CHECK(Badd(ubf, age_field, (char *)&age, 0) == 0);
+  CHECK(Bboolco("seven()") == NULL && Berror == BSYNTAX);
+  CHECK(Bboolsetcbf("seven", seven) == 0 && Bboolsetcbf2("length", length) == 0);
+  CHECK(holds(ubf, "seven() == T_AGE && length('it is 7') == seven()") == 1 && Berror == 0);
+  CHECK(holds(ubf, "T_AGE || seven() < 3") == 1 && holds(ubf, "seven() - length('1234567')") == 0);
+  char *tree = Bboolco("seven() * 2"), *copy = Bboolco("length('ab')");
+  CHECK(tree != NULL && Bfloatev(ubf, tree) == 14.0 && Bboolpr(copy, stdout) == 0);
+  const char *wrong[] = {"seven('x')", "length()", "length('x'", "length('x", "length(T_AGE)", "seven() %% '7'"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    CHECK(Bboolco(wrong[i]) == NULL && Berror == BSYNTAX);
+  }
+  /* Taken back: what calls it is an error, for trees that there are too. */
+  CHECK(Bboolsetcbf("seven", NULL) == 0 && Bboolco("seven()") == NULL && Berror == BSYNTAX);
+  CHECK(Bfloatev(ubf, tree) == -1 && Berror == BSYNTAX);
+  char long_name[66];
+  memset(long_name, 'x', 65);
+  long_name[65] = 0;
+  const char *names[] = {"", "7up", "a b", long_name, NULL};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    CHECK(Bboolsetcbf(names[i], seven) == -1 && Berror == BBADNAME);
+    CHECK(Bboolsetcbf2(names[i], length) == -1 && Berror == BBADNAME);
+  }
+  Btreefree(tree);
+  Btreefree(copy);
+  tpfree((char *)ubf);
+}
+
 int main(void) {
   name_field = Bfldid("T_NAME");
   age_field = Bfldid("T_AGE");
@@ -219,5 +261,6 @@ int main(void) {
   wrong();
   written_and_read();
   read_from_text();
+  functions();
   return failures != 0;
 }

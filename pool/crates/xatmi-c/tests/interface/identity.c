@@ -31,16 +31,16 @@ int main(void) {
   CHECK(tpinit(info) == -1 && tperrno == TPESYSTEM);
   tpfree((char *)info);
 
-  TPCONTEXT_T context = 5;
+  TPCONTEXT_T context = TPINVALIDCONTEXT;
   CHECK(tpgetctxt(&context, 0) == 0 && context == TPNULLCONTEXT);
   CHECK(tpgetctxt(NULL, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tpgetctxt(&context, 1) == -1 && tperrno == TPEINVAL);
   CHECK(tpsetctxt(TPNULLCONTEXT, 0) == 0);
   CHECK(tpsetctxt(TPNULLCONTEXT, 1) == -1 && tperrno == TPEINVAL);
-  CHECK(tpsetctxt(4711, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpsetctxt((TPCONTEXT_T)4711, 0) == -1 && tperrno == TPENOENT);
   CHECK(tpsetctxt(TPINVALIDCONTEXT, 0) == -1 && tperrno == TPENOENT);
 
-  CHECK(tpsetctxt(4711, 0) == -1 && tperrordetail(0) == TPED_MINVAL && tperrno == TPENOENT);
+  CHECK(tpsetctxt((TPCONTEXT_T)4711, 0) == -1 && tperrordetail(0) == TPED_MINVAL && tperrno == TPENOENT);
   CHECK(strcmp(tpstrerrordetail(TPED_MINVAL, 0), "0: no further cause") == 0);
   CHECK(tpchkunsol() == -1 && tperrno == TPEPROTO && tperrordetail(0) == TPED_NOUNSOLHANDLER);
   CHECK(strstr(tpstrerrordetail(tperrordetail(0), 0), "tpsetunsol") != NULL && tperrno == TPEPROTO);

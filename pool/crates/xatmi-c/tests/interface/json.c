@@ -14,7 +14,7 @@ int main(void) {
   CHECK(Badds(ubf, name, "one \"quoted\"") == 0 && Badds(ubf, name, "two") == 0);
   CHECK(Badds(ubf, age, "-5") == 0 && Badd(ubf, Bfldid("T_BYTES"), "a\0b", 3) == 0);
   CHECK(tpubftojson(ubf, text, sizeof text) == 0 && tperrno == 0);
-  CHECK(strcmp(text, "{\"T_AGE\":-5,\"T_BYTES\":\"YQBi\",\"T_NAME\":[\"one \\\"quoted\\\"\",\"two\"]}") == 0);
+  CHECK(strcmp(text, "{\"T_AGE\":-5,\"T_NAME\":[\"one \\\"quoted\\\"\",\"two\"],\"T_BYTES\":\"YQBi\"}") == 0);
   CHECK(tpjsontoubf(other, text) == 0 && Bcmp(other, ubf) == 0);
   CHECK(tpjsontoubf(other, "{\"T_INNER\":{\"T_AGE\":\"7\"}}") == 0 && Bnum(other) == 1);
   CHECK(tpubftojson(other, text, sizeof text) == 0);

@@ -17,6 +17,7 @@ int main(void) {
   CHECK(sizeof(CLIENTID) == 96);
   CHECK(offsetof(TPSVCINFO, fname) == 168);
   CHECK(sizeof(TPINIT) == 152);
+  CHECK(sizeof(BVIEWFLD) == 48 && offsetof(BVIEWFLD, vname) == 4 && offsetof(BVIEWFLD, data) == 40);
   CHECK(sizeof(BFLDID) == 4 && sizeof(BFLDLEN) == 4 && sizeof(BFLDOCC) == 4);
   CHECK(TPSUCCESS == 2 && TPFAIL == 1 && TPEXIT == 0x08000000);
   CHECK(TPNOBLOCK == 1 && TPSIGRSTRT == 2 && TPNOREPLY == 4 && TPNOTIME == 0x20);

@@ -1,8 +1,11 @@
 /* Lines with a level. argv: the folder in which process.log is written at level 4. */
+#include <Exfields.h>
 #include <atmi.h>
 #include <ndebug.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -76,7 +79,12 @@ int main(int argc, char **argv) {
   CHECK(tplogsetreqfile_direct(path_of("request.log")) == 0 && tplog(log_info, "request") == 0);
   CHECK(tploggetreqfile(NULL, 0) == 1);
   CHECK(tploggetreqfile(name, 3) == -1 && tperrno == TPELIMIT);
+  CHECK(tplogqinfo(log_info, TPLOGQI_GET_TP) == (LOG_FACILITY_TP_REQUEST | 4L << 24));
   tplogclosereqfile();
+  CHECK(tplogqinfo(log_info, TPLOGQI_GET_TP) == (LOG_FACILITY_TP | 4L << 24));
+  CHECK(tplogqinfo(log_debug, TPLOGQI_GET_TP) == 0);
+  CHECK(tplogqinfo(log_debug, TPLOGQI_GET_TP | TPLOGQI_EVAL_RETURN) == (LOG_FACILITY_TP | 4L << 24));
+  CHECK(tplogqinfo(log_info, TPLOGQI_EVAL_RETURN) == -1 && tperrno == TPEINVAL);
   CHECK(tplog(log_info, "behind it") == 0);
   CHECK(strstr(taken("request.log"), "request\n") != NULL);
   CHECK(strstr(taken("process.log"), "behind it\n") != NULL);
@@ -85,6 +93,8 @@ int main(int argc, char **argv) {
   CHECK(tplog(log_warn, "no") == 0 && taken("process.log")[0] == '\0');
   CHECK(tplogconfig(LOG_FACILITY_TP | LOG_FACILITY_NDRX, log_warn, NULL, NULL, NULL) == 0);
   CHECK(tplog(log_warn, "yes") == 0 && taken("process.log")[0] != '\0');
+  CHECK(tplogconfig(LOG_FACILITY_NDRX_THREAD | LOG_FACILITY_UBF_REQUEST, log_debug, NULL, NULL, NULL) == 0);
+  CHECK(tplogqinfo(log_error, TPLOGQI_GET_TP) == (LOG_FACILITY_TP | (long)log_warn << 24));
   CHECK(tplogconfig(0, 1, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
   CHECK(tplogconfig(0x1000, 1, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
   CHECK(tplogconfig(LOG_FACILITY_TP, 7, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
@@ -102,6 +112,43 @@ int main(int argc, char **argv) {
   CHECK(tplogdumpdiff(log_error, "x", one, NULL, 1) == -1);
   CHECK(tplogprintubf(log_error, "x", NULL) == -1);
   CHECK(tplogprintubf(log_error, NULL, ubf) == -1);
+  char *data = (char *)ubf;
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogsetreqfile(NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tplogsetreqfile(NULL, "/no/such/folder/log", NULL) == -1 && tperrno == TPEOS);
+  CHECK(tploggetbufreqfile(data, name, sizeof name) == -1 && tperrno == TPENOENT);
+  CHECK(tplogdelbufreqfile(data) == -1 && tperrno == TPENOENT);
+  CHECK(tplogsetreqfile(&data, path_of("request.log"), NULL) == 0 && tplog(log_error, "named") == 0);
+  CHECK(strstr(taken("request.log"), "named\n") != NULL && Bpres(ubf, EX_NREQLOGFILE, 0) == 1);
+  tplogclosereqfile();
+  CHECK(tploggetbufreqfile(data, name, sizeof name) == 0 && strcmp(name, path_of("request.log")) == 0);
+  CHECK(tploggetbufreqfile(data, name, 3) == -1 && tperrno == TPELIMIT);
+  CHECK(tploggetbufreqfile(NULL, name, sizeof name) == -1 && tperrno == TPEINVAL);
+  /* What the buffer names counts. */
+  CHECK(tplogsetreqfile(&data, path_of("other.log"), NULL) == 0 && tplog(log_error, "again") == 0);
+  CHECK(strstr(taken("request.log"), "again\n") != NULL);
+  tplogclosereqfile();
+  /* Where there is a folder for such files, no buffer names one elsewhere; a program itself may. */
+  CHECK(mkdir(path_of("requests"), 0700) == 0 && setenv("POLLUX_REQUEST_LOG_DIR", path_of("requests"), 1) == 0);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == -1 && tperrno == TPEPERM);
+  CHECK(Bchg(ubf, EX_NREQLOGFILE, 0, path_of("requests/../request.log"), 0) == 0);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == -1 && tperrno == TPEPERM);
+  FILE *old = fopen(path_of("old.log"), "w");
+  CHECK(old != NULL && fclose(old) == 0 && symlink("../old.log", path_of("requests/link.log")) == 0);
+  CHECK(symlink("../none.log", path_of("requests/new.log")) == 0);
+  CHECK(Bchg(ubf, EX_NREQLOGFILE, 0, path_of("requests/link.log"), 0) == 0);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == -1 && tperrno == TPEPERM);
+  CHECK(Bchg(ubf, EX_NREQLOGFILE, 0, path_of("requests/new.log"), 0) == 0);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == -1 && tperrno == TPEPERM);
+  CHECK(tplogsetreqfile(NULL, path_of("other.log"), NULL) == 0);
+  CHECK(Bchg(ubf, EX_NREQLOGFILE, 0, path_of("requests/one.log"), 0) == 0);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == 0 && tplog(log_error, "within") == 0);
+  CHECK(strstr(taken("requests/one.log"), "within\n") != NULL);
+  CHECK(tplogsetreqfile(&data, NULL, NULL) == 0);
+  tplogclosereqfile();
+  CHECK(unsetenv("POLLUX_REQUEST_LOG_DIR") == 0);
+  CHECK(tplogdelbufreqfile(data) == 0 && Bpres(ubf, EX_NREQLOGFILE, 0) == 0);
+  CHECK(tplogdelbufreqfile(NULL) == -1 && tperrno == TPEINVAL);
   tpfree((char *)ubf);
   return failures != 0;
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pollux_testing::{Output, Process, has, succeeded};
+use pollux_xatmi::field_table::{self, FieldFile};
+use pollux_xatmi::view::{self, ViewFile};
 use pollux_xatmi_c::layout::{self, Library};
 use tempfile::TempDir;
 
@@ -126,6 +128,80 @@ fn expressions_and_files_answer_as_documented() {
     succeeded(&mut program);
 }
 
+/// Members of all types, with all flags.
+const PEOPLE: &str = "\
+VIEW PERSON
+short   age     T_AGE    1     -    -    -1
+long    ids     T_ID     3     C    -    0
+int     small   -        2     -    -    7
+char    sex     T_SEX    1     -    -    '-'
+float   height  T_HEIGHT 1     S    -    1.5
+double  weight  T_WEIGHT 1     F    -    NONE
+string  name    T_NAME   1     -    12   'no \\'one\\''
+string  phones  T_PHONE  2     CL   8    -
+carray  photo   T_PHOTO  1     L    6    '\\0\\n'
+string  padded  -        1     P    6    'ab '
+END
+VIEW SMALL
+char one - 1 - - -
+END
+VIEW STRANGE
+long one T_NONE 1 - - -
+END
+";
+const PEOPLE_FIELDS: &str = "T_AGE 1 short\nT_ID 2 long\nT_SEX 3 char\nT_HEIGHT 4 float\nT_WEIGHT 5 double\n\
+                             T_NAME 6 string\nT_PHONE 7 string\nT_PHOTO 8 carray\nT_VIEW 9 view\n";
+
+/// Writes what `viewc` and `mkfldhdr` make of the view and its fields; the folder.
+fn with_people(gcc: &Toolchain) -> String {
+    let views = ViewFile::parse(&gcc.path("people.v"), PEOPLE).expect("views");
+    let fields = FieldFile::parse(&gcc.path("people.fd"), PEOPLE_FIELDS).expect("fields");
+    for (name, text) in [
+        ("people.h", view::c_header(&views, "people.h")),
+        ("people.V", views.compiled()),
+        ("people.fd.h", field_table::c_header(&fields)),
+        ("people.fd", PEOPLE_FIELDS.to_owned()),
+    ] {
+        std::fs::write(gcc.path(name), text).expect("written");
+    }
+    gcc.path("").display().to_string()
+}
+
+#[test]
+fn structs_of_views_answer_as_documented() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let here = with_people(&gcc);
+    let path = gcc.program_with("views.c", &["-I", &here]);
+    for suffix in ["", "32"] {
+        let mut program = Command::new(&path);
+        for (name, value) in [
+            ("FLDTBLDIR", here.as_str()),
+            ("FIELDTBLS", "people.fd"),
+            ("VIEWDIR", here.as_str()),
+            ("VIEWFILES", "people.V"),
+        ] {
+            program.env(format!("{name}{suffix}"), value);
+        }
+        let said = succeeded(&mut program).stdout;
+        assert!(said.contains("name\ta\\09b\n"), "{said}");
+    }
+    std::fs::write(gcc.path("wrong.V"), "VIEW PERSON\n").expect("written");
+    for (file, error) in [("none.V", "19"), ("wrong.V", "18")] {
+        let mut program = Command::new(&path);
+        program.env("VIEWDIR", &here).env("VIEWFILES", file);
+        succeeded(program.env_remove("VIEWFILES32").arg(error));
+    }
+}
+
+#[test]
+fn buffers_and_structs_go_through_functions_and_json() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let here = with_people(&gcc);
+    let mut program = Command::new(gcc.program_with("callbacks.c", &["-I", &here]));
+    program.env("FLDTBLDIR", &here).env("FIELDTBLS", "people.fd").env_remove("POLLUX_OF_A_TEST");
+    succeeded(program.env("VIEWDIR", &here).env("VIEWFILES", "people.V"));
+}
+
 #[test]
 fn programs_of_fml_find_their_names_and_functions_have_addresses() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
@@ -141,6 +217,15 @@ fn fields_become_json_and_come_back() {
     let mut program = Command::new(gcc.program("json.c"));
     program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "person.fd");
     succeeded(&mut program);
+}
+
+#[test]
+fn functions_with_a_context_in_front_keep_what_is_of_it() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut program = Command::new(gcc.program("contexts.c"));
+    program.arg(folder.path()).env("NDRX_QPREFIX", NO_POOL).env_remove("FIELDTBLS");
+    succeeded(program.env("NDRX_DEBUG_STR", "tp=4"));
 }
 
 #[test]

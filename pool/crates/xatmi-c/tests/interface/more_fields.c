@@ -200,6 +200,7 @@ static void converted(void) {
   CHECK(strcmp(Btype(short_field), "short") == 0 && strcmp(Btype(inner_field), "ubf") == 0);
   CHECK(strcmp(Btype(double_field), "double") == 0 && strcmp(Btype(long_field), "long") == 0);
   CHECK(Btype((12 << 25) | 1) == NULL && Berror == BTYPERR);
+  CHECK(Btype(-1) == NULL && Berror == BTYPERR);
   CHECK(Btype(0) == NULL && Berror == BBADFLD);
 }
 
@@ -244,7 +245,7 @@ static void paths(void) {
   CHECK(Badd(outer, inner_field, (char *)inmost, 0) == 0);
   CHECK(Badd(outer, inner_field, (char *)middle, 0) == 0);
   CHECK(Badds(outer, text_field, "outer") == 0);
-  BFLDID deep[] = {inner_field, 1, inner_field, 0, text_field, -1, BBADFLDOCC};
+  BFLDID deep[] = {inner_field, 1, inner_field, 0, text_field, 1, BBADFLDOCC}, last[] = {text_field, -1, BBADFLDOCC};
   BFLDID flat[] = {text_field, 0, BBADFLDOCC}, none[] = {BBADFLDOCC};
   BFLDID absent[] = {inner_field, 7, text_field, 0, BBADFLDOCC};
   BFLDID no_buffer[] = {text_field, 0, text_field, 0, BBADFLDOCC};
@@ -268,7 +269,9 @@ static void paths(void) {
   CHECK(Bgetr(outer, absent, value, NULL) == -1 && Berror == BNOTPRES);
   CHECK(Bgetr(outer, none, value, NULL) == -1 && Berror == BBADFLD);
   CHECK(Bgetr(outer, NULL, value, NULL) == -1 && Berror == BEINVAL);
-  CHECK(Bgetr(outer, no_buffer, value, NULL) == -1 && Berror == BBADFLD);
+  /* -1 is the end, also in the place of an occurrence. */
+  CHECK(Bgetr(outer, last, value, NULL) == -1 && Berror == BBADFLD);
+  CHECK(Bgetr(outer, no_buffer, value, NULL) == -1 && Berror == BEBADOP);
   CHECK(Bgetr(outer, wrong, value, NULL) == -1 && Berror == BBADFLD);
   CHECK(Bgetr(outer, deep, NULL, NULL) == -1 && Berror == BEINVAL);
   len = 2;

@@ -419,7 +419,8 @@ mod tests {
             None,
         )
         .expect("a pair");
-        let (since, timeout) = (Instant::now(), Duration::from_millis(30));
+        let since = Instant::now();
+        let timeout = Duration::from_millis(30);
         // As if a signal came whenever it waits.
         let interrupted = within(timeout, &ours, Timeout::Recv, || Err::<(), _>(Errno::INTR));
         assert_eq!(interrupted, Err(Errno::TIMEDOUT));

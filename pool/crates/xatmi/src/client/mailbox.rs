@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::KnownContext;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, is_errno};
 use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
 use crate::queue::{ServiceName, Waited, monotonic_ns};
 use crate::wire::Reply;
@@ -44,6 +44,8 @@ pub(super) struct Mailbox {
     services: Vec<(ServiceName, Row)>,
     /// No worker was woken for the last request, as one was looking for it.
     is_unwoken: bool,
+    /// It counts as a thread that can run.
+    is_calling: bool,
     spin: Spin,
 }
 
@@ -77,7 +79,7 @@ impl Mailbox {
         let owner = owner_of(pid, context);
         let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
         let services = Vec::new();
-        let (is_unwoken, spin) = (false, Spin::default());
+        let (is_unwoken, is_calling, spin) = (false, false, Spin::default());
         let mut mailbox = Self {
             memory,
             pid,
@@ -89,6 +91,7 @@ impl Mailbox {
             out,
             services,
             is_unwoken,
+            is_calling,
             spin,
         };
         if mailbox.add_block() {
@@ -153,6 +156,8 @@ impl Mailbox {
     ) -> Result<(), Unsent> {
         let row = self.find(service).ok_or(Unsent::NotOffered)?;
         let ticket = self.open_request().ok_or(Unsent::NoRequest)?;
+        // Before a worker is woken, which may take this thread's CPU at once.
+        self.set_calling(is_awaited);
         let exchange = &self.memory.exchange;
         let (Some(request), Some(ring)) =
             (exchange.request(ticket.request), exchange.ring(row.ring))
@@ -164,6 +169,7 @@ impl Mailbox {
         let Ok(Some(at)) = ring.push(ticket.request) else {
             request.take_back(ticket);
             self.free.push(ticket.request);
+            self.set_calling(false);
             return Err(Unsent::Full(row.ring));
         };
         self.is_unwoken = is_awaited && exchange.is_looked_into(&self.memory.records, row.ring);
@@ -175,6 +181,7 @@ impl Mailbox {
             // served or answered.
             request.give_up();
             self.free.insert(0, ticket.request);
+            self.set_calling(false);
             return Err(Unsent::NotOffered);
         }
         if wants_reply {
@@ -241,7 +248,20 @@ impl Mailbox {
         deadline_ns: u64,
         look_ns: u64,
     ) -> io::Result<Waited> {
-        if self.out.len() <= SPIN_OUT_MAX && self.spin.is_due() {
+        self.set_calling(true);
+        let waited = self.wait_counted(into, deadline_ns, look_ns);
+        self.set_calling(false);
+        waited
+    }
+
+    #[inline]
+    fn wait_counted(
+        &mut self,
+        into: &mut [u8],
+        deadline_ns: u64,
+        look_ns: u64,
+    ) -> io::Result<Waited> {
+        if self.out.len() <= SPIN_OUT_MAX {
             self.spin();
         }
         let mut sleep_ns = SLEEP_NS_MIN;
@@ -275,7 +295,7 @@ impl Mailbox {
             let until_ns = if deadline_ns == 0 { most_ns } else { most_ns.min(deadline_ns) };
             let waited = home.sleep(until_ns);
             home.disarm();
-            let is_over = waited.as_ref().is_err_and(is_timeout);
+            let is_over = waited.as_ref().is_err_and(|error| is_errno(error, Errno::TIMEDOUT));
             if interruption(waited).is_err() {
                 return Ok(Waited::Interrupted);
             }
@@ -286,15 +306,32 @@ impl Mailbox {
         }
     }
 
-    /// Looks for a moment whether a reply comes.
+    /// Says whether this thread is in a call, where others look at that.
+    #[inline]
+    fn set_calling(&mut self, is_calling: bool) {
+        if self.is_calling != is_calling
+            && !(is_calling && self.memory.records.always_spins())
+            && let Some(home) = self.home()
+        {
+            home.set_calling(is_calling);
+            self.memory.exchange.set_worker_here(!is_calling);
+            self.is_calling = is_calling;
+        }
+    }
+
+    /// Looks for a moment whether a reply comes, as far as that pays.
     fn spin(&mut self) {
         let Self { memory, out, spin, .. } = self;
-        spin.spin(|| {
+        let is_crowded = || memory.exchange.is_crowded(&memory.records);
+        let is_answered = || {
             out.iter().any(|Out { ticket, .. }| {
                 let request = memory.exchange.request(ticket.request);
                 request.is_none_or(|request| request.state().0 != State::Asked)
             })
-        });
+        };
+        if spin.is_due(is_crowded) {
+            spin.spin(is_answered, is_crowded);
+        }
     }
 
     /// Wakes a worker for each of these requests that still waits in its ring; whether one was idle.
@@ -383,14 +420,11 @@ impl Drop for Mailbox {
                 request.give_up();
             }
         }
+        self.set_calling(false);
         for block in self.blocks.iter().filter_map(|block| self.memory.exchange.block(*block)) {
             block.give_back(self.owner);
         }
     }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::TIMEDOUT)
 }
 
 /// Only a signal is an error: a wait may end early or late for any reason.

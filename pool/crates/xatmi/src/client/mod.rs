@@ -7,21 +7,28 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `receive` | replies that are waited for; calls; the begin of a conversation |
+//! | `call` | a request and its reply in one: calls, the begin of a conversation |
+//! | `receive` | replies that are waited for |
 //! | `send` | requests on their way out, and waiting for room |
 //! | `successor` | the next manager, when this one ended |
-//! | `calls` | which calls are out; replies that came for them: matched, kept, delivered |
-//! | `transport` | queues or shared memory |
-//! | `mailbox` | requests and replies in shared memory |
+//! | `out_calls` | which calls are out; replies that came for them: matched, kept, delivered |
+//! | `queues` | messages by a reply queue and those of services |
+//! | `shared_memory`, `mailbox` | messages as requests and replies in shared memory |
+//! | `transport` | what either is to the rest |
+//! | `poll_lock` | which thread of a process polls a full queue |
 //! | `connection` | the connection to the manager, and its greeting |
 //!
 //! Each uses only those below it.
 
-mod calls;
+mod call;
 mod connection;
 mod mailbox;
+mod out_calls;
+mod poll_lock;
+mod queues;
 mod receive;
 mod send;
+mod shared_memory;
 mod successor;
 mod transport;
 
@@ -35,13 +42,13 @@ use crate::error::{Code, Error};
 use crate::large::Outbox;
 use crate::queue::{Prefix, monotonic_ns};
 use crate::wire::ClientAddress;
-use calls::Calls;
 use connection::Connection;
+use out_calls::Calls;
 use successor::Successor;
 use transport::Transport;
 
-pub use calls::DESCRIPTORS_MAX;
 pub use connection::{ClientHello, GREETING_LEN_BYTES_MAX, KnownContext, Welcome};
+pub use out_calls::DESCRIPTORS_MAX;
 pub use receive::{Answer, CallError};
 
 /// How long a client that ends waits for workers to take the payloads of its large requests.
@@ -55,7 +62,7 @@ const SHUTDOWN_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Client {
     /// Before the connection, whose number is in its name: fields are dropped in this order.
-    transport: Transport,
+    transport: Box<dyn Transport>,
     connection: Connection,
     successor: Successor,
     address: ClientAddress,
@@ -109,7 +116,8 @@ impl Client {
         let connection = Connection::open(&prefix, environment.group.as_ref())?;
         let (welcome, memory) = connection.greet(&prefix)?;
         let address = connection.address();
-        let transport = Transport::open(&prefix, &connection, &welcome, memory.as_ref())?;
+        let transport =
+            successor::offered_transport(&prefix, &connection, &welcome, memory.as_ref())?;
         let scratch = vec![0; transport.message_len_bytes()].into_boxed_slice();
         let pools = Duration::from_secs(welcome.timeout_s.into());
         Ok(Self {
@@ -211,8 +219,11 @@ impl CallFlags {
     pub const SIGNAL_RESTART: Self = Self(0x2);
     /// TPNOREPLY: there is no reply and no descriptor.
     pub const NO_REPLY: Self = Self(0x4);
-    /// TPNOTRAN: outside the transaction. There are none here, so it changes nothing.
+    /// TPNOTRAN: outside the transaction, which is an affair of the caller's.
     pub const NO_TRANSACTION: Self = Self(0x8);
+    /// TPTRAN: within the caller's transaction, which the service sees in its flags. Programs do not give it: it is none of the
+    /// flags that [`CallFlags::from_bits`] takes.
+    pub const TRANSACTION: Self = Self(0x10);
     /// TPNOTIME: wait as long as it takes.
     pub const NO_TIME: Self = Self(0x20);
     /// TPGETANY: any reply will do.
@@ -359,6 +370,8 @@ pub struct Arrived {
     pub rval: i32,
     /// The value of `tpreturn` for `tpurcode`.
     pub urcode: i64,
+    /// Whether the caller's transaction can only abort, by what the service did.
+    pub is_abort_only: bool,
     pub payload: Arriving,
 }
 

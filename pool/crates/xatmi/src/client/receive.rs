@@ -1,25 +1,17 @@
-//! Replies that are waited for: to requests that were sent before, at once in a call, and in place of a service
-//! that was to join a conversation.
+//! Replies that are waited for, of which `call.rs` is the shortest way.
 //!
-//! Calls are there with the caller's own memory for the reply, and on those with a [`Buffer`] each way: what a
-//! service sent is checked before it is given out as fields or text.
+//! They are written to the caller's own memory, or to a [`Buffer`]: what a service sent is checked before it is given
+//! out as fields or text.
 
 use std::fmt;
-use std::time::Duration;
 
-use super::calls::{TAKEN_AT_ONCE_MAX, broken, descriptor_of, of};
-use super::send::OutgoingCall;
+use super::out_calls::{TAKEN_AT_ONCE_MAX, broken, descriptor_of, reply_error};
 use super::{
-    Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, ReplyError, Which, after,
-    interrupted, late,
+    Arrived, Arriving, CallFlags, Client, Descriptor, ReplyError, Which, after, interrupted, late,
 };
-use crate::buffer::{Buffer, BufferType};
-use crate::conversation::{Conversation, Rendezvous};
+use crate::buffer::Buffer;
 use crate::error::{Code, Error};
 use crate::queue::{Waited, monotonic_ns};
-
-/// How often it is checked whether the request for a conversation was answered instead of joined.
-const RENDEZVOUS_CHECK: Duration = Duration::from_millis(20);
 
 /// The reply of a service.
 #[derive(Clone, Debug)]
@@ -91,8 +83,8 @@ impl Client {
     ///
     /// # Errors
     /// TPEBADDESC when no such call, or for [`Which::Any`] none at all, is out; TPETIME and
-    /// TPGOTSIG, after which the call may be asked for again; TPEBLOCK when TPNOBLOCK is given
-    /// and none is there; what the reply carries (TPESVCERR, TPENOENT, ...); TPESVCERR when its
+    /// TPGOTSIG, after which the call may be asked for again; TPEBLOCK when TPNOBLOCK is given,
+    /// none is there and the call's time is not over; what the reply carries (TPESVCERR, TPENOENT, ...); TPESVCERR when its
     /// payload cannot be read; errors of `room`; TPEOS.
     pub fn wait_reply<'b>(
         &mut self,
@@ -105,7 +97,7 @@ impl Client {
         let (wanted, kept, call_deadline_ns) = match which {
             Which::One(descriptor) => {
                 let call_id = self.calls.find(descriptor);
-                let call_id = call_id.ok_or_else(|| of(None, unknown(descriptor)))?;
+                let call_id = call_id.ok_or_else(|| reply_error(None, unknown(descriptor)))?;
                 let is_kept = !self.calls.is_out(call_id);
                 let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
                 (Some(call_id), is_kept.then_some(call_id), deadline_ns)
@@ -116,7 +108,7 @@ impl Client {
             return self.deliver_kept(call_id, room);
         }
         if wanted.is_none() && self.calls.out() == 0 {
-            return Err(of(None, nothing_out(flags)));
+            return Err(reply_error(None, nothing_out(flags)));
         }
         let deadline_ns = match next_timeout {
             _ if flags.contains(CallFlags::NO_TIME) => 0,
@@ -134,7 +126,7 @@ impl Client {
     }
 
     /// Waits for the reply to `wanted`, or any, until the monotonic clock shows `deadline_ns`.
-    fn wait_until<'b>(
+    pub(super) fn wait_until<'b>(
         &mut self,
         wanted: Option<u64>,
         deadline_ns: u64,
@@ -144,8 +136,9 @@ impl Client {
         let descriptor = wanted.map(descriptor_of);
         let mut unmatched = 0;
         loop {
-            let next =
-                self.next_message(deadline_ns, flags).map_err(|error| of(descriptor, error))?;
+            let next = self
+                .next_message(deadline_ns, flags)
+                .map_err(|error| reply_error(descriptor, error))?;
             let Some(len) = next else {
                 // Its answer is looked for again, and the reply meanwhile.
                 self.follow_manager(1);
@@ -169,7 +162,7 @@ impl Client {
             let is_late = deadline_ns != 0 && monotonic_ns() >= deadline_ns;
             let is_enough = flags.contains(CallFlags::NO_BLOCK) && unmatched >= TAKEN_AT_ONCE_MAX;
             if is_late || is_enough {
-                return Err(of(descriptor, if is_late { late() } else { none_yet() }));
+                return Err(reply_error(descriptor, if is_late { late() } else { none_yet() }));
             }
         }
     }
@@ -182,7 +175,12 @@ impl Client {
             // A caller that never waits comes to the next manager too, and learns what became of its calls.
             let is_look_due =
                 self.transport.is_manager_gone() && monotonic_ns() >= self.successor.look_ns;
-            return if taken.is_some() || is_look_due { Ok(taken) } else { Err(none_yet()) };
+            if taken.is_some() || is_look_due {
+                return Ok(taken);
+            }
+            // A caller that only looks learns, too, that the call's time is over.
+            let is_late = deadline_ns != 0 && monotonic_ns() >= deadline_ns;
+            return Err(if is_late { late() } else { none_yet() });
         }
         loop {
             let look_ns = self.successor.look_ns;
@@ -196,34 +194,6 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for its reply, which is written to the memory that `room` gives
-    /// for it: `tpcall`.
-    ///
-    /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
-    /// is given. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
-    /// room in the queue only; TPNOREPLY and TPGETANY have no meaning here.
-    ///
-    /// # Errors
-    /// Those of [`send_request`](Self::send_request), of
-    /// [`wait_reply`](Self::wait_reply) and of `room`.
-    pub fn call_into<'b>(
-        &mut self,
-        service: &str,
-        request: Outgoing<'_>,
-        flags: CallFlags,
-        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
-    ) -> Result<Arrived, Error> {
-        let sending = flags.without(CallFlags::NO_REPLY);
-        let call_id = self.send_call(service, request, sending, true)?;
-        let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
-        let waiting = flags.without(CallFlags::NO_BLOCK);
-        let arrived = self.wait_until(Some(call_id), deadline_ns, waiting, room);
-        if arrived.is_err() {
-            self.give_up(call_id);
-        }
-        arrived.map_err(Error::from)
-    }
-
     /// Gives up a call: its reply, if one comes, is dropped. The service is not notified: `tpcancel`.
     ///
     /// # Errors
@@ -232,44 +202,6 @@ impl Client {
         let call_id = self.calls.find(descriptor).ok_or_else(|| unknown(descriptor))?;
         self.give_up(call_id);
         Ok(())
-    }
-
-    /// Calls a service and waits for its answer; `tpcall`. All of a buffer of bytes is sent. With
-    /// TPNOCHANGE the answer must have the type of the request.
-    ///
-    /// # Errors
-    /// [`CallError::Failed`] with the service's buffer, else as
-    /// [`call_into`](Self::call_into); TPESVCERR when the answer is not of its type, TPEOTYPE when
-    /// TPNOCHANGE is given and it is of another type.
-    pub fn call(
-        &mut self,
-        service: &str,
-        request: &Buffer,
-        flags: CallFlags,
-    ) -> Result<Answer, CallError> {
-        let only = Some(request.buffer_type()).filter(|_| flags.contains(CallFlags::NO_CHANGE));
-        let request = Outgoing::of(request, request.size())?;
-        let mut buffer = None;
-        let arrived = self.call_into(service, request, flags, |arriving| {
-            match (arriving.buffer_type, only) {
-                (Some(came), Some(only)) if came != only => Err(other_type(came, only)),
-                _ => room(&mut buffer, arriving),
-            }
-        })?;
-        answered(&arrived, buffer)
-    }
-
-    /// Sends a request and does not wait; `tpacall`. All of a buffer of bytes is sent.
-    ///
-    /// # Errors
-    /// As [`send_request`](Self::send_request).
-    pub fn call_async(
-        &mut self,
-        service: &str,
-        request: &Buffer,
-        flags: CallFlags,
-    ) -> Result<Descriptor, Error> {
-        self.send_request(service, Outgoing::of(request, request.size())?, flags)
     }
 
     /// Waits for an answer; `tpgetrply`.
@@ -284,95 +216,20 @@ impl Client {
             .map_err(Error::from)?;
         answered(&arrived, buffer)
     }
-
-    /// Begins a conversation: `tpconnect`. This side has control, or the service has.
-    ///
-    /// The descriptor is the conversation's; no reply comes for it.
-    ///
-    /// # Errors
-    /// As [`send_request`](Self::send_request); TPESVCERR when the service ended before it had joined,
-    /// TPETIME when it has not joined in the time of a call.
-    pub fn converse(
-        &mut self,
-        service: &str,
-        request: Outgoing<'_>,
-        has_control: bool,
-        flags: CallFlags,
-    ) -> Result<(Descriptor, Conversation), Error> {
-        if self.calls.out() > 0 {
-            self.take_arrived()?;
-        }
-        let mut order = self.order(service, flags.without(CallFlags::NO_REPLY))?;
-        order.is_conversation = true;
-        order.call_id = self.calls.open(order.deadline_ns)?;
-        let begun = self.await_service(&mut order, request, has_control, flags);
-        // The reply of the worker when the service has ended is ignored.
-        self.give_up(order.call_id);
-        Ok((descriptor_of(order.call_id), begun?))
-    }
-
-    fn await_service(
-        &mut self,
-        order: &mut OutgoingCall,
-        request: Outgoing<'_>,
-        has_control: bool,
-        flags: CallFlags,
-    ) -> Result<Conversation, Error> {
-        let descriptor = descriptor_of(order.call_id);
-        let rendezvous = Rendezvous::open(&self.prefix, &self.address, descriptor.number())?;
-        self.submit(order, request)?;
-        let joined = loop {
-            match rendezvous.take(RENDEZVOUS_CHECK, self.group.as_ref()) {
-                Ok(Some(socket)) => break Ok(socket),
-                Ok(None) => {}
-                Err(error) if error.code() == Code::GotSignal => {
-                    if !flags.contains(CallFlags::SIGNAL_RESTART) {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-            // A request that will not be served is answered as every request.
-            let answer = self.wait_reply(Which::One(descriptor), CallFlags::NO_BLOCK, |_| {
-                Err(Error::new(Code::Protocol, "the service answers calls and does not converse"))
-            });
-            match answer {
-                Err(failed) if failed.code() == Code::Block => {}
-                Err(failed) if failed.code() == Code::Protocol => {
-                    let detail = "the service does not converse: it answers calls, or it is that of \
-                                  another pool, and bridges carry no conversations";
-                    break Err(Error::new(Code::Protocol, detail));
-                }
-                Err(failed) => break Err(failed.error),
-                Ok(_) => break Err(Error::new(Code::ServiceError, "the service did not converse")),
-            }
-            if order.deadline_ns != 0 && monotonic_ns() >= order.deadline_ns {
-                break Err(late());
-            }
-        };
-        // A service that did not join may still read it.
-        if order.large_inode != 0 && joined.is_ok() {
-            self.outbox.release(order.large_inode);
-        }
-        Conversation::begin(joined?, has_control)
-    }
 }
 
 /// A new buffer for what arrives, and its memory; without a buffer there is nothing to write.
-fn room<'b>(buffer: &'b mut Option<Buffer>, arriving: &Arriving) -> Result<&'b mut [u8], Error> {
+pub(super) fn room<'b>(
+    buffer: &'b mut Option<Buffer>,
+    arriving: &Arriving,
+) -> Result<&'b mut [u8], Error> {
     let Some(buffer_type) = arriving.buffer_type else { return Ok(&mut []) };
     let made = Buffer::new(buffer_type, "", arriving.buffer_size_bytes)?;
     Ok(&mut buffer.insert(made).as_bytes_mut()[..arriving.len_bytes])
 }
 
-fn other_type(came: BufferType, only: BufferType) -> Error {
-    let (came, only) = (came.name(), only.name());
-    let detail = format!("the answer is {came}, and TPNOCHANGE allows only {only}");
-    Error::new(Code::OutputType, detail)
-}
-
 /// The result for the caller, once the bytes are known to be of their type.
-fn answered(arrived: &Arrived, mut buffer: Option<Buffer>) -> Result<Answer, CallError> {
+pub(super) fn answered(arrived: &Arrived, mut buffer: Option<Buffer>) -> Result<Answer, CallError> {
     let len_bytes = arrived.payload.len_bytes;
     if let Some(buffer) = &mut buffer {
         buffer.received(len_bytes).map_err(|error| {

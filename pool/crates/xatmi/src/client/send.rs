@@ -1,29 +1,11 @@
-//! Requests on their way out: the queue found, room waited for, calls opened.
-//!
-//! A send never blocks in the kernel. A blocked sender is served by the next receive, which moves its
-//! message into the queue and wakes no poller: the message then waits while idle workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
-//! threads of a process one polls ([`PollLock`]). In shared memory there is no such sender; a full ring
-//! is waited for on a word of its own (`mailbox`).
+//! Requests on their way out: written, sent by a [`Transport`](super::transport::Transport), room waited for, calls opened.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
-use std::num::NonZeroU32;
-use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::time::Duration;
-
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::thread::futex;
-use rustix::time::Timespec;
-
-use super::calls::descriptor_of;
-use super::mailbox::Unsent;
-use super::transport::{Queues, Transport};
+use super::out_calls::descriptor_of;
+use super::poll_lock::Guard;
+use super::transport::{Message, RoomWait, SendError, not_offered};
 use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::error::{Code, Error};
-use crate::queue::{Prefix, ServiceName, monotonic_ns};
+use crate::queue::{ServiceName, monotonic_ns};
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
@@ -33,20 +15,6 @@ const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 /// How long the payload of a large request without a time limit waits for a worker, a day: that of
 /// a worker that was killed is not released otherwise.
 const HELD_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
-
-/// Queues that have a lock. The threads that wait for further queues all poll.
-const LOCKS_MAX: usize = 64;
-
-static LOCKS: [PollLock; LOCKS_MAX] = [const { PollLock::new() }; LOCKS_MAX];
-
-/// The states of a lock.
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-/// Held, and another thread may wait for it.
-const AWAITED: u32 = 2;
-
-/// All bits: woken by every futex::wake.
-const ANY_WAKER: NonZeroU32 = NonZeroU32::MAX;
 
 /// A request that is to be sent.
 pub(super) struct OutgoingCall {
@@ -69,14 +37,6 @@ impl OutgoingCall {
         let number = descriptor_of(self.call_id).number();
         if self.is_conversation { -number } else { number }
     }
-}
-
-/// Why a message is not in the queue yet.
-enum Obstacle {
-    Full,
-    /// The same, of a ring.
-    Unsent(Unsent),
-    Failed(Error),
 }
 
 impl Client {
@@ -192,17 +152,25 @@ impl Client {
     }
 
     fn send_when_room(&mut self, order: &OutgoingCall, len: usize) -> Result<(), Error> {
-        let mut is_first = true;
-        let mut guard = None;
+        let mut begun_ns = Some(order.begun_ns);
+        let mut lock = None;
         loop {
-            match self.try_send(order, len, is_first) {
+            let message = Message {
+                service: order.service,
+                call_id: order.call_id,
+                wants_reply: !order.flags.contains(CallFlags::NO_REPLY),
+                is_awaited: order.is_awaited,
+                begun_ns: begun_ns.take(),
+                bytes: &self.outgoing[..len],
+            };
+            match self.transport.send(&message) {
                 Ok(()) => return Ok(()),
-                Err(Obstacle::Failed(error)) => return Err(error),
-                Err(_) if order.flags.contains(CallFlags::NO_BLOCK) => return Err(full()),
-                Err(Obstacle::Full) => self.wait_for_room(order, &mut guard)?,
-                Err(Obstacle::Unsent(why)) => self.wait_for_ring(order, &why)?,
+                Err(SendError::Failed(error)) => return Err(error),
+                Err(SendError::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
+                    return Err(full());
+                }
+                Err(SendError::Full) => self.wait_for_room(order, &mut lock)?,
             }
-            is_first = false;
         }
     }
 
@@ -229,6 +197,7 @@ impl Client {
             cd: order.cd(),
             deadline_ns: order.deadline_ns,
             is_without_reply: order.flags.contains(CallFlags::NO_REPLY),
+            is_in_transaction: order.flags.contains(CallFlags::TRANSACTION),
             service: order.service,
             payload: Payload { buffer_type, buffer_size_bytes, body },
         };
@@ -253,117 +222,25 @@ impl Client {
         Ok(message.encode(&mut self.outgoing).expect("a message holds the longest head"))
     }
 
-    /// Sends what is in `outgoing` if there is room. The first try trusts a look at the queue of
-    /// a moment ago; later ones look again, as the service may have gone meanwhile.
-    fn try_send(
+    /// Waits for room, and takes replies that come meanwhile. `lock` is that of the queue, where there is one.
+    fn wait_for_room(
         &mut self,
         order: &OutgoingCall,
-        len: usize,
-        is_first: bool,
-    ) -> Result<(), Obstacle> {
-        let service = order.service;
-        let queues = match &mut self.transport {
-            Transport::Queues(queues) => queues,
-            Transport::Memory(mailbox) => {
-                let wants_reply = !order.flags.contains(CallFlags::NO_REPLY);
-                let message = &self.outgoing[..len];
-                let sent =
-                    mailbox.send(service, order.call_id, wants_reply, order.is_awaited, message);
-                return sent.map_err(|why| match why {
-                    Unsent::NotOffered => Obstacle::Failed(not_offered(service.as_str())),
-                    why => Obstacle::Unsent(why),
-                });
-            }
-        };
-        let name = || self.prefix.service_queue(&service);
-        let queue = if is_first {
-            queues.services.open_named_lately(service, order.begun_ns, name)
-        } else {
-            queues.services.open_named(service, name)
-        };
-        let queue = queue.map_err(|source| {
-            Obstacle::Failed(match Errno::from_io_error(&source) {
-                Some(Errno::NOENT) => not_offered(service.as_str()),
-                // Made by a manager that this client has not greeted yet.
-                Some(Errno::MSGSIZE) => {
-                    let detail = format!(
-                        "the queue of {service} has messages of another size than the pool"
-                    );
-                    Error::caused(Code::NoEntry, detail, source)
-                }
-                _ => Error::os(format!("the queue of {service} cannot be opened"), source),
-            })
-        })?;
-        queue.send(&self.outgoing[..len], 0).map_err(|source| {
-            if source.kind() == io::ErrorKind::WouldBlock {
-                return Obstacle::Full;
-            }
-            let detail = format!(
-                "the queue of {service} does not take a message of {len} bytes: its size is not \
-                 that of the pool"
-            );
-            Obstacle::Failed(Error::caused(Code::System, detail, source))
-        })
-    }
-
-    /// Waits for room in the ring of the service.
-    fn wait_for_ring(&mut self, order: &OutgoingCall, why: &Unsent) -> Result<(), Error> {
+        lock: &mut Option<Guard>,
+    ) -> Result<(), Error> {
         self.counters.waits_for_room += 1;
         let until_ns = next_check(order)?;
         if self.transport.is_manager_gone() && self.await_manager(Some(order.call_id), 1)? {
             // The message in `outgoing` is for the pool before: the request is written anew.
             return Err(not_offered(order.service.as_str()));
         }
-        let Transport::Memory(mailbox) = &self.transport else { return Ok(()) };
-        // Its only error is a signal.
-        mailbox.wait_for_room(why, until_ns).or_else(|_| after_signal(order))
-    }
-
-    /// Waits for room in the queue of the service, and takes replies that come meanwhile. A thread that waits
-    /// for no reply holds the lock of the queue by then, in `guard`.
-    fn wait_for_room(
-        &mut self,
-        order: &OutgoingCall,
-        guard: &mut Option<Guard>,
-    ) -> Result<(), Error> {
-        let service = order.service;
-        self.counters.waits_for_room += 1;
-        let until_ns = next_check(order)?;
         let own = usize::from(!order.flags.contains(CallFlags::NO_REPLY));
-        if guard.is_none()
-            && self.calls.out() <= own
-            && let Some(lock) = PollLock::of(&self.prefix, &service)
-        {
-            match lock.lock(until_ns) {
-                Locked::Held(held) => *guard = Some(held),
-                Locked::Late => return Ok(()),
-                Locked::Interrupted => return after_signal(order),
-            }
+        let awaits_others = self.calls.out() > own;
+        match self.transport.wait_for_room(order.service, awaits_others, until_ns, lock)? {
+            RoomWait::Again => Ok(()),
+            RoomWait::Replies => self.take_arrived(),
+            RoomWait::Interrupted => after_signal(order),
         }
-        self.poll_for_room(order, until_ns)
-    }
-
-    fn poll_for_room(&mut self, order: &OutgoingCall, until_ns: u64) -> Result<(), Error> {
-        let service = order.service;
-        let name = || self.prefix.service_queue(&service);
-        let Transport::Queues(Queues { replies, services, .. }) = &mut self.transport else {
-            return Ok(()); // Rings are waited for elsewhere.
-        };
-        let Ok(queue) = services.open(service, name) else {
-            return Ok(()); // Withdrawn; the next try to send fails.
-        };
-        let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
-        let left = Timespec::try_from(left).expect("a second at most");
-        let mut watched = [
-            PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::OUT),
-            PollFd::from_borrowed_fd(replies.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut watched, Some(&left)) {
-            Err(Errno::INTR) => return after_signal(order),
-            Ok(_) => {}
-            Err(errno) => return Err(Error::os("a full queue cannot be watched", errno.into())),
-        }
-        if watched[1].revents().contains(PollFlags::IN) { self.take_arrived() } else { Ok(()) }
     }
 }
 
@@ -383,143 +260,6 @@ fn after_signal(order: &OutgoingCall) -> Result<(), Error> {
     if restarts { Ok(()) } else { Err(interrupted()) }
 }
 
-fn not_offered(service: &str) -> Error {
-    Error::new(Code::NoEntry, format!("the service '{}' is not offered", service.escape_debug()))
-}
-
 fn full() -> Error {
     Error::new(Code::Block, "the queue of the service is full, and TPNOBLOCK forbids to wait")
-}
-
-/// Which thread of this process polls one full queue; the others wait for the lock.
-///
-/// poll(2) wakes every thread that waits for room as soon as there is room for one message; with 64 threads
-/// most of their CPU time is spent on that. Here the others sleep in futex(2), and each that unlocks wakes one.
-///
-/// Nothing is allocated: a lock is given to a queue by a compare-and-swap of its key, and none is held in a
-/// child of `fork(2)`, which has keys of its own. A thread that never unlocks (a signal handler jumped out of
-/// it) costs the others no more than the time that they were ready to wait: each tries to send at the end of it.
-#[derive(Debug)]
-struct PollLock {
-    /// A hash of process, pool and service; 0 when it is free.
-    key: AtomicU64,
-    state: AtomicU32,
-}
-
-/// Holds the lock until it is dropped.
-#[derive(Debug)]
-struct Guard {
-    lock: &'static PollLock,
-}
-
-/// How a wait for the lock ended.
-#[derive(Debug)]
-enum Locked {
-    /// This thread has it.
-    Held(Guard),
-    /// `until_ns` has come.
-    Late,
-    /// A signal handler ran.
-    Interrupted,
-}
-
-impl PollLock {
-    const fn new() -> Self {
-        Self { key: AtomicU64::new(0), state: AtomicU32::new(FREE) }
-    }
-
-    /// The one of a queue; `None` when all belong to other queues.
-    fn of(prefix: &Prefix, service: &ServiceName) -> Option<&'static Self> {
-        let mut hasher = DefaultHasher::new();
-        (std::process::id(), prefix.as_str(), service.as_str()).hash(&mut hasher);
-        Self::with_key(hasher.finish().max(1))
-    }
-
-    fn with_key(key: u64) -> Option<&'static Self> {
-        let first = (key % LOCKS_MAX as u64) as usize;
-        let (before, from) = LOCKS.split_at(first);
-        from.iter().chain(before).find(|lock| {
-            let found = lock.key.compare_exchange(0, key, Relaxed, Relaxed);
-            found.map_or_else(|owner| owner == key, |_| true)
-        })
-    }
-
-    /// Waits for the lock until the monotonic clock shows `until_ns`.
-    fn lock(&'static self, until_ns: u64) -> Locked {
-        let until = Duration::from_nanos(until_ns);
-        let until = Timespec::try_from(until).expect("nanoseconds in 64 bits are few seconds");
-        let flags = futex::Flags::PRIVATE;
-        if self.state.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
-            return Locked::Held(Guard { lock: self });
-        }
-        while self.state.swap(AWAITED, Acquire) != FREE {
-            match futex::wait_bitset(&self.state, flags, AWAITED, Some(&until), ANY_WAKER) {
-                Ok(()) | Err(Errno::AGAIN) => {}
-                Err(Errno::INTR) => return Locked::Interrupted,
-                // ETIMEDOUT; after other errors too the caller tries to send and comes again.
-                Err(_) => return Locked::Late,
-            }
-        }
-        Locked::Held(Guard { lock: self })
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let state = &self.lock.state;
-        if state.swap(FREE, Release) == AWAITED {
-            // It fails for no reason but a bad address.
-            let _ = futex::wake(state, futex::Flags::PRIVATE, 1);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    #[test]
-    fn one_thread_holds_the_lock_and_each_gets_it() {
-        let lock = PollLock::with_key(0x1001).expect("a free one");
-        let (inside, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..1_000 {
-                        let Locked::Held(guard) = lock.lock(monotonic_ns() + 60 * SECOND_NS) else {
-                            panic!("a minute is enough");
-                        };
-                        assert_eq!(inside.fetch_add(1, Relaxed), 0);
-                        rounds.fetch_add(1, Relaxed);
-                        inside.fetch_sub(1, Relaxed);
-                        drop(guard);
-                    }
-                });
-            }
-        });
-        assert_eq!(rounds.into_inner(), 8_000);
-    }
-
-    #[test]
-    fn a_wait_ends_at_its_time_and_the_lock_is_to_be_had_later() {
-        let lock = PollLock::with_key(0x1002).expect("a free one");
-        let far = monotonic_ns() + 60 * SECOND_NS;
-        let Locked::Held(guard) = lock.lock(far) else { panic!("it was free") };
-        let until_ns = monotonic_ns() + SECOND_NS / 100;
-        assert!(matches!(lock.lock(until_ns), Locked::Late));
-        assert!(monotonic_ns() >= until_ns);
-        drop(guard);
-        assert!(matches!(lock.lock(far), Locked::Held(_)));
-    }
-
-    #[test]
-    fn each_queue_has_its_own_and_the_same_one_each_time() {
-        let prefix = Prefix::new("/poll-lock").expect("a prefix");
-        let service = |name| ServiceName::new(name).expect("a service");
-        let of = |name| PollLock::of(&prefix, &service(name)).expect("a free one");
-        assert!(std::ptr::eq(of("A"), of("A")));
-        assert!(!std::ptr::eq(of("A"), of("B")));
-    }
 }

@@ -20,12 +20,14 @@
 
 use std::time::Duration;
 
-use super::calls::Kept;
 use super::connection::{Connection, Files};
+use super::out_calls::Kept;
+use super::queues::Queues;
+use super::shared_memory::SharedMemory;
 use super::transport::Transport;
 use super::{Client, Welcome};
 use crate::error::{Code, Error};
-use crate::queue::monotonic_ns;
+use crate::queue::{Prefix, monotonic_ns};
 use crate::wire::Reply;
 
 /// How often a manager is looked for, or its answer.
@@ -122,7 +124,7 @@ impl Client {
         call_id: Option<u64>,
     ) -> Result<(), Error> {
         if !self.transport.follow(&self.prefix, welcome, memory)? {
-            let next = Transport::open(&self.prefix, connection, welcome, memory)?;
+            let next = offered_transport(&self.prefix, connection, welcome, memory)?;
             self.end_calls(call_id)?;
             self.transport = next;
             let scratch = vec![0; self.transport.message_len_bytes()].into_boxed_slice();
@@ -151,6 +153,22 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// The transport that the manager offers: its memory, else queues.
+///
+/// # Errors
+/// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
+pub(super) fn offered_transport(
+    prefix: &Prefix,
+    connection: &Connection,
+    welcome: &Welcome,
+    memory: Option<&Files>,
+) -> Result<Box<dyn Transport>, Error> {
+    let (Some(context), Some(memory)) = (welcome.memory, memory) else {
+        return Ok(Box::new(Queues::open(prefix, connection, welcome)?));
+    };
+    Ok(Box::new(SharedMemory::open(prefix, memory, context, connection.address().nonce)?))
 }
 
 /// How long a call waits for the answer of a manager.

@@ -1,8 +1,8 @@
-//! Entities that a document declares itself: `<!ENTITY NAME "text">`, put in for each `&NAME;` before the document is
-//! read.
+//! Entities that a document declares itself: `<!ENTITY NAME "text">` and `<!ENTITY NAME SYSTEM "file">`, put in for each
+//! `&NAME;` before the document is read.
 //!
-//! Configurations have them for what several servers share. Lines stay where they are: a text of several lines is put
-//! in as one. Files that an entity names are not read.
+//! Configurations have them for what several servers, or several configurations, share. Lines stay where they are: a
+//! text of several lines is put in as one.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,63 @@ const BYTES_MAX: usize = 1 << 22;
 const DEPTH_MAX: usize = 8;
 /// Most entities that are put in.
 const PUT_MAX: usize = 100_000;
+/// Most files that entities name.
+const FILES_MAX: usize = 64;
 
-/// What an entity stands for.
-#[derive(Debug, PartialEq, Eq)]
-enum Entity<'t> {
+/// Reads the file that an entity names, or says why not.
+pub(super) type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+
+/// How an entity is declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Declared<'t> {
     Text(&'t str),
-    /// In another file, or in some other way.
-    Elsewhere,
+    File(&'t str),
+    /// By a public name.
+    Other,
 }
 
 /// The document with the texts of its entities.
-pub(super) fn expanded(text: &str) -> Result<String, Broken> {
+pub(super) fn expanded(text: &str, read_file: &ReadFile<'_>) -> Result<String, Broken> {
     let Some((head, body)) = split_document_type(text) else { return Ok(text.to_owned()) };
-    let mut expansion = Expansion {
-        entities: declared(head),
-        line: 1 + head.matches('\n').count(),
-        put: 0,
-        out: head.to_owned(),
+    let declared = declared(head);
+    let named = declared.iter().filter_map(|(name, entity)| match entity {
+        Declared::File(file) => Some((*name, *file)),
+        Declared::Text(_) | Declared::Other => None,
+    });
+    let read = |(name, file)| {
+        let text = read_file(file).map_err(|why| format!("&{name}; is the file {file}: {why}"));
+        (name, text.map(without_declaration))
     };
+    // What can't be read is a mistake only where it is put in.
+    let files: BTreeMap<&str, Result<String, String>> = named.take(FILES_MAX).map(read).collect();
+    let mut entities = BTreeMap::new();
+    for (name, entity) in &declared {
+        let file = files.get(name);
+        let content = match (*entity, file) {
+            (Declared::Text(text), _) => Ok(text),
+            (Declared::File(_), Some(Ok(text))) => Ok(text.as_str()),
+            (Declared::File(_), Some(Err(why))) => Err(why.clone()),
+            (Declared::File(_), None) => Err(format!(
+                "&{name}; is a file after {FILES_MAX} others, which are the most that are read"
+            )),
+            (Declared::Other, _) => Err(format!(
+                "&{name}; is declared by a public name; expected <!ENTITY {name} \"text\"> or <!ENTITY {name} SYSTEM \"file\">"
+            )),
+        };
+        entities.insert(*name, content);
+    }
+    let mut expansion =
+        Expansion { entities, line: 1 + head.matches('\n').count(), put: 0, out: head.to_owned() };
     expansion.markup(body)?;
     Ok(expansion.out)
+}
+
+/// The content of a file that is put in, without the `<?xml … ?>` that it may begin with.
+fn without_declaration(text: String) -> String {
+    match text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>")) {
+        Some((_, behind)) => behind.to_owned(),
+        None => text,
+    }
 }
 
 /// The text up to the end of `<!DOCTYPE … [ … ]>`, and what follows; none without an internal subset.
@@ -73,23 +110,34 @@ fn outside_comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The entities that a document type declares; of one that is declared twice the first counts (XML 1.0, section 4.2).
-fn declared(head: &str) -> BTreeMap<&str, Entity<'_>> {
+fn declared(head: &str) -> BTreeMap<&str, Declared<'_>> {
     let mut entities = BTreeMap::new();
     for (_, part) in outside_comments(head) {
         for declaration in part.split("<!ENTITY").skip(1) {
             let declaration = declaration.trim_start();
             let Some((name, rest)) = declaration.split_once(char::is_whitespace) else { continue };
             let rest = rest.trim_start();
-            let literal = rest.chars().next().filter(|sign| matches!(sign, '"' | '\''));
-            let text = literal.and_then(|quote| rest[1..].split(quote).next());
-            entities.entry(name).or_insert(text.map_or(Entity::Elsewhere, Entity::Text));
+            let file = rest.strip_prefix("SYSTEM").map(str::trim_start);
+            let entity = match (literal(rest), file.and_then(literal)) {
+                (Some(text), _) => Declared::Text(text),
+                (None, Some(file)) => Declared::File(file),
+                (None, None) => Declared::Other,
+            };
+            entities.entry(name).or_insert(entity);
         }
     }
     entities
 }
 
+/// What stands in quotes at the begin of a text.
+fn literal(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|sign| matches!(sign, '"' | '\''))?;
+    text[1..].split(quote).next()
+}
+
 struct Expansion<'t> {
-    entities: BTreeMap<&'t str, Entity<'t>>,
+    /// What each stands for, or why it can't be put in.
+    entities: BTreeMap<&'t str, Result<&'t str, String>>,
     line: usize,
     /// Entities that were put in.
     put: usize,
@@ -130,12 +178,8 @@ impl<'t> Expansion<'t> {
                     self.put("&", depth)?;
                     behind
                 }
-                Some((name, Entity::Elsewhere)) => {
-                    return Err(broken(format!(
-                        "&{name}; is an entity of another file, which is not read; put what it stands for in its place"
-                    )));
-                }
-                Some((name, Entity::Text(_))) if depth == DEPTH_MAX => {
+                Some((_, Err(why))) => return Err(broken(why.clone())),
+                Some((name, Ok(_))) if depth == DEPTH_MAX => {
                     return Err(broken(format!(
                         "&{name}; stands in more than {DEPTH_MAX} entities"
                     )));
@@ -143,7 +187,7 @@ impl<'t> Expansion<'t> {
                 Some(_) if self.put == PUT_MAX => {
                     return Err(broken(format!("more than {PUT_MAX} entities are to be put in")));
                 }
-                Some((name, Entity::Text(inner))) => {
+                Some((name, Ok(inner))) => {
                     let inner: &'t str = inner;
                     self.put += 1;
                     self.text(inner, depth + 1)?;
@@ -176,7 +220,11 @@ mod tests {
     fn of(subset: &str, body: &str) -> Result<String, Broken> {
         let text = format!("<?xml version=\"1.0\"?>\n<!DOCTYPE endurox [\n{subset}\n]>\n{body}");
         let head = text.len() - body.len();
-        expanded(&text).map(|all| all[head..].to_owned())
+        let read_file = |name: &str| match name {
+            "servers.xml" => Ok("<?xml version='1.0'?>\n<min>&least;</min>\n".to_owned()),
+            _ => Err("it is not there".to_owned()),
+        };
+        expanded(&text, &read_file).map(|all| all[head..].to_owned())
     }
 
     #[test]
@@ -190,7 +238,8 @@ mod tests {
         for same in
             ["<a>&x;</a>", "<!DOCTYPE a>\n<a/>", "<!DOCTYPE a SYSTEM \"x\">", "<!DOCTYPE a [", ""]
         {
-            assert_eq!(expanded(same).as_deref(), Ok(same));
+            let none = |_: &str| panic!("no entity names a file");
+            assert_eq!(expanded(same, &none).as_deref(), Ok(same));
         }
     }
 
@@ -207,7 +256,22 @@ mod tests {
         }
         let large = of(&subset, "<x>&e7;</x>").expect_err("a gigabyte");
         assert!(large.what.contains("4194304 bytes"), "{large:?}");
-        let file = of("<!ENTITY f SYSTEM \"/etc/passwd\">", "<x>&f;</x>").expect_err("a file");
-        assert!(file.what.contains("another file"), "{file:?}");
+        let other = of("<!ENTITY f PUBLIC 'x' 'y'>", "<x>&f;</x>").expect_err("another name");
+        assert!(other.what.contains("expected <!ENTITY f \"text\">"), "{other:?}");
+    }
+
+    #[test]
+    fn files_are_put_in_and_those_that_are_missing_are_named_where_they_are_used() {
+        let subset =
+            "<!ENTITY f SYSTEM 'servers.xml'><!ENTITY least \"2\"><!ENTITY g SYSTEM\n\"none.xml\">";
+        assert_eq!(of(subset, "<a>&f;</a>").as_deref(), Ok("<a> <min>2</min> </a>"));
+        let missing = of(subset, "<a>\n&g;</a>").expect_err("it is missing");
+        assert_eq!(missing.line, 7);
+        assert_eq!(missing.what, "&g; is the file none.xml: it is not there");
+        let many: String = (0..=FILES_MAX)
+            .map(|number| format!("<!ENTITY f{number:02} SYSTEM 'servers.xml'>"))
+            .collect();
+        let last = of(&many, "<a>&f64;</a>").expect_err("too many");
+        assert!(last.what.contains("a file after 64 others"), "{last:?}");
     }
 }

@@ -12,6 +12,8 @@ mod document;
 mod entities;
 mod read;
 mod system_servers;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io::Read;
@@ -19,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::environment::{Group, Transport};
+
+pub(crate) use read::split as split_words;
 
 /// Longest file that is read; thousands of servers fit.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -60,8 +64,31 @@ pub struct Settings {
     pub gathers_queue_depths: bool,
     /// Attribute `transport`: how requests travel; `None` leaves it to the pool.
     pub transport: Option<Transport>,
+    /// Attribute `spin`: when workers and clients look for a moment before they sleep.
+    pub spin: Spinning,
     /// Attribute `group`: whose members may call; `None` is the pool's user alone.
     pub group: Option<Group>,
+}
+
+/// When a worker or a client in shared memory looks for a moment whether something comes, before it sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spinning {
+    /// While no more threads of the pool and its clients can run than there are CPUs.
+    #[default]
+    Auto,
+    /// However many can run.
+    Always,
+}
+
+impl Spinning {
+    /// The one of this name.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "always" => Some(Self::Always),
+            _ => None,
+        }
+    }
 }
 
 /// One `<server>`: a program and its copies.
@@ -85,6 +112,8 @@ pub struct Entry {
     pub output: Output,
     /// `<envs>`: variables added to the environment of the copies.
     pub variables: Vec<(String, String)>,
+    /// `<env unset="y">`: variables of the pool's own environment that the copies do not get.
+    pub cleared: Vec<String>,
     /// Line of the element.
     pub line: usize,
 }
@@ -129,6 +158,7 @@ impl Default for Settings {
             learning: Duration::from_secs(20),
             gathers_queue_depths: false,
             transport: None,
+            spin: Spinning::Auto,
             group: None,
         }
     }
@@ -164,9 +194,12 @@ impl Entry {
     /// Whether a copy of `other` is started in the same way: with the same options, files and variables.
     #[must_use]
     pub fn starts_as(&self, other: &Self) -> bool {
-        let Self { system_options, program_options, output, variables, .. } = self;
-        (system_options, program_options, output, variables)
-            == (&other.system_options, &other.program_options, &other.output, &other.variables)
+        let of = |entry: &Self| {
+            let Self { system_options, program_options, output, variables, cleared, .. } =
+                entry.clone();
+            (system_options, program_options, output, variables, cleared)
+        };
+        of(self) == of(other)
     }
 
     /// The same for one copy: `${NDRX_SVSRVID}` in options, files and variables is its id.
@@ -198,15 +231,8 @@ impl PoolConfig {
     pub fn from_file(file: &Path) -> Result<Self, ConfigError> {
         let name = file.display().to_string();
         let failed = |why: String| ConfigError::one(&name, 0, why);
-        // The content is measured, as a device reports no length.
-        let mut bytes = Vec::new();
-        std::fs::File::open(file)
-            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| failed(format!("{error}; expected the path of an ndrxconfig.xml")))?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            let wanted = "expected the path of an ndrxconfig.xml";
-            return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes; {wanted}")));
-        }
+        let wanted = "expected the path of an ndrxconfig.xml";
+        let bytes = bytes_of(file).map_err(|why| failed(format!("{why}; {wanted}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
@@ -214,10 +240,15 @@ impl PoolConfig {
             let what = format!("the byte 0x{byte:02x} is not UTF-8; save the file in UTF-8");
             ConfigError::one(&name, line, what)
         })?;
-        Self::from_text(&name, &text, &|variable| std::env::var(variable).ok())
+        let beside = |other: &str| {
+            let other = file.parent().map_or_else(|| other.into(), |folder| folder.join(other));
+            let text = String::from_utf8(bytes_of(&other)?);
+            text.map_err(|_| "it is not UTF-8; save the file in UTF-8".to_owned())
+        };
+        read::read(&name, &text, &|variable| std::env::var(variable).ok(), &beside)
     }
 
-    /// Reads `text`, called `file` in messages; `lookup` knows the environment.
+    /// Reads `text`, called `file` in messages; `lookup` knows the environment. Files that its entities name are not read.
     ///
     /// # Errors
     /// Everything that is wrong with it, with lines.
@@ -226,7 +257,8 @@ impl PoolConfig {
         text: &str,
         lookup: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        read::read(file, text, lookup)
+        let none = |_: &str| Err("it is not read; put what it stands for in its place".to_owned());
+        read::read(file, text, lookup, &none)
     }
 
     /// Copies of all programs, running or not.
@@ -284,7 +316,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// A remark; a long message is cut.
-    fn new(file: &str, line: usize, message: &str) -> Self {
+    pub(crate) fn new(file: &str, line: usize, message: &str) -> Self {
         let mut message = message.to_owned();
         if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARS_MAX) {
             message.truncate(at);
@@ -292,6 +324,18 @@ impl Diagnostic {
         }
         Self { file: file.to_owned(), line, message }
     }
+}
+
+/// The content of a file, which is measured by reading: a device reports no length.
+fn bytes_of(file: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    Ok(bytes)
 }
 
 impl ConfigError {
@@ -323,9 +367,9 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Server ids are below this, unless NDRX_SRVMAX is set.
-const IDS_END: u32 = 10_000;
+pub(crate) const IDS_END: u32 = 10_000;
 /// The highest NDRX_SRVMAX: ids and their sums stay far within 32 bits.
-const IDS_END_MAX: u32 = 1 << 24;
+pub(crate) const IDS_END_MAX: u32 = 1 << 24;
 /// Most copies in one pool: bounds what the manager keeps for them.
 const WORKERS_MAX: u64 = 4_000;
 
@@ -387,6 +431,3 @@ fn overlap(entry: &Entry, other: &Entry) -> String {
         others.end
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,10 +8,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
-use super::entities::expanded;
+use super::entities::{ReadFile, expanded};
 use super::system_servers::passed_over;
 use super::{
-    ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections,
+    ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, Spinning,
+    redirections,
 };
 use crate::common_config::TAG_VARIABLE;
 use crate::environment::{Group, Transport};
@@ -53,20 +54,23 @@ const NOT_USED: [&str; 17] = [
     "procgrp_lp",
 ];
 /// Elements that may stand several times; of the others the last one counts.
-const REPEATED_NAMES: [&str; 4] = ["server", "env", "envs", "exportsvcs"];
+const REPEATED_NAMES: [&str; 5] = ["server", "env", "envs", "usegroup", "exportsvcs"];
 
-/// Reads `text`, the content of `file`.
+/// Reads `text`, the content of `file`; `read_file` reads those that its entities name.
 pub(super) fn read(
     file: &str,
     text: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
+    read_file: &ReadFile<'_>,
 ) -> Result<PoolConfig, ConfigError> {
     if let Some(line) = ubbconfig_line(text) {
-        let what = "this is a UBBCONFIG of Tuxedo, which is not read; expected an ndrxconfig.xml: docs/from-tuxedo.md says \
-                    what its entries become there";
+        let what = format!(
+            "this is a UBBCONFIG of Tuxedo; expected an ndrxconfig.xml: `pollux pool convert {file} > ndrxconfig.xml` makes \
+             one of it"
+        );
         return Err(ConfigError::one(file, line, what));
     }
-    let root = expanded(text)
+    let root = expanded(text, read_file)
         .and_then(|text| Element::parse(&text))
         .map_err(|broken| ConfigError::one(file, broken.line, format!("XML: {}", broken.what)))?;
     let mut reading = Reading {
@@ -74,6 +78,7 @@ pub(super) fn read(
         lookup,
         ids_end: super::IDS_END,
         exports: Vec::new(),
+        groups: Vec::new(),
         mistakes: Vec::new(),
         warnings: Vec::new(),
         is_passing_over: false,
@@ -118,13 +123,20 @@ struct Defaults {
     max: u32,
     policy: Policy,
     variables: Vec<(String, String)>,
+    /// Names of variables that are taken away.
+    cleared: Vec<String>,
 }
+
+/// What elements of an `<envs>` do: a variable with its value, or without one when it is taken away.
+type Changes = Vec<(String, Option<String>)>;
 
 struct Reading<'a> {
     file: &'a str,
     lookup: &'a dyn Fn(&str) -> Option<String>,
     ids_end: u32,
     exports: Vec<String>,
+    /// `<envs group="NAME">`: what `<usegroup>` stands for.
+    groups: Vec<(String, Changes)>,
     mistakes: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     /// A server of Enduro/X was there.
@@ -146,7 +158,8 @@ impl Reading<'_> {
             self.warn(root, format!("<{}> stands where <endurox> is usual", root.name));
         }
         let policy = Policy::default();
-        let mut defaults = Defaults { min: 1, max: 2, policy, variables: Vec::new() };
+        let mut defaults =
+            Defaults { min: 1, max: 2, policy, variables: Vec::new(), cleared: Vec::new() };
         // Defaults count for all servers, wherever they stand.
         for part in root.children.iter().filter(|part| part.name == "defaults") {
             self.defaults(part, &mut defaults);
@@ -180,6 +193,13 @@ impl Reading<'_> {
                         format!("transport=\"{value}\" of <appconfig>: expected memory or queues"),
                     ),
                 },
+                "spin" => match Spinning::named(value) {
+                    Some(spin) => settings.spin = spin,
+                    None => self.mistake(
+                        part,
+                        format!("spin=\"{value}\" of <appconfig>: expected auto or always"),
+                    ),
+                },
                 "group" => match Group::of_machine(value) {
                     Ok(group) => settings.group = Some(group),
                     Err(why) => {
@@ -189,8 +209,8 @@ impl Reading<'_> {
                 _ => self.warn(
                     part,
                     format!(
-                        "the attribute {name} of <appconfig> is unknown and ignored; expected transport or \
-                         group"
+                        "the attribute {name} of <appconfig> is unknown and ignored; expected transport, \
+                         spin or group"
                     ),
                 ),
             }
@@ -275,7 +295,7 @@ impl Reading<'_> {
             self.mistake(part, format!("{program}: min {min} is above max {max}; raise <max>"));
         }
         let output = redirections(&system_options);
-        let Defaults { min, max, policy, variables } = own;
+        let Defaults { min, max, policy, variables, cleared } = own;
         let line = part.line;
         Some(Entry {
             program,
@@ -287,6 +307,7 @@ impl Reading<'_> {
             program_options,
             output,
             variables,
+            cleared,
             line,
         })
     }
@@ -305,10 +326,10 @@ impl Reading<'_> {
             "end_max" => self.limit(one, &mut policy.end_max_cycles),
             "killtime" => self.count(one, 1, "cycles", &mut policy.kill_cycles),
             "exportsvcs" => self.exports(one),
-            "envs" => self.variables(one, &mut into.variables),
+            "envs" => self.variables(one, into),
             "cctag" => {
                 let tag = self.text(one);
-                set(&mut into.variables, TAG_VARIABLE, tag);
+                into.change((TAG_VARIABLE.to_owned(), Some(tag)));
             }
             "env" if one.text.is_empty() => {}
             "env" => self.warn(
@@ -332,17 +353,37 @@ impl Reading<'_> {
         }
     }
 
-    fn variables(&mut self, part: &Element, into: &mut Vec<(String, String)>) {
+    /// `<envs>`: of a server, or a group, which does nothing by itself.
+    fn variables(&mut self, part: &Element, into: &mut Defaults) {
+        let mut changes = Vec::new();
         for one in &part.children {
             match (one.name.as_str(), one.attribute("name")) {
                 ("env", Some(name)) if !name.is_empty() && !name.contains('=') => {
-                    let value = self.text_for_copies(one);
-                    set(into, name, value);
+                    let is_cleared = one.attribute("unset").is_some_and(is_yes);
+                    let value = (!is_cleared).then(|| self.text_for_copies(one));
+                    changes.push((name.to_owned(), value));
                 }
                 ("env", _) => self
                     .mistake(one, "<env> without a name; expected <env name=\"NAME\">value</env>"),
-                _ => self.unknown(one, "env"),
+                ("usegroup", _) => {
+                    let name = self.text(one);
+                    match self.groups.iter().find(|(known, _)| *known == name) {
+                        Some((_, of_group)) => changes.extend(of_group.iter().cloned()),
+                        None => self.mistake(
+                            one,
+                            format!("there is no group \"{name}\" above; expected the name of an <envs group=\"NAME\"> in <defaults>"),
+                        ),
+                    }
+                }
+                _ => self.unknown(one, "env, usegroup"),
             }
+        }
+        match part.attribute("group") {
+            Some(name) => {
+                self.groups.retain(|(known, _)| known != name);
+                self.groups.push((name.to_owned(), changes));
+            }
+            None => changes.into_iter().for_each(|change| into.change(change)),
         }
     }
 
@@ -504,10 +545,20 @@ impl Reading<'_> {
     }
 }
 
-/// Gives a variable a value, in place of the one that it had.
-fn set(variables: &mut Vec<(String, String)>, name: &str, value: String) {
-    variables.retain(|(known, _)| known != name);
-    variables.push((name.to_owned(), value));
+impl Defaults {
+    /// Gives a variable a value, in place of the one that it had, or takes it away.
+    fn change(&mut self, (name, value): (String, Option<String>)) {
+        self.variables.retain(|(known, _)| *known != name);
+        self.cleared.retain(|known| *known != name);
+        match value {
+            Some(value) => self.variables.push((name, value)),
+            None => self.cleared.push(name),
+        }
+    }
+}
+
+fn is_yes(word: &str) -> bool {
+    word.eq_ignore_ascii_case("y")
 }
 
 /// The unit of a whole number.
@@ -532,7 +583,7 @@ impl FromCount for Duration {
 ///
 /// # Errors
 /// Which quote is not closed.
-fn split(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

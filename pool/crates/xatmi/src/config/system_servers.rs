@@ -4,12 +4,13 @@
 //! configuration is read as it is, so these entries are passed over with a word of who does their work.
 
 /// Each program, and who does its work.
-const SYSTEM_SERVERS: [(&str, &str); 12] = [
+const SYSTEM_SERVERS: [(&str, &str); 13] = [
     ("tpevsrv", "events need no server: subscriptions are kept by the manager"),
     ("cconfsrv", "each program reads the file of NDRX_CCONFIG by itself"),
     ("cpmsrv", "<clients> is not read: a service manager starts client processes"),
     ("tmsrv", "transactions are over no resource and need no server"),
     ("tmrecoversv", "transactions are over no resource: nothing is to be recovered"),
+    ("tprecover", "a service manager starts the manager again, which takes its workers over"),
     ("tmqueue", "there are no persistent queues: tpenqueue and tpdequeue are refused"),
     ("tpbrdcstsv", "tpbroadcast needs no server: it reaches the clients of this pool"),
     ("tpadmsv", "there is no .TMIB: `pollux pool ps --json` and --metrics have the figures"),

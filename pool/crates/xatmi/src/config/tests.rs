@@ -69,6 +69,7 @@ fn the_seeds_file_is_read_as_it_is() {
         learning: Duration::from_secs(20),
         gathers_queue_depths: true,
         transport: None,
+        spin: Spinning::Auto,
         group: None,
     };
     assert_eq!(config.settings, settings);
@@ -133,6 +134,31 @@ fn each_copy_has_its_own_id_in_options_files_and_variables() {
     let elsewhere = servers("<server name='a'><srvid>${NDRX_SVSRVID}</srvid></server>");
     let said = read(&elsewhere).expect_err("there is no copy yet").to_string();
     assert!(said.contains("${NDRX_SVSRVID} is not set"), "{said}");
+}
+
+#[test]
+fn variables_come_in_groups_and_are_taken_away() {
+    let text = "<endurox><defaults><envs group='G1'><env name='A'>1</env><env name='B'>2</env></envs>\
+                <envs group='G2'><env name='C'>3</env></envs><envs><env name='D'>4</env></envs></defaults><servers>\
+                <server name='a'><srvid>1</srvid><envs><usegroup>G1</usegroup><usegroup>G2</usegroup>\
+                <env name='B' unset='y'/><env name='D' unset='n'>5</env></envs></server>\
+                <server name='b'><srvid>10</srvid><envs><env name='D' unset='Y'>x</env><env name='E' unset='y'/>\
+                <env name='E'>6</env></envs></server>\
+                <server name='c'><srvid>20</srvid></server></servers></endurox>";
+    let config = read(text).expect("right");
+    assert_eq!(config.warnings, []);
+    let of = |at: usize| {
+        let entry = &config.entries[at];
+        let pairs = entry.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        (pairs.collect::<Vec<_>>().join(" "), entry.cleared.join(" "))
+    };
+    assert_eq!(of(0), ("A=1 C=3 D=5".to_owned(), "B".to_owned()));
+    assert_eq!(of(1), ("E=6".to_owned(), "D".to_owned()));
+    assert_eq!(of(2), ("D=4".to_owned(), String::new()));
+    assert!(!config.entries[0].starts_as(&config.entries[1]));
+    let unknown = text.replace("<usegroup>G2<", "<usegroup>G3<");
+    let said = read(&unknown).expect_err("there is no such group").to_string();
+    assert!(said.contains("there is no group \"G3\" above"), "{said}");
 }
 
 #[test]
@@ -286,7 +312,22 @@ fn entities_of_a_document_type_are_put_in_within_bounds() {
     assert_eq!(b.output.error.as_deref(), Some(Path::new("/var/log/x")));
     let included = "<!DOCTYPE endurox [\n<!ENTITY include SYSTEM \"servers.xml\">\n]>\n<endurox>\n&include;</endurox>";
     let said = mistakes(included);
-    assert!(said.contains("pool.xml:5: XML: &include; is an entity of another file"), "{said}");
+    assert!(
+        said.contains("pool.xml:5: XML: &include; is the file servers.xml: it is not read"),
+        "{said}"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pool.xml");
+    std::fs::write(&file, included).expect("a file");
+    let said = PoolConfig::from_file(&file).expect_err("it is missing").to_string();
+    assert!(
+        said.contains("pool.xml:5: XML: &include; is the file servers.xml: No such file"),
+        "{said}"
+    );
+    let servers = "<servers>\n<server name='a'><srvid>1</srvid></server>\n</servers>";
+    std::fs::write(folder.path().join("servers.xml"), servers).expect("a file");
+    let config = PoolConfig::from_file(&file).expect("right");
+    assert_eq!((config.entries[0].program.as_str(), config.entries[0].line), ("a", 5));
     let said = mistakes("<endurox><appconfig><sanity>&x;</sanity></appconfig></endurox>");
     assert!(said.contains("&x; is not known; write &amp; for &"), "{said}");
 }
@@ -295,7 +336,7 @@ fn entities_of_a_document_type_are_put_in_within_bounds() {
 fn a_ubbconfig_is_named_as_one() {
     let said = mistakes("# bankapp\n\n*RESOURCES\nIPCKEY 12345\n*MACHINES\n<x>\n");
     assert!(said.starts_with("pool.xml:3: this is a UBBCONFIG of Tuxedo"), "{said}");
-    assert!(said.contains("docs/from-tuxedo.md"), "{said}");
+    assert!(said.contains("`pollux pool convert pool.xml > ndrxconfig.xml`"), "{said}");
     let said = mistakes("*SERVER <x>\n");
     assert!(said.contains("XML: "), "{said}");
 }
@@ -421,4 +462,19 @@ fn elements_that_are_not_used_are_one_warning_and_a_tag_is_a_variable() {
     let tags: Vec<_> = config.entries.iter().flat_map(|entry| entry.variables.clone()).collect();
     let tag = |tag: &str| ("NDRX_CCTAG".to_owned(), tag.to_owned());
     assert_eq!(tags, [tag("A/B"), tag("C")]);
+}
+
+#[test]
+fn a_pool_spins_while_cpus_are_free_or_always() {
+    let with = |attribute: &str| format!("<endurox><appconfig{attribute}/></endurox>");
+    for (attribute, spin) in [
+        ("", Spinning::Auto),
+        (" spin='auto'", Spinning::Auto),
+        (" spin='always'", Spinning::Always),
+    ] {
+        let config = read(&with(attribute)).expect("it is right");
+        assert_eq!(config.settings.spin, spin, "{attribute}");
+    }
+    let said = mistakes(&with(" spin='never'"));
+    assert_eq!(said, "pool.xml:1: spin=\"never\" of <appconfig>: expected auto or always");
 }

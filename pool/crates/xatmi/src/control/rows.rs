@@ -23,6 +23,12 @@ pub struct WorkerRow {
     pub since_s: u64,
     /// Whether it is inside a service.
     pub is_busy: bool,
+    /// The service that it is inside of.
+    #[serde(default)]
+    pub service: Option<String>,
+    /// Milliseconds since that call began.
+    #[serde(default)]
+    pub busy_ms: Option<u64>,
     /// Requests given to a service.
     pub calls: u64,
     /// Those that ended otherwise than with success.

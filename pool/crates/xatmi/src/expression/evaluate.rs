@@ -7,6 +7,7 @@
 //! |---|---|
 //! | two texts | bytes, one by one |
 //! | two whole numbers | whole numbers |
+//! | a number and a text of the expression | texts: the number with 13 digits behind the point, if it has one |
 //! | anything else | floating numbers, which are equal where they differ by less than a millionth; a text is the number at its start |
 //!
 //! A missing value makes arithmetic missing and a comparison false, and is itself false.
@@ -14,8 +15,9 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-use super::{Binary, FieldPath, Node, Step, Unary};
-use crate::ubf::{UbfError, UbfRef, Value};
+use super::{Binary, Call, FieldPath, Node, Step, Unary};
+use crate::ubf::{UbfError, UbfRef, VIEW_NAME_BYTES, Value};
+use crate::view;
 
 /// Most comparisons of one evaluation; only `[?]` on both sides, or a very large buffer, comes near.
 pub const COMPARISONS_MAX: usize = 1_000_000;
@@ -28,14 +30,14 @@ const BYTES_EACH: usize = 64;
 
 /// # Errors
 /// As `Expression::is_true`.
-pub(super) fn is_true(root: &Node, fields: UbfRef<'_>) -> Result<bool, UbfError> {
-    Evaluation { fields, comparisons: Cell::new(0) }.is_true(root)
+pub(super) fn is_true(root: &Node, fields: UbfRef<'_>, call: &Call<'_>) -> Result<bool, UbfError> {
+    Evaluation { fields, call, comparisons: Cell::new(0) }.is_true(root)
 }
 
 /// # Errors
 /// As `Expression::is_true`.
-pub(super) fn number(root: &Node, fields: UbfRef<'_>) -> Result<f64, UbfError> {
-    let evaluation = Evaluation { fields, comparisons: Cell::new(0) };
+pub(super) fn number(root: &Node, fields: UbfRef<'_>, call: &Call<'_>) -> Result<f64, UbfError> {
+    let evaluation = Evaluation { fields, call, comparisons: Cell::new(0) };
     // A field by itself is its value here; where a truth is asked for, it is whether it is there.
     Ok(evaluation.value(root)?.floating().unwrap_or(0.0))
 }
@@ -46,6 +48,8 @@ enum Operand<'v> {
     Long(i64),
     Double(f64),
     Text(&'v [u8]),
+    /// A text that stands in the expression.
+    Constant(&'v [u8]),
 }
 
 /// One side of a comparison.
@@ -57,15 +61,17 @@ enum Side<'v> {
 
 struct Evaluation<'v> {
     fields: UbfRef<'v>,
+    call: &'v Call<'v>,
     comparisons: Cell<usize>,
 }
 
 impl<'v> Evaluation<'v> {
     fn is_true(&self, node: &'v Node) -> Result<bool, UbfError> {
         match node {
-            Node::Field(path) => Ok(self
+            Node::Field(path) if path.member.is_none() => Ok(self
                 .within(path)?
                 .is_some_and(|fields| fields.is_present(path.id, path.occurrence.unwrap_or(0)))),
+            Node::Field(_) => Ok(!matches!(self.value(node)?, Operand::Missing)),
             _ => Ok(self.value(node)?.is_true()),
         }
     }
@@ -74,12 +80,23 @@ impl<'v> Evaluation<'v> {
         match node {
             Node::Long(number) => Ok(Operand::Long(*number)),
             Node::Double(number) => Ok(Operand::Double(*number)),
-            Node::Text(text) => Ok(Operand::Text(text)),
+            Node::Text(text) => Ok(Operand::Constant(text)),
             Node::Pattern(pattern) => Ok(Operand::Text(pattern.text().as_bytes())),
             Node::Field(path) => match self.within(path)? {
-                Some(fields) => found(fields.get(path.id, path.occurrence.unwrap_or(0))),
+                Some(fields) => {
+                    let value = fields.get(path.id, path.occurrence.unwrap_or(0));
+                    match (&path.member, value) {
+                        (Some(member), Ok(Value::View(stored))) => of_member(stored, member),
+                        (_, value) => found(value),
+                    }
+                }
                 None => Ok(Operand::Missing),
             },
+            Node::Function(name, text) => (self.call)(name, text.as_deref()).map(Operand::Long),
+            // The complement of a field is that of whether it is there.
+            Node::Unary(Unary::Complement, operand) if matches!(**operand, Node::Field(_)) => {
+                Ok(Operand::from(self.is_true(operand)?).unary(Unary::Complement))
+            }
             Node::Unary(unary, operand) => Ok(self.value(operand)?.unary(*unary)),
             Node::Chain(first, rest) => self.chain(first, rest),
         }
@@ -92,7 +109,7 @@ impl<'v> Evaluation<'v> {
         } else if binary.is_comparison() {
             Operand::from(self.compare(&self.side(first)?, *binary, second)?)
         } else {
-            self.value(first)?.arithmetic(*binary, self.value(second)?)?
+            self.value(first)?.arithmetic(*binary, self.value(second)?)
         };
         for (binary, operand) in rest {
             left = if binary.is_logical() {
@@ -100,7 +117,7 @@ impl<'v> Evaluation<'v> {
             } else if binary.is_comparison() {
                 Operand::from(self.compare(&Side::One(left), *binary, operand)?)
             } else {
-                left.arithmetic(*binary, self.value(operand)?)?
+                left.arithmetic(*binary, self.value(operand)?)
             };
         }
         Ok(left)
@@ -126,7 +143,8 @@ impl<'v> Evaluation<'v> {
         if let Node::Pattern(pattern) = right {
             return left.any(&|operand| {
                 self.count(operand, Operand::Missing)?;
-                Ok(operand.with_text(|text| pattern.fits(text) == (binary == Binary::Matches)))
+                let fits = |text: &[u8]| pattern.fits(text) == (binary == Binary::Matches);
+                Ok(!matches!(operand, Operand::Missing) && operand.with_text(fits))
             });
         }
         let right = self.side(right)?;
@@ -140,7 +158,10 @@ impl<'v> Evaluation<'v> {
     }
 
     fn count(&self, left: Operand<'_>, right: Operand<'_>) -> Result<(), UbfError> {
-        let bytes = |operand| if let Operand::Text(text) = operand { text.len() } else { 0 };
+        let bytes = |operand| match operand {
+            Operand::Text(text) | Operand::Constant(text) => text.len(),
+            Operand::Missing | Operand::Long(_) | Operand::Double(_) => 0,
+        };
         let cost = 1 + bytes(left).max(bytes(right)) / BYTES_EACH;
         self.comparisons.set(self.comparisons.get().saturating_add(cost));
         if self.comparisons.get() > COMPARISONS_MAX {
@@ -186,6 +207,7 @@ impl<'v> Operand<'v> {
     fn is_true(self) -> bool {
         match self {
             Self::Long(number) => number != 0,
+            Self::Constant(_) => true,
             other => other.floating().is_some_and(|number| number != 0.0),
         }
     }
@@ -195,7 +217,7 @@ impl<'v> Operand<'v> {
             Self::Missing => None,
             Self::Long(number) => Some(number as f64),
             Self::Double(number) => Some(number),
-            Self::Text(text) => Value::String(text).to_double().ok(),
+            Self::Text(text) | Self::Constant(text) => Value::String(text).to_double().ok(),
         }
     }
 
@@ -208,18 +230,28 @@ impl<'v> Operand<'v> {
     }
 
     /// The value as the text that a match looks at.
-    fn with_text(self, look: impl FnOnce(&[u8]) -> bool) -> bool {
+    fn with_text<T>(self, look: impl FnOnce(&[u8]) -> T) -> T {
+        self.with_digits(6, look)
+    }
+
+    /// The value as a text, with so many digits behind the point of a floating number.
+    fn with_digits<T>(self, digits: usize, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            Self::Missing => false,
-            Self::Text(text) => look(text),
+            Self::Missing => look(b""),
+            Self::Text(text) | Self::Constant(text) => look(text),
             Self::Long(number) => look(number.to_string().as_bytes()),
-            Self::Double(number) => look(format!("{number:.6}").as_bytes()),
+            Self::Double(number) => look(format!("{number:.digits$}").as_bytes()),
         }
     }
 
     fn compare(self, other: Self) -> Option<Ordering> {
+        use Operand::{Constant, Text};
         match (self, other) {
-            (Self::Text(one), Self::Text(other)) => Some(one.cmp(other)),
+            (Self::Missing, _) | (_, Self::Missing) => None,
+            (Text(one) | Constant(one), Text(other) | Constant(other)) => Some(one.cmp(other)),
+            // Against a text of the expression a number is the text that it is printed as.
+            (Constant(text), number) => Some(number.with_digits(13, |other| text.cmp(other))),
+            (number, Constant(text)) => Some(number.with_digits(13, |one| one.cmp(text))),
             (Self::Long(one), Self::Long(other)) => Some(one.cmp(&other)),
             (one, other) => {
                 let (one, other) = (one.floating()?, other.floating()?);
@@ -234,10 +266,13 @@ impl<'v> Operand<'v> {
         match (unary, self) {
             (Unary::Not, operand) => Self::from(!operand.is_true()),
             (_, Self::Missing) => Self::Missing,
+            (Unary::Complement, Self::Constant(_)) => Self::Long(!1),
             (Unary::Complement, operand) => {
                 operand.whole().map_or(Self::Missing, |n| Self::Long(!n))
             }
-            (Unary::Plus, Self::Text(_)) => self.floating().map_or(Self::Missing, Self::Double),
+            (Unary::Plus, Self::Text(_) | Self::Constant(_)) => {
+                self.floating().map_or(Self::Missing, Self::Double)
+            }
             (Unary::Plus, operand) => operand,
             (Unary::Minus, Self::Long(number)) => Self::Long(number.wrapping_neg()),
             (Unary::Minus, operand) => {
@@ -246,38 +281,34 @@ impl<'v> Operand<'v> {
         }
     }
 
-    /// Whole numbers wrap around; a remainder is that of whole numbers.
-    fn arithmetic(self, binary: Binary, other: Self) -> Result<Self, UbfError> {
-        const BY_ZERO: UbfError = UbfError::Invalid { reason: "the expression divides by 0" };
+    /// Whole numbers wrap around; a remainder is that of whole numbers. By 0 a quotient is 0, and the remainder all.
+    fn arithmetic(self, binary: Binary, other: Self) -> Self {
         if binary == Binary::Remainder {
             let (Some(one), Some(other)) = (self.whole(), other.whole()) else {
-                return Ok(Self::Missing);
+                return Self::Missing;
             };
-            return one
-                .checked_rem(other)
-                .map(Self::Long)
-                .or((other == -1).then_some(Self::Long(0)))
-                .ok_or(BY_ZERO);
+            // What is left of the least number by -1 is 0, too.
+            return Self::Long(if other == 0 { one } else { one.checked_rem(other).unwrap_or(0) });
         }
         if let (Self::Long(one), Self::Long(other)) = (self, other) {
-            return Ok(Self::Long(match binary {
+            return Self::Long(match binary {
                 Binary::Plus => one.wrapping_add(other),
                 Binary::Minus => one.wrapping_sub(other),
                 Binary::Times => one.wrapping_mul(other),
-                _ if other == 0 => return Err(BY_ZERO),
+                _ if other == 0 => 0,
                 _ => one.wrapping_div(other),
-            }));
+            });
         }
         let (Some(one), Some(other)) = (self.floating(), other.floating()) else {
-            return Ok(Self::Missing);
+            return Self::Missing;
         };
-        Ok(Self::Double(match binary {
+        Self::Double(match binary {
             Binary::Plus => one + other,
             Binary::Minus => one - other,
             Binary::Times => one * other,
-            _ if other == 0.0 => return Err(BY_ZERO),
+            _ if other == 0.0 => 0.0,
             _ => one / other,
-        }))
+        })
     }
 }
 
@@ -299,7 +330,7 @@ impl<'v> From<Value<'v>> for Operand<'v> {
             Value::Char(byte) => Self::Text(character(byte)),
             Value::String(text) | Value::Carray(text) => Self::Text(text),
             // Expressions with these types are not compiled.
-            Value::Ptr(_) | Value::Ubf(_) => Self::Missing,
+            Value::Ptr(_) | Value::Ubf(_) | Value::View(_) => Self::Missing,
         }
     }
 }
@@ -311,6 +342,22 @@ fn found(value: Result<Value<'_>, UbfError>) -> Result<Operand<'_>, UbfError> {
         Err(UbfError::NotPresent { .. }) => Ok(Operand::Missing),
         Err(error) => Err(error),
     }
+}
+
+/// A member of a view that a field holds; a null value, and one beyond the count, is missing.
+fn of_member<'v>(
+    stored: &'v [u8],
+    (name, occurrence): &(String, i32),
+) -> Result<Operand<'v>, UbfError> {
+    let Some((view, data)) = stored.split_at_checked(VIEW_NAME_BYTES) else {
+        return Ok(Operand::Missing);
+    };
+    let view = view.split(|byte| *byte == 0).next().unwrap_or_default();
+    if view.is_empty() {
+        return Ok(Operand::Missing);
+    }
+    let value = view::value_of_process(&String::from_utf8_lossy(view), data, name, *occurrence)?;
+    Ok(value.map_or(Operand::Missing, Operand::from))
 }
 
 /// A byte as a text that stays.

@@ -30,6 +30,17 @@ pub const BYTES_MAX: usize = 8192;
 /// Most parentheses and unary operators within one another: each is a call deep.
 pub const DEPTH_MAX: usize = 32;
 
+/// Most bytes of the name of a function, and of the text that one is given.
+pub const FUNCTION_BYTES_MAX: usize = 64;
+pub const ARGUMENT_BYTES_MAX: usize = 510;
+
+/// The field of a name.
+pub type FieldOf<'a> = dyn Fn(&str) -> Option<FieldId> + 'a;
+/// Whether a function of this name is known, and then whether it is given a text.
+pub type Known<'a> = dyn Fn(&str) -> Option<bool> + 'a;
+/// The value of a function that was known.
+pub type Call<'a> = dyn Fn(&str, Option<&[u8]>) -> Result<i64, UbfError> + 'a;
+
 /// An expression that was compiled against a field table.
 #[derive(Clone, Debug)]
 pub struct Expression {
@@ -75,6 +86,14 @@ pub enum ExpressionError {
         name: String,
         field_type: FieldType,
     },
+    /// What stands behind the name of a field that holds a buffer or a view leads to no value.
+    #[error("column {column}: {reason}")]
+    Path {
+        /// The byte, from 1.
+        column: usize,
+        /// The mistake, and what is expected.
+        reason: &'static str,
+    },
 }
 
 impl ExpressionError {
@@ -85,7 +104,7 @@ impl ExpressionError {
             Self::UnknownField { .. } => 9,
             Self::Syntax { .. } | Self::Pattern { .. } => 11,
             Self::TooLong { .. } => 14,
-            Self::BadType { .. } => 22,
+            Self::BadType { .. } | Self::Path { .. } => 22,
         }
     }
 }
@@ -96,16 +115,42 @@ impl Expression {
     /// # Errors
     /// [`ExpressionError`] with what was wrong and where.
     pub fn compile(text: &[u8], table: &FieldTable) -> Result<Self, ExpressionError> {
-        parse::parse(text, table).map(|root| Self { root })
+        Self::with_functions(text, &|name| table.id(name), &|_| None)
+    }
+
+    /// The same, which may call functions: `NAME()`, `NAME('text')`. `field_of` is asked when a field is named, and not
+    /// before.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn with_functions(
+        text: &[u8],
+        field_of: &FieldOf<'_>,
+        known: &Known<'_>,
+    ) -> Result<Self, ExpressionError> {
+        parse::parse(text, field_of, known).map(|root| Self { root })
+    }
+
+    /// Whether it calls functions.
+    #[must_use]
+    pub fn calls_functions(&self) -> bool {
+        self.root.calls_functions()
     }
 
     /// Whether it holds for these fields.
     ///
     /// # Errors
-    /// [`UbfError::Invalid`] for a division by 0 or more comparisons than
-    /// [`COMPARISONS_MAX`], [`UbfError::NotFielded`] for a damaged region.
+    /// [`UbfError::Invalid`] for more comparisons than [`COMPARISONS_MAX`], [`UbfError::NotFielded`] for a damaged region.
     pub fn is_true(&self, fields: UbfRef<'_>) -> Result<bool, UbfError> {
-        evaluate::is_true(&self.root, fields)
+        self.is_true_by(fields, &no_function)
+    }
+
+    /// The same; functions are called by `call`.
+    ///
+    /// # Errors
+    /// As [`is_true`](Self::is_true), and those of `call`.
+    pub fn is_true_by(&self, fields: UbfRef<'_>, call: &Call<'_>) -> Result<bool, UbfError> {
+        evaluate::is_true(&self.root, fields, call)
     }
 
     /// Its value as a number; 0 where a field is missing.
@@ -113,11 +158,25 @@ impl Expression {
     /// # Errors
     /// As [`is_true`](Self::is_true).
     pub fn number(&self, fields: UbfRef<'_>) -> Result<f64, UbfError> {
-        evaluate::number(&self.root, fields)
+        self.number_by(fields, &no_function)
+    }
+
+    /// The same; functions are called by `call`.
+    ///
+    /// # Errors
+    /// As [`is_true_by`](Self::is_true_by).
+    pub fn number_by(&self, fields: UbfRef<'_>, call: &Call<'_>) -> Result<f64, UbfError> {
+        evaluate::number(&self.root, fields, call)
     }
 }
 
-/// With all parentheses, and each field with its occurrence; compiling it gives the same tree.
+/// What is compiled without functions calls none.
+fn no_function(_: &str, _: Option<&[u8]>) -> Result<i64, UbfError> {
+    Err(UbfError::Invalid { reason: "the expression calls a function, and there is none here" })
+}
+
+/// With all parentheses, and each field with its occurrence; compiling it gives the same values, where no more than
+/// [`DEPTH_MAX`] parentheses are within one another.
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.root.fmt(f)
@@ -131,6 +190,8 @@ enum Node {
     Double(f64),
     Text(Vec<u8>),
     Field(FieldPath),
+    /// A function of the program, with the text that it is given.
+    Function(String, Option<Vec<u8>>),
     /// Only on the right of `%%` and `!%`.
     Pattern(Box<Pattern>),
     Unary(Unary, Box<Node>),
@@ -138,7 +199,7 @@ enum Node {
     Chain(Box<Node>, Vec<(Binary, Node)>),
 }
 
-/// A field, or one within inner buffers.
+/// A field, or one within inner buffers, or a member of the view that it holds.
 #[derive(Clone, Debug)]
 struct FieldPath {
     /// Buffers on the way, each with its occurrence.
@@ -147,6 +208,8 @@ struct FieldPath {
     id: FieldId,
     /// `None` is `?`, any.
     occurrence: Option<i32>,
+    /// Of a view the member and its occurrence.
+    member: Option<(String, i32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -243,6 +306,26 @@ impl Binary {
     }
 }
 
+impl Node {
+    /// Whether a pattern may fit it: a field, a text or a number that stands there.
+    const fn has_text(&self) -> bool {
+        matches!(self, Self::Field(_) | Self::Text(_) | Self::Long(_) | Self::Double(_))
+    }
+
+    fn calls_functions(&self) -> bool {
+        match self {
+            Self::Function(..) => true,
+            Self::Unary(_, operand) => operand.calls_functions(),
+            Self::Chain(first, rest) => {
+                first.calls_functions() || rest.iter().any(|(_, operand)| operand.calls_functions())
+            }
+            Self::Long(_) | Self::Double(_) | Self::Text(_) | Self::Field(_) | Self::Pattern(_) => {
+                false
+            }
+        }
+    }
+}
+
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -251,13 +334,26 @@ impl fmt::Display for Node {
             Self::Text(text) => write_text(f, text),
             Self::Pattern(pattern) => write_text(f, pattern.text().as_bytes()),
             Self::Field(path) => path.fmt(f),
+            Self::Function(name, None) => write!(f, "{name}()"),
+            Self::Function(name, Some(text)) => {
+                write!(f, "{name}('{}')", String::from_utf8_lossy(text))
+            }
             Self::Unary(unary, operand) => write!(f, "({}{operand})", unary.sign()),
             Self::Chain(first, rest) => {
-                write!(f, "({first}")?;
-                for (binary, operand) in rest {
-                    write!(f, " {} {operand}", binary.sign())?;
+                // As the tree is: what stands on the left was done before.
+                for _ in rest {
+                    f.write_char('(')?;
                 }
-                f.write_char(')')
+                write!(f, "{first}")?;
+                for (binary, operand) in rest {
+                    let sign = binary.sign();
+                    if binary.is_comparison() || binary.is_logical() {
+                        write!(f, " {sign} {operand})")?;
+                    } else {
+                        write!(f, "{sign}{operand})")?;
+                    }
+                }
+                Ok(())
             }
         }
     }
@@ -269,8 +365,12 @@ impl fmt::Display for FieldPath {
             write!(f, "{name}[{occurrence}].")?;
         }
         match self.occurrence {
-            Some(occurrence) => write!(f, "{}[{occurrence}]", self.name),
-            None => write!(f, "{}[?]", self.name),
+            Some(occurrence) => write!(f, "{}[{occurrence}]", self.name)?,
+            None => write!(f, "{}[?]", self.name)?,
+        }
+        match &self.member {
+            Some((name, occurrence)) => write!(f, ".{name}[{occurrence}]"),
+            None => Ok(()),
         }
     }
 }
@@ -299,7 +399,7 @@ mod tests {
     fn table() -> FieldTable {
         const FIELDS: &str = "A_SHORT 1 short\nA_LONG 2 long\nA_CHAR 3 char\nA_FLOAT 4 float\n\
                           A_DOUBLE 5 double\nA_STRING 6 string\nA_CARRAY 7 carray\nA_PTR 8 ptr\n\
-                          A_UBF 9 ubf\nNONE 10 long\n";
+                          A_UBF 9 ubf\nNONE 10 long\nA_VIEW 11 view\n";
         let mut table = FieldTable::new();
         table
             .insert(&FieldFile::parse(Path::new("fields.fd"), FIELDS).expect("sound"))
@@ -355,7 +455,7 @@ mod tests {
             "A_DOUBLE == 1e10 && A_DOUBLE == 10000000000",
             r"A_CARRAY == 'a\00\'\ff'",
             "9007199254740993 != 9007199254740992",
-            "'5' == 5.0 && '05' != '5'",
+            "'5' == 5 && '05' != '5'",
             "A_UBF[1].A_STRING == 'deep'",
             "2 < 3 == 1",
         ] {
@@ -469,17 +569,46 @@ mod tests {
         ] {
             assert_eq!(compiled(text).number(fields.fields()), Ok(expected), "{text}");
         }
-        for text in ["1 / 0", "1 % 0", "1.5 / 0", "A_LONG / A_LONG[2]"] {
-            let error = compiled(text).is_true(fields.fields()).expect_err(text);
-            assert_eq!(error.number(), 14, "{text}");
-            assert!(compiled(&format!("1 || {text}")).is_true(fields.fields()).expect("decided"));
-            assert!(!compiled(&format!("0 && {text}")).is_true(fields.fields()).expect("decided"));
+    }
+
+    #[test]
+    fn constants_zero_and_complements_are_as_the_references_have_them() {
+        let table = table();
+        let fields = buffer(&table);
+        for text in ["1 / 0", "1.5 / 0", "A_LONG / A_LONG[2]", "!'0'", "!''"] {
+            assert_eq!(compiled(text).number(fields.fields()), Ok(0.0), "{text}");
+        }
+        // Nothing is taken away by a remainder of 0.
+        for (text, expected) in [("1 % 0", 1.0), ("5 % 0.2", 5.0), ("A_LONG % A_LONG[2]", 5.0)] {
+            assert_eq!(compiled(text).number(fields.fields()), Ok(expected), "{text}");
+        }
+        // A text of the expression is true, and a number is compared with it as the text that it is printed as.
+        for (text, expected) in [
+            ("100 / 0 == 0", true),
+            ("'0'", true),
+            ("'' && 1", true),
+            ("~'0' == -2", true),
+            ("~A_LONG == -2", true),
+            ("~NONE == -1", true),
+            ("A_LONG == '5'", true),
+            ("A_LONG[1] < '7'", true),
+            ("A_LONG[1] < '500'", false),
+            ("'500' > A_LONG[1]", false),
+            ("A_LONG < '-4000'", false),
+            ("A_FLOAT < 'abc'", true),
+            ("A_FLOAT == '0.5000000000000'", true),
+            ("A_FLOAT %% '0[.]500000'", true),
+            ("'2' + 3 == 5", true),
+            ("NONE == '1'", false),
+        ] {
+            assert_eq!(holds(text), expected, "{text}");
         }
     }
 
     #[test]
     fn an_error_names_its_column() {
-        let (open, close) = ("(".repeat(33), ")".repeat(33));
+        let open = "(".repeat(33);
+        let close = ")".repeat(33);
         let deep = format!("{open}1{close}");
         for (text, number, words) in [
             ("", 11, "column 1: a field, a number, a text or `(` is expected"),
@@ -507,8 +636,18 @@ mod tests {
             ("A_UBF[1].x", 9, "column 10: no field table has x"),
             ("A_UBF == 1", 22, "column 1: A_UBF is a ubf"),
             ("A_PTR", 22, "column 1: A_PTR is a ptr"),
-            ("A_LONG.A_LONG", 11, "a point follows a field that holds a buffer"),
-            ("A_UBF[?].A_LONG == 1", 11, "[?] is for the last field of a path"),
+            ("A_LONG.A_LONG", 22, "a point follows a field that holds a buffer"),
+            ("A_UBF[?].A_LONG == 1", 22, "[?] is for the last field of a path"),
+            ("A_UBF[X].A_LONG == 1", 22, "column 7: a number or `?`"),
+            ("A_UBF..A_LONG == 1", 22, "column 7: the name of a field"),
+            ("A_UBF.", 22, "column 7: the name of a field"),
+            ("A_UBF.A_STRING.A_STRING == 1", 22, "column 15: a point follows"),
+            ("A_VIEW == 1", 22, "column 1: A_VIEW is a view"),
+            ("A_VIEW[?].a == 1", 22, "[?] is for the last field of a path"),
+            ("A_VIEW.a[?] == 1", 22, "column 10: a number is expected"),
+            ("A_VIEW.a.b == 1", 22, "column 9: nothing follows a member of a view"),
+            ("A_LONG - 1 %% '4'", 11, "a pattern fits a field or a text"),
+            ("-A_LONG %% '-5'", 11, "a pattern fits a field or a text"),
             (&deep, 11, "column 34: at most 32"),
             (&"-".repeat(40), 11, "column 34: at most 32"),
             (&" ".repeat(BYTES_MAX + 1), 14, "at most 8192"),
@@ -520,13 +659,73 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_called_with_their_text() {
+        let known = |name: &str| match name {
+            "seven" => Some(false),
+            "length" => Some(true),
+            _ => None,
+        };
+        let (fields, table_of_fields) = (buffer(&table()), table());
+        let field_of = |name: &str| table_of_fields.id(name);
+        let call = |name: &str, text: Option<&[u8]>| {
+            Ok(text.map_or(7, |text| i64::try_from(text.len()).expect("short"))
+                + i64::from(name == "zero"))
+        };
+        for (text, expected) in [
+            ("seven()", 7.0),
+            ("seven ( ) + 1", 8.0),
+            ("length('')", 0.0),
+            ("length('a\\n(b)') * seven()", 42.0),
+            ("seven() == '7' && length('abc') == 3", 1.0),
+            ("!seven()", 0.0),
+        ] {
+            let compiled = Expression::with_functions(text.as_bytes(), &field_of, &known)
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(compiled.number_by(fields.fields(), &call), Ok(expected), "{text}");
+            let again = compiled.to_string();
+            let again = Expression::with_functions(again.as_bytes(), &field_of, &known);
+            assert_eq!(
+                again.expect(text).number_by(fields.fields(), &call),
+                Ok(expected),
+                "{text}"
+            );
+        }
+        let too_long = format!("length('{}')", "f".repeat(ARGUMENT_BYTES_MAX + 1));
+        for text in [
+            "none()",
+            "seven('x')",
+            "length()",
+            "length(A_LONG)",
+            "length('x'",
+            "length('x",
+            "seven() %% '7'",
+            &too_long,
+        ] {
+            let wrong = Expression::with_functions(text.as_bytes(), &field_of, &known);
+            assert_eq!(wrong.expect_err(text).number(), 11, "{text}");
+        }
+        assert_eq!(
+            Expression::compile(b"seven()", &table()).expect_err("no functions").number(),
+            11
+        );
+    }
+
+    #[test]
     fn printed_it_is_the_same_expression() {
         for (text, printed) in [
             (
                 "A_LONG==1||A_STRING%%'J.*n'&&!NONE",
                 "((A_LONG[0] == 1) || ((A_STRING[0] %% 'J.*n') && (!NONE[0])))",
             ),
-            ("1-2-3", "(1 - 2 - 3)"),
+            ("1-2-3", "((1-2)-3)"),
+            (
+                "2*(4+5)||5&&'abc'%%'..b'&&2/2*4==5",
+                "((2*(4+5)) || ((5 && ('abc' %% '..b')) && (((2/2)*4) == 5)))",
+            ),
+            (
+                "1<1&&2>1&&2>=1&&1<=~2&&2^1",
+                "(((((1 < 1) && (2 > 1)) && (2 >= 1)) && (1 <= (~2))) && (2 ^ 1))",
+            ),
             ("-(-.5)", "(-(-0.5))"),
             (r"A_UBF[1] .A_LONG[?]==1", ""),
             (r"A_UBF[1].A_STRING[?] != '\'\01\\\.'", r"(A_UBF[1].A_STRING[?] != '\'\01\\\\.')"),

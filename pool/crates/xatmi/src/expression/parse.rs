@@ -5,17 +5,29 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::{BYTES_MAX, Binary, DEPTH_MAX, ExpressionError, FieldPath, Node, Step, Unary};
-use crate::field_table::FieldTable;
+use super::{
+    ARGUMENT_BYTES_MAX, BYTES_MAX, Binary, DEPTH_MAX, ExpressionError, FUNCTION_BYTES_MAX, FieldOf,
+    FieldPath, Known, Node, Step, Unary,
+};
 use crate::ubf::{FieldType, NESTING_MAX};
+
+/// Most bytes of a pattern once it is compiled.
+const COMPILED_BYTES_MAX: usize = 256 * 1024;
+
+/// Most groups within one another.
+const GROUPS_DEEP_MAX: u32 = 32;
 
 /// # Errors
 /// [`ExpressionError`] with what was wrong and where.
-pub(super) fn parse(text: &[u8], table: &FieldTable) -> Result<Node, ExpressionError> {
+pub(super) fn parse(
+    text: &[u8],
+    field_of: &FieldOf<'_>,
+    known: &Known<'_>,
+) -> Result<Node, ExpressionError> {
     if text.len() > BYTES_MAX {
         return Err(ExpressionError::TooLong { len: text.len() });
     }
-    let mut parser = Parser { text, at: 0, depth: 0, table };
+    let mut parser = Parser { text, at: 0, depth: 0, field_of, known };
     let root = parser.level(0)?;
     parser.skip_blanks();
     match parser.rest() {
@@ -30,7 +42,8 @@ struct Parser<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
-    table: &'t FieldTable,
+    field_of: &'t FieldOf<'t>,
+    known: &'t Known<'t>,
 }
 
 impl<'t> Parser<'t> {
@@ -67,6 +80,9 @@ impl<'t> Parser<'t> {
             if !binary.is_comparison() && !binary.is_logical() {
                 let first = (rest.is_empty()).then_some(&first);
                 self.no_any(first.into_iter().chain([&operand]))?;
+            }
+            if binary.is_match() && rest.is_empty() && !first.has_text() {
+                return Err(ExpressionError::Syntax { column: start + 1, reason: PATTERN_OF });
             }
             let operand = if binary.is_match() { pattern(operand, start)? } else { operand };
             rest.push((binary, operand));
@@ -134,7 +150,10 @@ impl<'t> Parser<'t> {
             }
             [b'\'', ..] => self.string().map(Node::Text),
             [b'0'..=b'9' | b'.', ..] => self.number(),
-            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => self.field().map(Node::Field),
+            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => match self.function()? {
+                Some(function) => Ok(function),
+                None => self.field().map(Node::Field),
+            },
             [b'"', ..] => Err(self.wrong("texts stand between single quotes")),
             _ => Err(self.wrong("a field, a number, a text or `(` is expected")),
         }
@@ -199,33 +218,97 @@ impl<'t> Parser<'t> {
         Ok(node)
     }
 
+    /// `NAME()` or `NAME('text')`; none where the name is that of a field. The text stands for itself, without escapes.
+    fn function(&mut self) -> Result<Option<Node>, ExpressionError> {
+        let start = self.at;
+        let name = self.name()?;
+        if !self.take("(") {
+            self.at = start;
+            return Ok(None);
+        }
+        let column = start + 1;
+        let wrong = |reason| ExpressionError::Syntax { column, reason };
+        let takes_text = (self.known)(name).filter(|_| name.len() <= FUNCTION_BYTES_MAX);
+        let takes_text = takes_text.ok_or_else(|| {
+            wrong("no function of this name was set by Bboolsetcbf or Bboolsetcbf2")
+        })?;
+        let text = match (takes_text, self.take("'")) {
+            (true, true) => {
+                let rest = self.rest();
+                let len = rest.iter().position(|byte| *byte == b'\'');
+                let len = len.ok_or_else(|| self.wrong("the text has no end: `'` is expected"))?;
+                if len > ARGUMENT_BYTES_MAX {
+                    return Err(self.wrong("the text of a function has at most 510 bytes"));
+                }
+                self.at += len + 1;
+                Some(rest[..len].to_vec())
+            }
+            (false, false) => None,
+            (true, false) => {
+                return Err(self.wrong("the function takes a text between single quotes"));
+            }
+            (false, true) => return Err(self.wrong("the function takes nothing: `)` is expected")),
+        };
+        if !self.take(")") {
+            return Err(self.wrong("`)` is expected"));
+        }
+        Ok(Some(Node::Function(name.to_owned(), text)))
+    }
+
     fn field(&mut self) -> Result<FieldPath, ExpressionError> {
         let mut outer = Vec::new();
         loop {
             let column = self.at + 1;
-            let name = self.name()?;
+            let name = self.name().map_err(|error| of_path(error, !outer.is_empty()))?;
             let unknown = || ExpressionError::UnknownField { column, name: name.to_owned() };
-            let id = self.table.id(name).ok_or_else(unknown)?;
-            let occurrence = self.occurrence()?;
-            let (name, field_type) = (name.to_owned(), id.field_type());
+            let id = (self.field_of)(name).ok_or_else(unknown)?;
+            let field_type = id.field_type();
+            let is_path =
+                !outer.is_empty() || matches!(field_type, FieldType::Ubf | FieldType::View);
+            let occurrence = self.occurrence().map_err(|error| of_path(error, is_path))?;
+            let name = name.to_owned();
             if self.rest().first() != Some(&b'.') {
                 if matches!(field_type, FieldType::Ptr | FieldType::Ubf | FieldType::View) {
                     return Err(ExpressionError::BadType { column, name, field_type });
                 }
-                return Ok(FieldPath { outer, name, id, occurrence });
+                return Ok(FieldPath { outer, name, id, occurrence, member: None });
             }
-            if field_type != FieldType::Ubf {
-                return Err(self.wrong("a point follows a field that holds a buffer"));
+            if !matches!(field_type, FieldType::Ubf | FieldType::View) {
+                return Err(self.lost("a point follows a field that holds a buffer or a view"));
             }
             let Some(occurrence) = occurrence else {
-                return Err(self.wrong("[?] is for the last field of a path: give an occurrence"));
+                return Err(self.lost("[?] is for the last field of a path: give an occurrence"));
             };
+            self.at += 1;
+            if field_type == FieldType::View {
+                let member = Some(self.member()?);
+                return Ok(FieldPath { outer, name, id, occurrence: Some(occurrence), member });
+            }
             if outer.len() == NESTING_MAX {
-                return Err(self.wrong("at most 16 buffers are within one another"));
+                return Err(self.lost("at most 16 buffers are within one another"));
             }
             outer.push(Step { name, id, occurrence });
-            self.at += 1;
         }
+    }
+
+    /// A member of a view, with its occurrence: the first one without.
+    fn member(&mut self) -> Result<(String, i32), ExpressionError> {
+        let name = self.name().map_err(|error| of_path(error, true))?.to_owned();
+        let at = self.at + 1;
+        let occurrence = self.occurrence().map_err(|error| of_path(error, true))?;
+        let Some(occurrence) = occurrence else {
+            let reason = "a number is expected within [ ] of a member";
+            return Err(ExpressionError::Path { column: at + 1, reason });
+        };
+        if self.rest().first() == Some(&b'.') {
+            return Err(self.lost("nothing follows a member of a view"));
+        }
+        Ok((name, occurrence))
+    }
+
+    /// A path that leads nowhere.
+    fn lost(&self, reason: &'static str) -> ExpressionError {
+        ExpressionError::Path { column: self.at + 1, reason }
     }
 
     fn name(&mut self) -> Result<&'t str, ExpressionError> {
@@ -264,6 +347,18 @@ impl<'t> Parser<'t> {
     }
 }
 
+const PATTERN_OF: &str = "a pattern fits a field or a text, not what was computed";
+
+/// A mistake within a path is one of the path.
+fn of_path(error: ExpressionError, is_path: bool) -> ExpressionError {
+    match error {
+        ExpressionError::Syntax { column, reason } if is_path => {
+            ExpressionError::Path { column, reason }
+        }
+        error => error,
+    }
+}
+
 /// The right side of a match, which starts at `start`.
 fn pattern(operand: Node, start: usize) -> Result<Node, ExpressionError> {
     let column = start + 1;
@@ -279,12 +374,6 @@ fn pattern(operand: Node, start: usize) -> Result<Node, ExpressionError> {
 fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
-
-/// Most bytes of a pattern once it is compiled.
-const COMPILED_BYTES_MAX: usize = 256 * 1024;
-
-/// Most groups within one another.
-const GROUPS_DEEP_MAX: u32 = 32;
 
 /// A regular expression of `%%` and `!%`: it matches a whole value, byte by byte. Its time is linear in the
 /// value, and its memory is bounded, whatever the pattern is.

@@ -35,7 +35,7 @@ pub struct Definition {
 pub struct FieldFile {
     /// Where it was read from; errors name it.
     pub path: PathBuf,
-    items: Vec<Item>,
+    pub(super) items: Vec<Item>,
 }
 
 /// A line of the header, in the order of the file.
@@ -43,15 +43,34 @@ pub struct FieldFile {
 pub(super) enum Item {
     /// A line that started with `$`, without it.
     Text(String),
+    /// A line with a base.
+    Base,
     Field(Definition),
 }
 
+/// What becomes of a name or an id that stands twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twice {
+    /// The table is wrong.
+    Refused,
+    /// The later line counts, as it does for programs.
+    LaterCounts,
+}
+
 impl FieldFile {
-    /// Reads a file.
+    /// Reads a file in which no name and no id stands twice.
     ///
     /// # Errors
     /// [`TableError`] when it cannot be read or a line is wrong.
     pub fn open(path: &Path) -> Result<Self, TableError> {
+        Self::open_with(path, Twice::Refused)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(path: &Path, twice: Twice) -> Result<Self, TableError> {
         let failed = |error| TableError::of(path, Problem::Unreadable(error));
         let file = fs::File::open(path).map_err(failed)?;
         let mut text = Vec::new();
@@ -60,7 +79,7 @@ impl FieldFile {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(TableError::of(path, Problem::TooLong { most: FILE_BYTES_MAX }));
         }
-        Self::parse(path, &String::from_utf8_lossy(&text))
+        Self::parse_with(path, &String::from_utf8_lossy(&text), twice)
     }
 
     /// Reads the text of a file; `path` is for errors.
@@ -68,20 +87,28 @@ impl FieldFile {
     /// # Errors
     /// [`TableError`] with the first line that is wrong, or that takes the name or id of another.
     pub fn parse(path: &Path, text: &str) -> Result<Self, TableError> {
-        let (mut items, mut base) = (Vec::new(), 0);
+        Self::parse_with(path, text, Twice::Refused)
+    }
+
+    fn parse_with(path: &Path, text: &str, twice: Twice) -> Result<Self, TableError> {
+        let mut items = Vec::new();
+        let mut base = 0;
         for (index, line) in text.lines().enumerate() {
             let wrong = |problem| TableError::at(path, index + 1, problem);
             if let Some(text) = line.strip_prefix('$') {
                 items.push(Item::Text(text.to_owned()));
             } else if line.trim_start().starts_with('*') {
                 base = parse_base(line).map_err(wrong)?;
+                items.push(Item::Base);
             } else if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
                 let definition = parse_field(line, base, index + 1).map_err(wrong)?;
                 items.push(Item::Field(definition));
             }
         }
         let file = Self { path: path.to_owned(), items };
-        file.check_unique()?;
+        if twice == Twice::Refused {
+            file.check_unique()?;
+        }
         Ok(file)
     }
 
@@ -89,12 +116,13 @@ impl FieldFile {
     pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.items.iter().filter_map(|item| match item {
             Item::Field(definition) => Some(definition),
-            Item::Text(_) => None,
+            Item::Text(_) | Item::Base => None,
         })
     }
 
     fn check_unique(&self) -> Result<(), TableError> {
-        let (mut names, mut ids) = (HashMap::new(), HashMap::new());
+        let mut names = HashMap::new();
+        let mut ids = HashMap::new();
         for field in self.definitions() {
             if let Some(other) = names.insert(field.name.as_str(), field) {
                 return Err(name_taken(&self.path, field, &self.path, other.line));
@@ -168,7 +196,8 @@ fn is_identifier(name: &str) -> bool {
 /// names are used.
 #[must_use]
 pub fn c_header(file: &FieldFile) -> String {
-    let (name, mut out) = (file_name(&file.path), String::new());
+    let name = file_name(&file.path);
+    let mut out = String::new();
     let guard = guard(&name);
     line(
         &mut out,
@@ -181,8 +210,11 @@ pub fn c_header(file: &FieldFile) -> String {
     for item in &file.items {
         match item {
             Item::Text(text) => line(&mut out, format_args!("{text}")),
+            Item::Base => {}
             Item::Field(Definition { name, id, .. }) => {
-                let (raw, number, field_type) = (id.raw(), id.number(), id.field_type());
+                let raw = id.raw();
+                let number = id.number();
+                let field_type = id.field_type();
                 let define = format!("#define {name} ((BFLDID32){raw})");
                 line(&mut out, format_args!("{define:<56} /* number {number}, {field_type} */"));
             }
@@ -195,14 +227,16 @@ pub fn c_header(file: &FieldFile) -> String {
 /// A module with one constant for each field. Lines that started with `$` are C and are left out.
 #[must_use]
 pub fn rust_module(file: &FieldFile) -> String {
-    let (name, mut out) = (file_name(&file.path), String::new());
+    let name = file_name(&file.path);
+    let mut out = String::new();
     line(
         &mut out,
         format_args!("// Fields of {name}. Written by `pollux fld`: change that file.\n"),
     );
     line(&mut out, format_args!("use pollux_xatmi::ubf::{{FieldId, FieldType}};"));
     for Definition { name, id, comment, .. } in file.definitions() {
-        let (number, field_type) = (id.number(), id.field_type());
+        let number = id.number();
+        let field_type = id.field_type();
         let colon = if comment.is_empty() { "" } else { ": " };
         line(&mut out, format_args!("\n/// Number {number}, {field_type}{colon}{comment}"));
         if name.bytes().any(|b| b.is_ascii_lowercase()) {

@@ -13,6 +13,7 @@
 //! The id of a field is its type above the number, which is base and number of its line together.
 
 mod file;
+mod manual;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,7 +22,8 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-pub use file::{Definition, FieldFile, c_header, rust_module};
+pub use file::{Definition, FieldFile, Twice, c_header, rust_module};
+pub use manual::ManualLanguage;
 
 use crate::ubf::FieldId;
 use file::{NAME_BYTES_MAX, id_taken};
@@ -32,6 +34,13 @@ const VARIABLES: [Variables; 2] = [
     Variables { folders: "FLDTBLDIR", tables: "FIELDTBLS" },
     Variables { folders: "FLDTBLDIR32", tables: "FIELDTBLS32" },
 ];
+
+/// Tables that come with the products that programs were written for. Provisioned environments name them; no program has them
+/// beside its own. Where they are in no folder the others count all the same.
+const OF_PRODUCTS: [&str; 4] = ["Exfields", "Excompat", "Usysflds", "Usysfl32"];
+
+/// The first of them, as it is where no folder has it.
+const OWN_FIELDS: (&str, &str) = ("Exfields", include_str!("Exfields"));
 
 /// The names of two environment variables.
 struct Variables {
@@ -62,7 +71,8 @@ impl FieldTable {
         Self::default()
     }
 
-    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name, and those of `FLDTBLDIR32` and `FIELDTBLS32`.
+    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name, and those of `FLDTBLDIR32` and `FIELDTBLS32`. Of a name that stands
+    /// twice, and of an id, the later line counts.
     ///
     /// # Errors
     /// [`TableError`] when neither pair of variables is set, a file is not found or wrong.
@@ -70,20 +80,33 @@ impl FieldTable {
         Self::named_by(|name| std::env::var_os(name))
     }
 
-    /// The same of any environment. Where both pairs are set, names and ids of FML32 come first: in Tuxedo the two
+    /// The same of any environment; what Enduro/X has of its own is there too, where `Exfields` is named. Where both pairs are set, names and ids of FML32 come first: in Tuxedo the two
     /// know nothing of each other, so what is in the way is passed over in the other one.
     fn named_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, TableError> {
-        let [fml, fml32] = VARIABLES.map(|pair| pair.files(&variable));
+        let mut table = Self::of_files_named_by(&variable)?;
+        if VARIABLES.iter().any(|pair| pair.names_own_fields(&variable)) {
+            let own = FieldFile::parse(Path::new(OWN_FIELDS.0), OWN_FIELDS.1)?;
+            table.insert_behind(&own);
+        }
+        Ok(table)
+    }
+
+    fn of_files_named_by(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Self, TableError> {
+        let [fml, fml32] = VARIABLES.map(|pair| pair.files(variable));
         match (fml, fml32) {
             (Ok(fml), Ok(fml32)) => {
-                let mut table = Self::open(&fml32)?;
+                let mut table = Self::of_programs(&fml32)?;
                 for path in fml.iter().filter(|path| !fml32.contains(path)) {
-                    table.insert_behind(&FieldFile::open(path)?);
+                    table.insert_behind(&FieldFile::open_with(path, Twice::LaterCounts)?);
                 }
                 Ok(table)
             }
             (Ok(files), Err(error)) | (Err(error), Ok(files)) => {
-                if error.problem.is_of_environment() { Self::open(&files) } else { Err(error) }
+                if error.problem.is_of_environment() {
+                    Self::of_programs(&files)
+                } else {
+                    Err(error)
+                }
             }
             (Err(fml), Err(fml32)) => Err(first_of(fml, fml32)),
         }
@@ -97,6 +120,22 @@ impl FieldTable {
         let mut table = Self::new();
         for path in paths {
             table.insert(&FieldFile::open(path)?)?;
+        }
+        Ok(table)
+    }
+
+    /// The tables in these files, as programs look names and ids up: what stands twice is not refused.
+    fn of_programs(paths: &[PathBuf]) -> Result<Self, TableError> {
+        let mut table = Self::new();
+        for path in paths {
+            let file = FieldFile::open_with(path, Twice::LaterCounts)?;
+            for definition in file.definitions() {
+                let at = table.fields.len();
+                table.by_name.insert(definition.name.clone(), at);
+                table.by_id.insert(definition.id, at);
+                let known = Known { definition: definition.clone(), path: file.path.clone() };
+                table.fields.push(known);
+            }
         }
         Ok(table)
     }
@@ -172,7 +211,7 @@ impl FieldTable {
 /// The files that `FLDTBLDIR` and `FIELDTBLS` name, else those of `FLDTBLDIR32` and `FIELDTBLS32`; `variable` reads
 /// the environment.
 ///
-/// A table is taken from the first folder that has it.
+/// A table is taken from the first folder that has it. One that comes with a product (`Exfields`, `Usysflds`) may be in none.
 ///
 /// # Errors
 /// [`TableError`] when a variable is missing or empty, or a table is in no folder.
@@ -194,6 +233,12 @@ fn first_of(fml: TableError, fml32: TableError) -> TableError {
 }
 
 impl Variables {
+    /// Whether `Exfields` is among the tables.
+    fn names_own_fields(&self, variable: impl Fn(&str) -> Option<OsString>) -> bool {
+        let tables = variable(self.tables).unwrap_or_default();
+        tables.to_string_lossy().split(',').any(|table| table.trim() == OWN_FIELDS.0)
+    }
+
     /// The files that they name.
     fn files(
         &self,
@@ -205,10 +250,15 @@ impl Variables {
             let words = words.split(separator).map(str::trim).filter(|word| !word.is_empty());
             words.map(str::to_owned).collect()
         };
-        let (folders, tables) = (list(self.folders, ':'), list(self.tables, ','));
+        let folders = list(self.folders, ':');
+        let tables = list(self.tables, ',');
         let problem = match (folders.is_empty(), tables.is_empty()) {
             (false, false) => {
-                return tables.iter().map(|table| find(table, self.folders, &folders)).collect();
+                let found = tables.iter().map(|table| (table, find(table, self.folders, &folders)));
+                let is_missed = |(table, path): &(&String, Result<_, _>)| {
+                    path.is_ok() || !OF_PRODUCTS.contains(&table.as_str())
+                };
+                return found.filter(is_missed).map(|(_, path)| path).collect();
             }
             (true, true) => Problem::NoneSet { folders: self.folders, tables: self.tables },
             (true, false) => {
@@ -412,6 +462,16 @@ mod tests {
         let names: Vec<_> = table.definitions().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["A", "C"]);
 
+        let of_product = environment(&folders, "Exfields,two.fd,Usysflds").expect("found");
+        assert_eq!(of_product, [folder("b/two.fd")]);
+        let table = FieldTable::named_by(|name| match name {
+            "FLDTBLDIR" => Some(folders.clone().into()),
+            "FIELDTBLS" => Some("two.fd,Exfields".into()),
+            _ => None,
+        });
+        let table = table.expect("Exfields is in no folder, and known");
+        let own = table.id("EX_NREQLOGFILE").map(FieldId::raw);
+        assert_eq!((own, table.id("C").map(FieldId::raw)), (Some(167_772_562), Some(33_554_434)));
         let missing = environment(&folders, "one.fd,three.fd").expect_err("in no folder");
         assert!(missing.to_string().starts_with("three.fd: no folder of FLDTBLDIR"), "{missing}");
 
@@ -433,6 +493,23 @@ mod tests {
         table.insert(&file("three.fd", "C 1 long\n")).expect("its id is free again");
         let taken = table.insert(&file("four.fd", "A 1 long\n")).expect_err("it is C's");
         assert!(taken.to_string().contains("taken by C in three.fd:1"), "{taken}");
+    }
+
+    #[test]
+    fn programs_take_the_later_of_a_name_and_of_an_id_that_stand_twice() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = scratch.path().display().to_string();
+        let text = "A 11 char\nA 12 char\nB 11 char\nB 13 char\n";
+        std::fs::write(scratch.path().join("twice.fd"), text).expect("written");
+        let table = FieldTable::named_by(|name| match name {
+            "FLDTBLDIR" => Some(folder.clone().into()),
+            "FIELDTBLS" => Some("twice.fd".into()),
+            _ => None,
+        });
+        let table = table.expect("not refused");
+        let id = |number| FieldId::new(FieldType::Char, number);
+        assert_eq!((table.id("A"), table.id("B")), (Some(id(12)), Some(id(13))));
+        assert_eq!(table.name(id(11)), Some("B"));
     }
 
     #[test]
@@ -481,7 +558,8 @@ mod tests {
             ("FIELDTBLS32", "bank32"),
         ]);
         let table = FieldTable::named_by(&both).expect("both");
-        let (balance, shared) = (table.id("BALANCE").expect("there"), table.id("OWNER"));
+        let balance = table.id("BALANCE").expect("there");
+        let shared = table.id("OWNER");
         assert_eq!(balance, FieldId::new(FieldType::Double, 111), "that of FML32");
         assert_eq!(shared, table.id("ACCOUNT"));
         assert_eq!(table.name(shared.expect("there")), Some("OWNER"), "that of FML32");

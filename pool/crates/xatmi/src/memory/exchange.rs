@@ -6,13 +6,15 @@
 //! Clients (for a reply) and workers (for a request) spin where what they wait for comes within
 //! microseconds from another CPU: a sleep and the wake out of it cost several times as much. Where it
 //! comes later (long services, more runnable threads than CPUs), spinning is CPU time taken from
-//! others, so it is bounded, and stops by itself when it does not pay.
+//! others, so it is bounded, stops by itself when it does not pay, and, unless the pool is one that always
+//! spins, is left alone while more threads can run than there are CPUs (`runnable`).
 //!
 //! ```text
 //!  score    0 ............ PAYS ............ SCORE_MAX     a success adds a part of what is missing,
 //!           spin each TRY_EACH-th time │ spin              a failure takes a part of it away
 //! ```
 
+use std::cell::Cell;
 use std::hint::spin_loop;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,9 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use pollux_sys::futex;
 use pollux_sys::shared::SharedPart;
 
-use super::records::{self, BLOCK_REQUESTS, Geometry, SERVICES_MAX, Words};
+use super::records::{self, BLOCK_REQUESTS, BLOCK_WORDS, Geometry, Records, SERVICES_MAX, Words};
 use super::request::Request;
 use super::ring::Ring;
+use super::runnable::Runnable;
 use super::workers::{self, Idle};
 use crate::queue::monotonic_ns;
 
@@ -44,6 +47,11 @@ const PAYS: u32 = SCORE_MAX / 4;
 /// Below it, how often it is tried all the same: a failure each costs little, and what changed is noticed.
 const TRY_EACH: u32 = 16;
 
+thread_local! {
+    /// The worker that this thread is, with the file of its pool: in a call of its own it is one thread, not two.
+    static WORKER: Cell<Option<(u64, usize)>> = const { Cell::new(None) };
+}
+
 #[derive(Debug)]
 pub(crate) struct Exchange {
     words: SharedPart,
@@ -60,6 +68,7 @@ pub(crate) struct Block<'a> {
     owner: &'a AtomicU64,
     /// What its client sleeps on.
     wake_flag: &'a AtomicU64,
+    runnable: Runnable<'a>,
 }
 
 /// How it went lately.
@@ -123,7 +132,42 @@ impl Exchange {
             return None;
         }
         let (owner, wake_flag) = (self.geometry.owner(number), self.geometry.block_flag(number));
-        Some(Block { number, owner: &self.words[owner], wake_flag: &self.words[wake_flag] })
+        let (owner, wake_flag) = (&self.words[owner], &self.words[wake_flag]);
+        Some(Block { number, owner, wake_flag, runnable: self.runnable() })
+    }
+
+    /// What the threads of pool and clients do.
+    #[inline]
+    pub(crate) fn runnable(&self) -> Runnable<'_> {
+        let (geometry, words) = (&self.geometry, self.geometry.worker_words());
+        Runnable {
+            present: &self.words[geometry.present()..][..words],
+            idle: &self.words[..words],
+            calling: &self.words[geometry.calling()..][..BLOCK_WORDS],
+            asleep: &self.words[geometry.asleep()..][..BLOCK_WORDS],
+        }
+    }
+
+    /// This thread is worker `worker` from now on.
+    pub(crate) fn serve_here(&self, worker: usize) {
+        WORKER.set(Some((self.inode, worker)));
+        self.runnable().set_present(worker, true);
+    }
+
+    /// Whether the worker that this thread is, if it is one, counts as such, and not as a client.
+    #[inline]
+    pub(crate) fn set_worker_here(&self, is_present: bool) {
+        // A thread that is ending calls no more.
+        let here = WORKER.try_with(Cell::get).ok().flatten();
+        if let Some((_, worker)) = here.filter(|(inode, _)| *inode == self.inode) {
+            self.runnable().set_present(worker, is_present);
+        }
+    }
+
+    /// Whether to leave the CPUs to others: more threads can run than there are CPUs.
+    #[inline]
+    pub(crate) fn is_crowded(&self, records: &Records) -> bool {
+        !records.always_spins() && self.runnable().is_above(cpus())
     }
 
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
@@ -218,9 +262,16 @@ impl Block<'_> {
         first..first + BLOCK_REQUESTS as u32
     }
 
+    /// Whether its client is in a call.
+    #[inline]
+    pub(crate) fn set_calling(&self, is_calling: bool) {
+        self.runnable.set_calling(self.number, is_calling);
+    }
+
     /// Its client is about to sleep: it looks for replies after this.
     #[inline]
     pub(crate) fn arm(&self) {
+        self.runnable.set_asleep(self.number, true);
         self.wake_flag.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
@@ -229,6 +280,7 @@ impl Block<'_> {
     #[inline]
     pub(crate) fn disarm(&self) {
         self.wake_flag.store(0, Ordering::Relaxed);
+        self.runnable.set_asleep(self.number, false);
     }
 
     /// Sleeps until it is woken, until the monotonic clock shows `until_ns`, or for a signal.
@@ -244,6 +296,7 @@ impl Block<'_> {
         fence(Ordering::SeqCst);
         let is_asleep = self.wake_flag.load(Ordering::SeqCst) == ASLEEP;
         if is_asleep && self.wake_flag.swap(0, Ordering::SeqCst) == ASLEEP {
+            self.runnable.set_asleep(self.number, false);
             futex::wake(self.wake_flag, 1);
         }
     }
@@ -256,15 +309,19 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Whether to spin before this sleep.
+    /// Whether to spin before this sleep, unless others want the CPU.
     #[inline]
-    pub(crate) fn is_due(&mut self) -> bool {
-        has_other_cpu() && self.is_worth_it()
+    pub(crate) fn is_due(&mut self, is_crowded: impl Fn() -> bool) -> bool {
+        cpus() > 1 && self.is_worth_it() && !is_crowded()
     }
 
-    /// Looks until `is_there`, or until the time for it is over; whether it is there.
+    /// Looks until `is_there`, until others want the CPU, or until the time for it is over; whether it is there.
     #[inline]
-    pub(crate) fn spin(&mut self, mut is_there: impl FnMut() -> bool) -> bool {
+    pub(crate) fn spin(
+        &mut self,
+        mut is_there: impl FnMut() -> bool,
+        is_crowded: impl Fn() -> bool,
+    ) -> bool {
         let end_ns = monotonic_ns() + SPIN_NS_MAX;
         loop {
             for _ in 0..LOOKS {
@@ -273,6 +330,10 @@ impl Spin {
                     return true;
                 }
                 spin_loop();
+            }
+            if is_crowded() {
+                // This says nothing about how soon it would have come.
+                return false;
             }
             if monotonic_ns() >= end_ns {
                 self.note(false);
@@ -302,10 +363,10 @@ impl Spin {
     }
 }
 
-/// Whether another thread can run while this one does.
-fn has_other_cpu() -> bool {
+/// How many threads can run at once.
+fn cpus() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
-    *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)) > 1
+    *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The owner of a block: never 0, as no process is 0.
@@ -346,12 +407,31 @@ mod tests {
     fn a_spin_ends_with_what_it_waits_for_or_after_its_time() {
         let mut spin = Spin::default();
         let mut looks = 0;
-        assert!(spin.spin(|| {
+        let third_time = || {
             looks += 1;
             looks == 3
-        }));
+        };
+        assert!(spin.spin(third_time, || false));
         let since_ns = monotonic_ns();
-        assert!(!spin.spin(|| false));
+        assert!(!spin.spin(|| false, || false));
         assert!(monotonic_ns() - since_ns >= SPIN_NS_MAX);
+    }
+
+    #[test]
+    fn a_thread_does_not_spin_while_others_want_its_cpu() {
+        let mut spin = Spin::default();
+        let score = spin.score;
+        assert!(!spin.is_due(|| true));
+        let looks = Cell::new(0);
+        let is_there = || {
+            looks.set(looks.get() + 1);
+            false
+        };
+        assert!(!spin.spin(is_there, || true));
+        assert_eq!(
+            (looks.get(), spin.score),
+            (LOOKS, score),
+            "it looked once, and learned nothing"
+        );
     }
 }

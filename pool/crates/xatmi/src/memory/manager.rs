@@ -16,13 +16,16 @@ use pollux_sys::mqueue::QueueSize;
 use pollux_sys::shared::{PublishedWords, SharedWords};
 use rustix::fs::{SeekFrom, seek};
 
-use super::records::{CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
+use super::records::{ALWAYS_SPINS, CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
 use super::{
     Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, State, Ticket, Words, claim_in,
     claims_of, names, records, workers,
 };
 use crate::error::Code;
 use crate::queue::{Prefix, ServiceName};
+
+#[cfg(test)]
+mod tests;
 
 /// In place of a worker's number.
 const NO_WORKER: u32 = u32::MAX;
@@ -135,6 +138,11 @@ impl Memory {
         Owned::take(Arc::clone(self.records.part()), MANAGER)
     }
 
+    /// Whether workers and clients spin however many can run.
+    pub(crate) fn set_always_spins(&self, always_spins: bool) {
+        self.records[ALWAYS_SPINS].store(always_spins.into(), Ordering::Relaxed);
+    }
+
     /// A number for a context, which is never used again.
     pub(crate) fn next_context(&self) -> u32 {
         self.records[CONTEXTS].fetch_add(1, Ordering::SeqCst) as u32
@@ -209,6 +217,7 @@ impl Memory {
         let worker = workers.find(|worker| self.process_of(*worker).is_none())?;
         self.exchange.idle().disarm(worker);
         self.exchange.idle().stop_spinning(worker);
+        self.exchange.runnable().set_present(worker, false);
         self.exchange.wake_flag(worker).store(0, Ordering::SeqCst);
         self.claim(worker)?.give_to(NO_WORKER);
         Some(worker)
@@ -258,6 +267,7 @@ impl Memory {
         claim.give_to(0);
         self.exchange.idle().disarm(worker);
         self.exchange.idle().stop_spinning(worker);
+        self.exchange.runnable().set_present(worker, false);
         for (ring, _) in self.services() {
             self.set_offer(ring, worker, false);
         }
@@ -283,6 +293,7 @@ impl Memory {
                     is_left |= request.state().0.is_under_way();
                 }
             }
+            block.set_calling(false);
             block.give_back(owner);
         }
         // It may have died between a push and the wake for it.
@@ -498,6 +509,3 @@ impl Answers {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -27,6 +27,7 @@
 //! | `ring` | the numbers of the requests that wait for a service | yes |
 //! | `workers` | what a worker takes and holds, for the manager after its death; which sleep, their wake flags | yes |
 //! | `request` | one request and its reply, with generations | yes |
+//! | `runnable` | which threads can run, so that none spins while another waits for a CPU | yes |
 //! | `records` | where everything is, the services and the workers that offer them | |
 //! | `exchange` | the part that all processes write, waking, and whether a moment's look pays before a sleep | |
 //! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
@@ -39,6 +40,7 @@ mod manager;
 pub(crate) mod records;
 mod request;
 mod ring;
+mod runnable;
 pub(crate) mod workers;
 
 use std::io;

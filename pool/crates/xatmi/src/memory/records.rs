@@ -8,8 +8,8 @@
 //! ```text
 //!  records    head, a row for each service                            (the manager writes)
 //!  claims     a claim for each worker                  (workers write, clients do not have it)
-//!  exchange   idle bits, spinning bits, wake flags of workers, owners and          (all write)
-//!             wake flags of blocks, rings, requests with their messages:
+//!  exchange   idle, spinning and present bits and wake flags of workers, calling   (all write)
+//!             and asleep bits, owners and wake flags of blocks, rings, requests with their messages:
 //!             BLOCK_REQUESTS belong to one block
 //!
 //!  a row:  word 0 life: odd while the service is offered, one more with each change
@@ -39,21 +39,25 @@ const WORKERS_MAX: usize = 16_384;
 pub(crate) const BLOCK_REQUESTS: usize = 4;
 /// The most blocks, one for each context that a manager takes.
 const BLOCKS_MAX: usize = 8_192;
+/// Words with a bit for each block.
+pub(crate) const BLOCK_WORDS: usize = BLOCKS_MAX / 64;
 /// The longest message: longer payloads go by memfd.
 const MESSAGE_LEN_BYTES_MAX: usize = 8_192;
 
 /// What the words mean. To be raised with every change of that.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 /// The first word: a name of ours, and the layout.
 const STAMP: u64 = 0x504f_4c58_4d45_4d00 | LAYOUT;
 /// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life,
-/// which records these are.
+/// which records these are, whether all spin.
 const HEAD_WORDS: usize = 8;
 pub(crate) const CONTEXTS: usize = 4;
 /// Its thread while a manager runs, marked by the kernel when that ends (`pollux_sys::futex::Owned`).
 pub(crate) const MANAGER: usize = 5;
 /// How many managers have made records for this exchange before this one.
 pub(crate) const TERM: usize = 6;
+/// 1 where workers and clients spin however many can run.
+pub(crate) const ALWAYS_SPINS: usize = 7;
 
 const LIFE: usize = 0;
 const NAME_LEN: usize = 1;
@@ -148,12 +152,27 @@ impl Geometry {
     }
 
     #[inline]
+    pub(crate) fn present(&self) -> usize {
+        2 * self.spinning()
+    }
+
+    #[inline]
     pub(crate) fn wake_flag(&self, worker: usize) -> usize {
-        2 * self.spinning() + worker * FLAG_WORDS
+        3 * self.spinning() + worker * FLAG_WORDS
+    }
+
+    #[inline]
+    pub(crate) fn calling(&self) -> usize {
+        self.wake_flag(self.workers)
+    }
+
+    #[inline]
+    pub(crate) fn asleep(&self) -> usize {
+        self.calling() + BLOCK_WORDS
     }
 
     pub(crate) fn owner(&self, block: usize) -> usize {
-        self.wake_flag(self.workers) + block
+        self.asleep() + BLOCK_WORDS + block
     }
 
     #[inline]
@@ -231,6 +250,12 @@ impl Records {
     /// Which records these are: those of a later manager have a higher number.
     pub(crate) fn term(&self) -> u64 {
         self.word(TERM)
+    }
+
+    /// Whether workers and clients spin however many can run.
+    #[inline]
+    pub(crate) fn always_spins(&self) -> bool {
+        self.word(ALWAYS_SPINS) != 0
     }
 
     /// What says which thread is the manager, or that it is gone.

@@ -129,7 +129,8 @@ impl<'a> Request<'a> {
             ABANDONED => State::Abandoned,
             _ => State::Strange,
         };
-        let (generation, hops) = ((seen >> 32) as u32, (seen >> 16) as u8);
+        let generation = (seen >> 32) as u32;
+        let hops = (seen >> 16) as u8;
         (state, Ticket { request: self.number, generation, hops })
     }
 

@@ -194,7 +194,8 @@ impl<'a> Idle<'a> {
 
     /// The worker does not sleep; whether its bit was still set.
     pub(crate) fn disarm(&self, worker: usize) -> bool {
-        let (word, bit) = (&self.words[worker / 64], 1 << (worker % 64));
+        let word = &self.words[worker / 64];
+        let bit = 1 << (worker % 64);
         word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 

@@ -182,7 +182,9 @@ impl Pool {
         let has_kept_requests =
             kept.is_some() && self.earlier_clients.has(hello.pid, &mut self.poller);
         if let Some(connection) = self.connections.by_number.get_mut(&number) {
-            let (pid, context, memory) = (hello.pid, hello.context, welcome.memory);
+            let pid = hello.pid;
+            let context = hello.context;
+            let memory = welcome.memory;
             connection.client =
                 Some(Client { pid, context, memory, has_kept_requests, since: now });
         }
@@ -303,6 +305,7 @@ fn is_for_guests(request: &Request, pid: u32) -> bool {
         | Request::Stop { .. }
         | Request::Restart { .. }
         | Request::Reload
+        | Request::Log { .. }
         | Request::End { .. } => false,
     }
 }

@@ -13,6 +13,7 @@ use pollux_engine::{
 };
 use pollux_http::{HeadWriter, Method, MetricsPage, Parsed, Request, Status};
 use pollux_poller::Mechanism;
+use pollux_sys::clock::monotonic_ns;
 
 use super::Pool;
 use super::process::Process;
@@ -20,6 +21,17 @@ use super::services::RequestStore;
 use crate::control::{ClientRow, PoolInfo, QueueRow, ServiceRow, WorkerRow};
 use crate::slots::{ServiceTally, State as WorkerState, Total, Totals, name_hash};
 use crate::supervisor::MemberView;
+
+/// How old the page may be: scrapers come every few seconds.
+const PAGE_EACH: Duration = Duration::from_secs(1);
+/// Connections at once.
+const SCRAPERS_MAX: u32 = 64;
+/// From the accept to the end of the answer.
+const TIME_MAX: Duration = Duration::from_secs(30);
+/// Where the page is.
+const PATH: &str = "/metrics";
+/// Room for the head of an answer.
+const HEAD_BYTES: usize = 512;
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +143,7 @@ impl Pool {
     fn worker_row(&self, member: MemberView) -> WorkerRow {
         let process = self.workers.get(&member.id);
         let totals = process.map(totals).unwrap_or_default();
+        let busy = process.and_then(busy);
         WorkerRow {
             program: member.program,
             srvid: member.id,
@@ -140,7 +153,9 @@ impl Pool {
             failures: member.failures,
             next_start_s: member.next_start.map(|time| time.as_secs_f64().ceil() as u64),
             since_s: member.age.as_secs(),
-            is_busy: process.is_some_and(is_busy),
+            is_busy: busy.is_some(),
+            service: busy.as_ref().and_then(|busy| busy.0.clone()),
+            busy_ms: busy.map(|busy| busy.1),
             calls: totals[Total::Calls],
             failed: totals[Total::Failed],
             late: totals[Total::Late],
@@ -304,8 +319,18 @@ fn totals(process: &Process) -> Totals {
     process.slot().map(|slot| slot.totals()).unwrap_or_default()
 }
 
-fn is_busy(process: &Process) -> bool {
-    process.slot().is_some_and(|slot| slot.occupation().state == WorkerState::Busy)
+/// The service that a worker is inside of, as far as it is known, and the milliseconds since that began.
+fn busy(process: &Process) -> Option<(Option<String>, u64)> {
+    let slot = process.slot()?;
+    let occupation = slot.occupation();
+    if occupation.state != WorkerState::Busy {
+        return None;
+    }
+    let tally = slot.services().into_iter().find(|tally| tally.entry == occupation.service);
+    let is_it = |name: &str| tally.as_ref().is_some_and(|tally| tally.name_hash == name_hash(name));
+    let advert = process.adverts.iter().find(|advert| is_it(&advert.name));
+    let since = monotonic_ns().saturating_sub(occupation.since_ns);
+    Some((advert.map(|advert| advert.name.clone()), since / 1_000_000))
 }
 
 fn tally(process: &Process, hash: u64) -> Option<ServiceTally> {
@@ -331,17 +356,6 @@ fn program_of(pid: u32) -> Option<String> {
 fn text(name: &std::ffi::CStr) -> String {
     name.to_string_lossy().into_owned()
 }
-
-/// How old the page may be: scrapers come every few seconds.
-const PAGE_EACH: Duration = Duration::from_secs(1);
-/// Connections at once.
-const SCRAPERS_MAX: u32 = 64;
-/// From the accept to the end of the answer.
-const TIME_MAX: Duration = Duration::from_secs(30);
-/// Where the page is.
-const PATH: &str = "/metrics";
-/// Room for the head of an answer.
-const HEAD_BYTES: usize = 512;
 
 /// The text of the page; replaced as a whole.
 type Published = Arc<Mutex<Arc<[u8]>>>;

@@ -21,6 +21,8 @@
 //! | `workers` | what the supervisor asks for, and what workers say |
 //! | `control_socket`, `connections` | who comes to the control socket; what is known of each connection, answers, its end |
 //! | `orders` | orders and their progress |
+//! | `logs` | files opened again, levels |
+//! | `readiness` | what the service manager is notified of |
 //! | `services`, `unsent` | queues of services; answers for the dead |
 //! | `events` | the subscribers of events and unsolicited messages |
 //! | `process` | one worker's process and its start; the services that a program offers, asked without a pool |
@@ -32,11 +34,13 @@ mod connections;
 mod control_socket;
 mod events;
 mod figures;
+mod logs;
 mod options;
 mod orders;
 mod poller;
 mod previous;
 mod process;
+mod readiness;
 mod services;
 mod turn;
 mod unsent;
@@ -50,11 +54,12 @@ use std::time::Instant;
 use std::{fmt, io};
 
 use pollux_engine::{Signal, Signals};
+use pollux_host::ServiceManager;
 use pollux_poller::Token;
 use pollux_sys::futex::Owned;
 use signal_hook::consts::SIGXFSZ;
 
-use crate::config::{ConfigError, PoolConfig};
+use crate::config::{ConfigError, PoolConfig, Spinning};
 use crate::environment::{GROUP_VARIABLE, Group, Transport};
 use crate::memory::{Memory, Ticket};
 use crate::needs::{Shortage, file_size_limits, file_size_shortage};
@@ -68,14 +73,15 @@ use orders::PoolCommand;
 use poller::{PoolPoller, Source};
 use previous::EarlierClients;
 use process::{Process, SlotHandle};
+use readiness::Readiness;
 use services::Services;
 use unsent::Unsent;
 
 pub use options::{Log, PoolOptions, Sizes, memory_len_bytes, memory_room};
 pub use previous::workers as workers_left;
 pub use process::{
-    BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
-    services_of,
+    BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, leave_terminal,
+    output_faults, services_of,
 };
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
@@ -209,6 +215,8 @@ pub struct Pool {
     /// Until when queues are looked at for messages whose wake died with a worker.
     nudging: Option<(Instant, Instant)>,
     endpoint: Option<Endpoint>,
+    service_manager: ServiceManager,
+    readiness: Readiness,
 }
 
 impl fmt::Debug for Pool {
@@ -262,6 +270,9 @@ impl Pool {
                     .map_err(system("the memory of the requests"))?,
             }),
         };
+        if let Some(memory) = &memory {
+            memory.set_always_spins(config.settings.spin == Spinning::Always);
+        }
         let memory = memory.map(Rc::new);
         let started = Instant::now();
         let key = std::env::var("NDRX_RNDK").unwrap_or_else(|_| prefix.as_str()[1..].to_owned());
@@ -269,7 +280,7 @@ impl Pool {
             log.line(&format!("warning: {warning}"));
         }
         Ok(Self {
-            supervisor: Supervisor::new(&config, started),
+            supervisor: Supervisor::new(&config, started).limited_to(options.only.clone()),
             services: Services::new(prefix.clone(), sizes.service, memory.clone(), group.clone()),
             options,
             config,
@@ -301,6 +312,8 @@ impl Pool {
             ring_heads: Vec::new(),
             nudging: None,
             endpoint,
+            service_manager: ServiceManager::of_environment(),
+            readiness: Readiness::default(),
         })
     }
 
@@ -343,10 +356,10 @@ impl Pool {
 fn running(prefix: &Prefix) -> PoolError {
     use crate::control::{Answer, Control, Request};
     /// A manager answers within milliseconds; one that hangs is not waited for.
-    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+    const ANSWER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
     let mut pid = None;
     if let Ok(mut control) = Control::connect(prefix) {
-        let _ = control.ask(&Request::Info, PATIENCE, |answer| {
+        let _ = control.ask(&Request::Info, ANSWER_TIME_MAX, |answer| {
             if let Answer::Info(info) = answer {
                 pid = Some(info.pid);
             }

@@ -22,6 +22,7 @@ use crate::environment::{
 use crate::memory::{len_bytes, limits as memory_limits};
 use crate::needs::MemoryRoom;
 use crate::slots::Slots;
+use crate::supervisor::Selection;
 use crate::worker::Wake;
 
 /// Depth of a service queue by default: what an unprivileged user may have.
@@ -67,6 +68,8 @@ pub struct PoolOptions {
     pub wake: Wake,
     /// Where metrics are served over HTTP.
     pub metrics: Option<ListenAddress>,
+    /// The workers that it begins with; the others are down until they are ordered.
+    pub only: Selection,
 }
 
 impl PoolOptions {

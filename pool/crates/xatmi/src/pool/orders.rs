@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use pollux_host::ServiceState;
+
 use super::Pool;
-use crate::config::{Entry, PoolConfig};
+use crate::config::{Entry, PoolConfig, Spinning};
 use crate::control::{Answer, Progress, ROWS_MAX, Request};
 use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
 
@@ -65,6 +67,12 @@ impl Pool {
             Request::Start { what } => self.order(number, Goal::Up, &what, now),
             Request::Stop { what } => self.order(number, Goal::Down, &what, now),
             Request::Restart { what } => self.order(number, Goal::Anew, &what, now),
+            Request::Log { what, level, is_opened_again } => {
+                match self.change_logs(&what, level, is_opened_again) {
+                    Ok(said) => self.done(number, &said),
+                    Err(why) => self.reply(number, &Answer::Refused { why }),
+                }
+            }
             Request::Reload => match self.reload(now) {
                 Ok(said) => {
                     self.log.line(&said);
@@ -91,10 +99,25 @@ impl Pool {
 
     /// Opens the log and reads the configuration again; what changed, for people.
     pub(super) fn reload(&mut self, now: Instant) -> Result<String, String> {
-        // Whatever the configuration is: this is how the log is rotated.
-        if let Err(error) = self.log.open_again() {
-            self.log.line(&format!("the log could not be opened again: {error}"));
+        // READY is said when the start is over, by itself, and nothing behind STOPPING.
+        if self.supervisor.is_ending() || !self.readiness.is_reported() {
+            return self.read_again(now);
         }
+        self.service_manager.notify(ServiceState::Reloading);
+        let said = self.read_again(now);
+        self.service_manager.notify(ServiceState::Ready);
+        said
+    }
+
+    fn read_again(&mut self, now: Instant) -> Result<String, String> {
+        // Whatever the configuration is: this is how logs are rotated.
+        let logs = match self.change_logs(&Selection::All, None, true) {
+            Ok(_) => String::new(),
+            Err(why) => {
+                self.log.line(&why);
+                format!("; logs: {why}")
+            }
+        };
         if self.supervisor.is_ending() {
             return Err("the pool is ending".to_owned());
         }
@@ -110,7 +133,10 @@ impl Pool {
             count => format!("; {count} warnings: `pollux pool check` shows them"),
         };
         let changed = changed_options(&self.config, &config);
-        let said = format!("{file} was read again: {workers} workers{changed}{warnings}");
+        let said = format!("{file} was read again: {workers} workers{changed}{warnings}{logs}");
+        if let Some(memory) = &self.memory {
+            memory.set_always_spins(config.settings.spin == Spinning::Always);
+        }
         self.config = config;
         self.has_changes = true;
         self.act(actions, now);
@@ -146,6 +172,7 @@ impl Pool {
 
     /// Tells all workers to stop, or kills them.
     pub(super) fn end(&mut self, is_now: bool, now: Instant) {
+        self.service_manager.notify(ServiceState::Stopping);
         self.has_changes = true;
         // Processes of an earlier manager whose ids are of no configuration any more.
         for (id, process) in &self.workers {

@@ -21,6 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use pollux_host::NOTIFY_VARIABLE;
 use pollux_poller::Token;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, FileType, OFlags, access, fcntl_getfl, fcntl_setfl};
@@ -37,7 +38,9 @@ use crate::link::{Advert, PeerLink, Received, ToManager, ToWorker};
 use crate::memory::Files;
 use crate::queue::Prefix;
 use crate::slots::{Caller, Slot, Slots, UnsentReply};
-use crate::worker::{LINK_VARIABLE, MEMORY_VARIABLE, WAKE_VARIABLE, Wake};
+use crate::worker::{
+    GivenOutput, LINK_VARIABLE, MEMORY_VARIABLE, OUTPUT_VARIABLE, WAKE_VARIABLE, Wake,
+};
 
 /// Tells a worker, and what it starts, which pool it belongs to.
 pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
@@ -105,6 +108,15 @@ pub fn keep_from_children() -> io::Result<()> {
     pollux_sys::process::close_on_exec_from(3)
 }
 
+/// Gives up the terminal of the session, for this process and all that it starts. A service that asks there, as getpass(3)
+/// and ssh(1) do, would stop its worker as a job in the background, and would ask the person at that terminal.
+///
+/// # Errors
+/// Of `open(2)` and `ioctl(2)`.
+pub fn leave_terminal() -> io::Result<()> {
+    pollux_sys::process::leave_terminal()
+}
+
 /// Starts the process.
 ///
 /// # Errors
@@ -117,8 +129,12 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.arg0(&entry.program);
     command.args(["-k", start.key, "-i", &start.id.to_string()]);
     command.args(&entry.system_options).arg("--").args(&entry.program_options);
+    for name in &entry.cleared {
+        command.env_remove(name);
+    }
     command.envs(entry.variables.iter().map(|(name, value)| (name, value)));
-    let (link, slots) = (start.link.as_raw_fd(), start.slots.as_raw_fd());
+    let link = start.link.as_raw_fd();
+    let slots = start.slots.as_raw_fd();
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
     match start.memory {
         Some((files, number)) => {
@@ -135,6 +151,8 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
         None => command.env_remove(GROUP_VARIABLE),
     };
     command.env(WAKE_VARIABLE, start.wake.name());
+    // The state of the pool is the manager's to report.
+    command.env_remove(NOTIFY_VARIABLE);
     command.env(PREFIX_VARIABLE, start.prefix);
     command.env(PROGRAM_VARIABLE, &entry.program);
     command.env(ID_VARIABLE, start.id.to_string());
@@ -146,6 +164,8 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     }
     command.stdin(Stdio::null()).process_group(0);
     let (out, error) = outputs(entry, log)?;
+    let given = GivenOutput::variable(out.as_fd(), error.as_fd());
+    command.env(OUTPUT_VARIABLE, given.map_err(|error| format!("fstat: {error}"))?);
     command.stdout(out).stderr(error);
     let memory = start.memory.into_iter().flat_map(|(files, _)| files);
     let inherited: Vec<_> = [start.link, start.slots].into_iter().chain(memory).collect();
@@ -179,7 +199,8 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     let found = candidates.find(|file| is_executable(file));
     let beside = || bridge_beside().filter(|_| entry.program == BRIDGE_PROGRAM);
     found.or_else(beside).ok_or_else(|| {
-        let (program, path) = (&entry.program, path.to_string_lossy());
+        let program = &entry.program;
+        let path = path.to_string_lossy();
         let nor =
             if program == BRIDGE_PROGRAM { ", nor beside the pool's own program" } else { "" };
         format!(
@@ -234,7 +255,7 @@ fn inherit(descriptors: &[BorrowedFd<'_>], flags: FdFlags) -> io::Result<()> {
 }
 
 /// Standard output and standard error: files that are appended to, else the manager's log.
-fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
+pub(super) fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
     let open = |path: &Path| append_to(path).map_err(|error| output_error(path, &error));
     let log = || log.handle().map_err(|error| format!("the log: {error}"));
     let error = match &entry.output.error {
@@ -460,7 +481,8 @@ fn listen(link: &mut PeerLink, until: Instant) -> Result<Vec<String>, String> {
         match link.receive_within(left) {
             Ok(Received::Message(ToManager::Advertise { services: adverts }, _)) => {
                 services = adverts.into_iter().map(|advert| advert.name).collect();
-                let (code, why) = (Code::Protocol.number(), "it was only asked".to_owned());
+                let code = Code::Protocol.number();
+                let why = "it was only asked".to_owned();
                 // One that is gone says so at the next look.
                 let _ = link.send(&ToWorker::NotAdvertised { code, why });
             }

@@ -238,7 +238,8 @@ impl Services {
     }
 
     fn no_queue(&self, name: &ServiceName, error: &io::Error) -> (Code, String) {
-        let (depth, len) = (self.size.messages_max, self.size.message_len_bytes);
+        let depth = self.size.messages_max;
+        let len = self.size.message_len_bytes;
         let remedy = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::MFILE) => {
                 "RLIMIT_MSGQUEUE or the descriptor limit is reached; see `pollux pool check`"
@@ -276,7 +277,8 @@ impl Services {
                 }
             };
             if let Some(store) = store {
-                let (offers, depths) = (BTreeMap::new(), VecDeque::new());
+                let offers = BTreeMap::new();
+                let depths = VecDeque::new();
                 self.by_name.insert(name, Service { store, offers, depths });
             }
         }

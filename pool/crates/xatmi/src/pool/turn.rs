@@ -185,7 +185,8 @@ impl Pool {
 
     /// What is due, and what follows from this turn's events.
     fn pass(&mut self, now: Instant) {
-        let (cycles, was_learning) = (self.supervisor.cycles(), self.supervisor.is_learning());
+        let cycles = self.supervisor.cycles();
+        let was_learning = self.supervisor.is_learning();
         let mut actions: Vec<Action> = Vec::new();
         self.supervisor.pass(now, &mut actions);
         self.act(actions, now);
@@ -226,7 +227,9 @@ impl Pool {
         self.accept_again(now);
         if has_changed {
             self.settle_orders(now);
+            self.report_readiness(now);
         }
+        self.report_life_when_due(now);
         self.publish(now);
     }
 
@@ -240,6 +243,7 @@ impl Pool {
             self.connections.sweeps_at,
             self.connections.silence_ends(),
             self.endpoint.as_ref().map(Endpoint::next_moment),
+            self.readiness.next_life(),
         ];
         let soonest = optional.into_iter().flatten().min();
         let known = self.supervisor.next_moment().min(now + WAIT_MAX);

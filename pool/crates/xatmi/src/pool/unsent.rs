@@ -143,7 +143,8 @@ mod tests {
         let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
         let name = prefix.reply_queue(1, 2);
         let queue = MessageQueue::create(&name, size).expect("a queue");
-        let (start, patience) = (Instant::now(), Duration::from_secs(1));
+        let start = Instant::now();
+        let patience = Duration::from_secs(1);
         let caller = |call_id| CallerAddress { pid: 1, context: 2, nonce: 9, call_id };
         let mut unsent = Unsent::default();
         for call_id in 1..=3 {

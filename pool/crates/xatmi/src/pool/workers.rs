@@ -1,6 +1,6 @@
 //! Workers: what the supervisor asks for, what they say, and what their death leaves behind.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::Pool;
@@ -336,11 +336,21 @@ impl Pool {
         }
     }
 
-    fn send_to(&mut self, id: u32, message: &ToWorker) {
+    pub(super) fn send_to(&mut self, id: u32, message: &ToWorker) {
+        self.send_with(id, message, &[]);
+    }
+
+    /// Sends a message with descriptors beside it.
+    pub(super) fn send_with(
+        &mut self,
+        id: u32,
+        message: &ToWorker,
+        descriptors: &[BorrowedFd<'_>],
+    ) {
         let Some(process) = self.workers.get(&id) else { return };
         let Some((link, _)) = &process.link else { return };
         // A worker that does not read is found by its pings; one that is gone, by its end.
-        if link.send(message).is_err() {
+        if link.send_with(message, descriptors).is_err() {
             self.counts.unsent += 1;
         }
         if let Some((memory, number)) = self.memory.as_ref().zip(process.number) {
@@ -368,8 +378,10 @@ impl Pool {
         let caller = match occupation.state {
             WorkerState::Busy => {
                 let caller = occupation.caller;
-                let (pid, context) = (caller.pid, caller.context);
-                let (nonce, call_id) = (caller.nonce, caller.call_id);
+                let pid = caller.pid;
+                let context = caller.context;
+                let nonce = caller.nonce;
+                let call_id = caller.call_id;
                 occupation.wants_reply.then_some(CallerAddress { pid, context, nonce, call_id })
             }
             WorkerState::Idle => {
@@ -382,7 +394,8 @@ impl Pool {
         };
         self.counts.died_busy += 1;
         if let Some(caller) = caller {
-            let (prefix, patience) = (&self.prefix, self.sizes.timeout);
+            let prefix = &self.prefix;
+            let patience = self.sizes.timeout;
             self.unsent.answer(prefix, caller, Code::ServiceError, now, patience);
             let line = format!("{} died in a call of process {}", self.called(id), caller.pid);
             self.log.line(&line);
@@ -431,7 +444,8 @@ impl Pool {
     /// Callers of a service that was withdrawn.
     pub(super) fn answer_unserved(&mut self, callers: Vec<CallerAddress>, now: Instant) {
         for caller in callers {
-            let (prefix, patience) = (&self.prefix, self.sizes.timeout);
+            let prefix = &self.prefix;
+            let patience = self.sizes.timeout;
             self.unsent.answer(prefix, caller, Code::NoEntry, now, patience);
         }
     }

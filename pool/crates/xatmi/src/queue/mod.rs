@@ -22,6 +22,8 @@ use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::error::is_errno;
+
 pub use cache::{QueueCache, is_withdrawn};
 
 /// The name of a service: 1 to 30 bytes of printable ASCII without `,`, `/` and blanks.
@@ -248,8 +250,8 @@ impl ReplyQueue {
         // A deadline that has passed, as the descriptor itself blocks.
         match self.queue.receive_until(buffer, Some(Duration::ZERO)) {
             Ok((len, _)) => Ok(Some(len)),
-            Err(error) if is(&error, Errno::TIMEDOUT) => Ok(None),
-            Err(error) if is(&error, Errno::INTR) => Ok(None),
+            Err(error) if is_errno(&error, Errno::TIMEDOUT) => Ok(None),
+            Err(error) if is_errno(&error, Errno::INTR) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -267,8 +269,8 @@ impl ReplyQueue {
             let until = (deadline_ns != 0).then(|| realtime_of(deadline_ns));
             match self.queue.receive_until(buffer, until) {
                 Ok((len, _)) => return Ok(Waited::Message(len)),
-                Err(error) if is(&error, Errno::INTR) => return Ok(Waited::Interrupted),
-                Err(error) if is(&error, Errno::TIMEDOUT) => {}
+                Err(error) if is_errno(&error, Errno::INTR) => return Ok(Waited::Interrupted),
+                Err(error) if is_errno(&error, Errno::TIMEDOUT) => {}
                 Err(error) => return Err(error),
             }
             if monotonic_ns() >= deadline_ns {
@@ -294,14 +296,10 @@ impl Drop for ReplyQueue {
     }
 }
 
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
 /// Now, in nanoseconds of CLOCK_MONOTONIC; never 0.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    u64::try_from(clock::monotonic().as_nanos()).unwrap_or(u64::MAX).max(1)
+    clock::monotonic_ns().max(1)
 }
 
 /// The moment of the realtime clock at which the monotonic one will show `deadline_ns`.

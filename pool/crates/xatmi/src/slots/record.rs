@@ -300,8 +300,10 @@ impl UnsentReply {
         let words = slots.unsent_replies(worker).unwrap_or_default();
         let read = |[client, nonce, call_id]: &[AtomicU64; UNSENT_WORDS]| {
             let name = client.load(Ordering::Acquire);
-            let (pid, context) = (name as u32, (name >> 32) as u32);
-            let (nonce, call_id) = (nonce.load(Ordering::Relaxed), call_id.load(Ordering::Relaxed));
+            let pid = name as u32;
+            let context = (name >> 32) as u32;
+            let nonce = nonce.load(Ordering::Relaxed);
+            let call_id = call_id.load(Ordering::Relaxed);
             (name != 0).then_some(Caller { pid, context, call_id, nonce })
         };
         words.as_chunks().0.iter().filter_map(read).collect()

@@ -381,7 +381,8 @@ impl Member {
     }
 
     fn kill_on(&mut self, step: usize, cycles_left: u32, then: Then, out: &mut Vec<Action>) {
-        let (mut step, mut cycles_left) = (step, cycles_left.saturating_sub(1));
+        let mut step = step;
+        let mut cycles_left = cycles_left.saturating_sub(1);
         if cycles_left == 0 {
             step = (step + 1).min(KILL_SEQUENCE.len() - 1);
             cycles_left = self.policy.kill_cycles;

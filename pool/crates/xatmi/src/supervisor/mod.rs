@@ -34,6 +34,8 @@
 //! forgotten once a worker was up for a whole cycle.
 
 mod member;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,6 +68,25 @@ pub enum Selection {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoSuchWorker(Selection);
 
+impl Selection {
+    /// Whether a start means copies of `entry`.
+    #[must_use]
+    pub fn starts(&self, entry: &Entry) -> bool {
+        match self {
+            Self::All => entry.min > 0,
+            Self::Program(name) => entry.program == *name,
+            Self::Id(id) => entry.ids().contains(id),
+        }
+    }
+}
+
+impl NoSuchWorker {
+    #[must_use]
+    pub const fn new(which: Selection) -> Self {
+        Self(which)
+    }
+}
+
 /// What a process of the pool did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -97,6 +118,8 @@ pub struct Supervisor {
     settings: Settings,
     /// Copies to run for each entry.
     mins: Vec<(Range<u32>, String)>,
+    /// What it begins with.
+    only: Selection,
     members: BTreeMap<u32, Member>,
     next_cycle: Instant,
     /// Until when workers of an earlier manager may report.
@@ -114,6 +137,7 @@ impl Supervisor {
             next_cycle: now + settings.sanity,
             settings,
             mins: Vec::new(),
+            only: Selection::All,
             members: BTreeMap::new(),
             learning_until: None,
             is_ending: false,
@@ -121,6 +145,12 @@ impl Supervisor {
         };
         supervisor.take_entries(&config.entries, now);
         supervisor
+    }
+
+    /// The same, which begins with these workers; the others stay down until they are ordered.
+    #[must_use]
+    pub fn limited_to(self, only: Selection) -> Self {
+        Self { only, ..self }
     }
 
     /// Begins: starts the copies of `min` if no process of an earlier manager was found, else
@@ -131,7 +161,8 @@ impl Supervisor {
                 (member.phase, member.since) = (Phase::Orphan, now);
             }
         }
-        let ids: Vec<u32> = self.mins.iter().flat_map(|(ids, _)| ids.clone()).collect();
+        // A configuration may be empty.
+        let ids = self.selected(&self.only, true).unwrap_or_default();
         for id in ids {
             let member = self.members.get_mut(&id).expect("of the configuration");
             if matches!(member.phase, Phase::Down) {
@@ -498,7 +529,7 @@ impl Supervisor {
             Selection::Program(name) => self.mins.iter().any(|(_, program)| program == name),
             Selection::Id(_) | Selection::All => !ids.is_empty(),
         };
-        if is_known { Ok(ids) } else { Err(NoSuchWorker(which.clone())) }
+        if is_known { Ok(ids) } else { Err(NoSuchWorker::new(which.clone())) }
     }
 }
 
@@ -519,6 +550,3 @@ impl std::error::Error for NoSuchWorker {}
 fn is_orphan(member: &Member) -> bool {
     matches!(member.phase, Phase::Orphan)
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::*;
 
+const SPAWN: Action = Action::Spawn { id: 1 };
+const QUIET: &str = "<pingtime>0</pingtime>";
+
 /// A supervisor, a clock that only moves when the test moves it, and what was done at which second.
 struct World {
     supervisor: Supervisor,
@@ -84,9 +87,6 @@ fn config(app: &str, servers: &str) -> PoolConfig {
 fn signal(second: u64, signal: i32) -> (u64, Action) {
     (second, Action::Signal { id: 1, signal })
 }
-
-const SPAWN: Action = Action::Spawn { id: 1 };
-const QUIET: &str = "<pingtime>0</pingtime>";
 
 #[test]
 fn pauses_before_a_restart_grow_from_min_by_step_to_max() {

@@ -312,7 +312,7 @@ pub enum FieldType {
     Ptr = 9,
     /// A buffer of fields within a field.
     Ubf = 10,
-    /// A C structure described by a view table; there are none here, so no value has it.
+    /// A struct of C that a view describes, with the name of the view.
     View = 11,
 }
 

@@ -35,9 +35,10 @@ use thiserror::Error;
 pub use layout::{
     FieldId, FieldType, HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size,
 };
-pub use read::{Field, Iter, UbfRef};
-pub use text::{JsonError, apply_printed, from_json, print, read_printed, to_json};
-pub use value::{Scratch, Value};
+pub use read::{Field, Iter, UbfRef, ViewOrder};
+pub use text::{JsonError, LineForm, apply_printed, from_json, print, read_printed, to_json};
+pub(crate) use text::{add_json, json_of};
+pub use value::{Scratch, VIEW_NAME_BYTES, Value};
 pub use write::{Added, UbfMut};
 
 /// Stands for the last occurrence when reading, for one behind the last when changing.
@@ -109,9 +110,14 @@ pub enum UbfError {
         /// The mistake, and what is expected.
         reason: &'static str,
     },
-    /// The value is a view, and there are no view tables.
-    #[error("views are not supported: there are no view tables")]
+    /// No view has the name, or views have no place here.
+    #[error(
+        "a field that holds a view: VIEWDIR and VIEWFILES name no file with it, or it stands in JSON, which has none"
+    )]
     BadView,
+    /// A view has no member of the name that a line begins with.
+    #[error("the view has no member of this name")]
+    NoMember,
     /// The types are not converted into each other.
     #[error("{from} is not converted to {to}: short to carray and ptr are")]
     NotConverted {
@@ -137,6 +143,7 @@ impl UbfError {
             Self::Syntax { .. } => 11,
             Self::Invalid { .. } => 14,
             Self::BadView => 17,
+            Self::NoMember => 21,
             Self::NotConverted { .. } => 22,
         }
     }

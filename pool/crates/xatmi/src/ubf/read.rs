@@ -120,7 +120,7 @@ impl<'a> UbfRef<'a> {
     ///
     /// # Errors
     /// [`UbfError::NotPresent`], [`UbfError::Invalid`] for an occurrence below -1,
-    /// [`UbfError::BadView`] for the id of a view, [`UbfError::NotFielded`] for a damaged region.
+    /// [`UbfError::NotFielded`] for a damaged region.
     #[inline]
     pub fn get(&self, id: FieldId, occurrence: i32) -> Result<Value<'a>, UbfError> {
         stored(id.field_type(), self.find(id, occurrence)?)
@@ -361,14 +361,24 @@ impl<'a> IntoIterator for UbfRef<'a> {
     }
 }
 
+/// Which of two stored views stands first.
+pub type ViewOrder<'a> = dyn Fn(&[u8], &[u8]) -> Ordering + 'a;
+
 /// Order and inclusion: `Bcmp`, `Bsubset` and `==`. All values compare, NaN too, so buffers can be sorted.
 impl UbfRef<'_> {
-    /// Which of two buffers stands first: by ids, then by values, then by number of fields.
+    /// Which of two buffers stands first: by ids, then by values, then by number of fields. Of two carrays the shorter one
+    /// does.
     ///
     /// Inner buffers below [`NESTING_MAX`], which no sound buffer has, count as equal.
     #[must_use]
     pub fn compare(&self, other: UbfRef<'_>) -> Ordering {
-        self.compare_within(other, 0)
+        self.compare_by(other, &<[u8]>::cmp)
+    }
+
+    /// The same, with views compared by `views`: what stands between members is part of the bytes, not of the values.
+    #[must_use]
+    pub fn compare_by(&self, other: UbfRef<'_>, views: &ViewOrder<'_>) -> Ordering {
+        self.compare_within(other, views, 0)
     }
 
     /// Whether each occurrence of each field of `other` stands here too with the same value; of an
@@ -377,10 +387,16 @@ impl UbfRef<'_> {
     /// Inner buffers below [`NESTING_MAX`], which no sound buffer has, count as contained.
     #[must_use]
     pub fn contains_all(&self, other: UbfRef<'_>) -> bool {
-        self.contains_within(other, 0)
+        self.contains_all_by(other, &<[u8]>::cmp)
     }
 
-    fn contains_within(&self, other: UbfRef<'_>, depth: usize) -> bool {
+    /// The same, with views compared by `views`.
+    #[must_use]
+    pub fn contains_all_by(&self, other: UbfRef<'_>, views: &ViewOrder<'_>) -> bool {
+        self.contains_within(other, views, 0)
+    }
+
+    fn contains_within(&self, other: UbfRef<'_>, views: &ViewOrder<'_>, depth: usize) -> bool {
         if depth > NESTING_MAX {
             return true;
         }
@@ -391,14 +407,16 @@ impl UbfRef<'_> {
             let found = mine.find(|field| (field.id, field.occurrence) >= key);
             found.filter(|field| (field.id, field.occurrence) == key).is_some_and(|field| {
                 match (&field.value, &wanted.value) {
-                    (Value::Ubf(one), Value::Ubf(two)) => one.contains_within(*two, depth + 1),
-                    (one, two) => one.compare_within(two, depth).is_eq(),
+                    (Value::Ubf(one), Value::Ubf(two)) => {
+                        one.contains_within(*two, views, depth + 1)
+                    }
+                    (one, two) => one.compare_within(two, views, depth).is_eq(),
                 }
             })
         })
     }
 
-    fn compare_within(&self, other: UbfRef<'_>, depth: usize) -> Ordering {
+    fn compare_within(&self, other: UbfRef<'_>, views: &ViewOrder<'_>, depth: usize) -> Ordering {
         if depth > NESTING_MAX {
             return Ordering::Equal;
         }
@@ -409,7 +427,7 @@ impl UbfRef<'_> {
                 (one, two) => return one.is_some().cmp(&two.is_some()),
             };
             let by_id = one.id.cmp(&two.id);
-            let order = by_id.then_with(|| one.value.compare_within(&two.value, depth));
+            let order = by_id.then_with(|| one.value.compare_within(&two.value, views, depth));
             if order.is_ne() {
                 return order;
             }
@@ -426,7 +444,7 @@ impl PartialEq for UbfRef<'_> {
 impl Value<'_> {
     /// Which of two values of one type stands first; values of two types go by their codes.
     /// `depth` is that of the buffers they stand in.
-    fn compare_within(&self, other: &Value<'_>, depth: usize) -> Ordering {
+    fn compare_within(&self, other: &Value<'_>, views: &ViewOrder<'_>, depth: usize) -> Ordering {
         match (self, other) {
             (Self::Short(one), Value::Short(two)) => one.cmp(two),
             (Self::Long(one), Value::Long(two)) => one.cmp(two),
@@ -434,9 +452,12 @@ impl Value<'_> {
             (Self::Float(one), Value::Float(two)) => one.total_cmp(two),
             (Self::Double(one), Value::Double(two)) => one.total_cmp(two),
             (Self::String(one), Value::String(two)) => one.cmp(two),
-            (Self::Carray(one), Value::Carray(two)) => one.cmp(two),
+            (Self::Carray(one), Value::Carray(two)) => {
+                one.len().cmp(&two.len()).then_with(|| one.cmp(two))
+            }
             (Self::Ptr(one), Value::Ptr(two)) => one.cmp(two),
-            (Self::Ubf(one), Value::Ubf(two)) => one.compare_within(*two, depth + 1),
+            (Self::Ubf(one), Value::Ubf(two)) => one.compare_within(*two, views, depth + 1),
+            (Self::View(one), Value::View(two)) => views(one, two),
             _ => self.field_type().code().cmp(&other.field_type().code()),
         }
     }
@@ -461,7 +482,6 @@ fn check_value(entry: &Entry, used: &[u8], depth: usize) -> Result<(), UbfError>
         }
         Ok(Value::Ubf(_)) => UbfRef::check_within(bytes, depth + 1).map(drop),
         Ok(_) => Ok(()),
-        Err(UbfError::BadView) => Err(damaged("it holds a view")),
         Err(error) => Err(error),
     }
 }

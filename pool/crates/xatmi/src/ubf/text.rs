@@ -4,7 +4,8 @@
 //! The tools and the C interface call it. As lines, each field is `NAME<tab>value`. Text is ASCII: other
 //! bytes, control characters and the backslash itself are written as a backslash and two hexadecimal
 //! digits, or as two backslashes. The fields of an inner buffer follow their line with one more tab in
-//! front. A field without a name in the table is `((BFLDID32)number)`. When lines are read, blank ones
+//! front; those of a view are its members, behind a line with the view's name. A field without a name in the table is
+//! `((BFLDID32)number)`. When lines are read, blank ones
 //! and those that start with `#` are ignored; a sign in front of a name changes what is done:
 //!
 //! | in front of the name | means |
@@ -18,6 +19,7 @@
 //! occurrences are an array, an inner buffer is an object, bytes are base64. The fields that a text
 //! becomes are bounded, so any text may be read.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::iter::Peekable;
 
@@ -26,7 +28,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value as Json};
 use thiserror::Error;
 
-use super::{Field, FieldId, FieldType, NESTING_MAX, Ubf, UbfError, UbfRef, Value};
+use super::{
+    Field, FieldId, FieldType, NESTING_MAX, Ubf, UbfError, UbfRef, VIEW_NAME_BYTES, Value,
+};
 use crate::field_table::FieldTable;
 
 /// Why fields cannot be written as JSON, or a text cannot be read as fields.
@@ -53,13 +57,33 @@ pub enum JsonError {
     },
 }
 
-/// All fields as text; names come from `table`.
+/// What lines may speak of. Buffers know nothing of views; those of a process are in [`crate::view::LINES`].
+#[derive(Clone, Copy, Debug)]
+pub struct LineForm {
+    /// The lines of a struct, given the name of its view.
+    pub print_view: fn(&str, &[u8]) -> Result<String, UbfError>,
+    /// The struct that lines describe, given the name of its view.
+    pub read_view: fn(&str, &str) -> Result<Vec<u8>, UbfError>,
+    /// Whether lines with addresses of memory are read; they are passed over otherwise.
+    pub reads_addresses: bool,
+}
+
+impl LineForm {
+    /// All but views, none of which is known.
+    pub const PLAIN: Self = Self {
+        print_view: |_, _| Err(UbfError::BadView),
+        read_view: |_, _| Err(UbfError::BadView),
+        reads_addresses: true,
+    };
+}
+
+/// All fields as text; names come from `table`. Of a view that `form` does not know there is only its name.
 ///
 /// # Errors
 /// [`UbfError::NotFielded`] for a damaged region.
-pub fn print(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, UbfError> {
+pub fn print(fields: UbfRef<'_>, table: &FieldTable, form: &LineForm) -> Result<String, UbfError> {
     let mut out = String::new();
-    print_within(UbfRef::check(fields.used_bytes())?, table, 0, &mut out);
+    print_within(UbfRef::check(fields.used_bytes())?, (table, form), 0, &mut out);
     Ok(out)
 }
 
@@ -67,10 +91,10 @@ pub fn print(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, UbfError>
 ///
 /// # Errors
 /// [`UbfError::Syntax`] with the line, [`UbfError::BadName`] for a name that is not in the table,
-/// the errors of [`FieldId::from_raw`] for a wrong number in its place.
-pub fn read_printed(text: &str, table: &FieldTable) -> Result<Ubf, UbfError> {
+/// [`UbfError::BadView`] for a view that `form` does not know, [`UbfError::NoMember`], the errors of [`FieldId::from_raw`] for a wrong number in its place.
+pub fn read_printed(text: &str, table: &FieldTable, form: &LineForm) -> Result<Ubf, UbfError> {
     let mut fields = Ubf::new();
-    apply_printed(text, table, &mut fields)?;
+    apply_printed(text, table, form, &mut fields)?;
     Ok(fields)
 }
 
@@ -78,12 +102,17 @@ pub fn read_printed(text: &str, table: &FieldTable) -> Result<Ubf, UbfError> {
 ///
 /// # Errors
 /// As [`read_printed`], and [`UbfError::NotPresent`] for `=` from a field that is not there.
-pub fn apply_printed(text: &str, table: &FieldTable, fields: &mut Ubf) -> Result<(), UbfError> {
+pub fn apply_printed(
+    text: &str,
+    table: &FieldTable,
+    form: &LineForm,
+    fields: &mut Ubf,
+) -> Result<(), UbfError> {
     let lines = text.lines().enumerate().map(|(index, line)| Line { number: index + 1, line });
     let mut lines = lines.filter(|line| !line.is_ignored()).peekable();
-    read_within(&mut lines, table, 0, fields)?;
+    read_within(&mut lines, (table, form), 0, fields)?;
     match lines.next() {
-        Some(line) => Err(line.wrong("only the fields of an inner buffer stand behind a tab")),
+        Some(line) => Err(line.wrong("only what is within a buffer or a view stands behind a tab")),
         None => Ok(()),
     }
 }
@@ -95,7 +124,7 @@ pub fn apply_printed(text: &str, table: &FieldTable, fields: &mut Ubf) -> Result
 /// for a NaN or an infinity.
 pub fn to_json(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, JsonError> {
     let fields = UbfRef::check(fields.used_bytes())?;
-    Ok(Json::Object(object(fields, table)?).to_string())
+    object(fields, table)
 }
 
 /// The fields of an object; names are looked up in `table`.
@@ -110,7 +139,11 @@ pub fn from_json(text: &str, table: &FieldTable) -> Result<Ubf, JsonError> {
     }
 }
 
-fn print_within(fields: UbfRef<'_>, table: &FieldTable, depth: usize, out: &mut String) {
+/// Where names of fields come from, and the form of all else.
+type Names<'a> = (&'a FieldTable, &'a LineForm);
+
+fn print_within(fields: UbfRef<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+    let (table, form) = names;
     for Field { id, value, .. } in fields {
         out.extend(std::iter::repeat_n('\t', depth));
         match table.name(id) {
@@ -120,8 +153,17 @@ fn print_within(fields: UbfRef<'_>, table: &FieldTable, depth: usize, out: &mut 
         out.push('\t');
         print_value(value, out);
         out.push('\n');
-        if let Value::Ubf(inner) = value {
-            print_within(inner, table, depth + 1, out);
+        match value {
+            Value::Ubf(inner) => print_within(inner, names, depth + 1, out),
+            Value::View(stored) if stored.len() > VIEW_NAME_BYTES => {
+                let (name, data) = (view_name(stored), &stored[VIEW_NAME_BYTES..]);
+                for line in (form.print_view)(&name, data).unwrap_or_default().lines() {
+                    out.extend(std::iter::repeat_n('\t', depth + 1));
+                    out.push_str(line);
+                    out.push('\n');
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -136,7 +178,14 @@ fn print_value(value: Value<'_>, out: &mut String) {
         Value::Char(byte) => print_bytes(&[byte], out),
         Value::String(bytes) | Value::Carray(bytes) => print_bytes(bytes, out),
         Value::Ubf(_) => {}
+        Value::View(stored) => print_bytes(view_name(stored).as_bytes(), out),
     }
+}
+
+/// The name in front of a stored struct; an empty one has none.
+fn view_name(stored: &[u8]) -> Cow<'_, str> {
+    let name = &stored[..VIEW_NAME_BYTES.min(stored.len())];
+    String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default())
 }
 
 /// With as many digits behind the point as a conversion to a text has. The sign of a NaN is part of the value.
@@ -196,6 +245,8 @@ impl<'a> Line<'a> {
             Some(b'=') => (Change::Assign, &line[1..]),
             _ => (Change::Add, line),
         };
+        // Behind a sign the name may stand a blank away, as people write it.
+        let line = if change == Change::Add { line } else { line.trim_start_matches(' ') };
         match line.split_once('\t') {
             Some((name, value)) => Ok((change, self.id(name, table)?, value)),
             None if change == Change::Delete => Ok((change, self.id(line, table)?, "")),
@@ -205,7 +256,12 @@ impl<'a> Line<'a> {
 
     fn id(&self, name: &str, table: &FieldTable) -> Result<FieldId, UbfError> {
         match FieldId::printed_number(name) {
-            Some(raw) => FieldId::from_raw(self.number(raw)?),
+            Some(raw) => {
+                let raw: i64 = self.number(raw)?;
+                let id = raw.clamp(i32::MIN.into(), i32::MAX.into());
+                let id = i32::try_from(id).unwrap_or_default();
+                FieldId::from_raw(id).map_err(|_| UbfError::BadField { id })
+            }
             None => table.id(name).ok_or(UbfError::BadName),
         }
     }
@@ -221,12 +277,16 @@ impl<'a> Line<'a> {
 
 fn read_within<'a>(
     lines: &mut Peekable<impl Iterator<Item = Line<'a>>>,
-    table: &FieldTable,
+    names: Names<'_>,
     depth: usize,
     fields: &mut Ubf,
 ) -> Result<(), UbfError> {
+    let (table, form) = names;
     while let Some(line) = lines.next_if(|line| line.depth() == depth) {
         let (change, id, text) = line.field(table)?;
+        if id.field_type() == FieldType::Ptr && !form.reads_addresses {
+            continue;
+        }
         match change {
             Change::Delete => match fields.delete(id, 0) {
                 Ok(()) | Err(UbfError::NotPresent { .. }) => {}
@@ -240,8 +300,10 @@ fn read_within<'a>(
                         return Err(line.wrong("at most 16 buffers are within one another"));
                     }
                     let mut inner = Ubf::new();
-                    read_within(lines, table, depth + 1, &mut inner)?;
+                    read_within(lines, names, depth + 1, &mut inner)?;
                     value.add(id, inner.fields())?;
+                } else if id.field_type() == FieldType::View {
+                    value.add(id, Value::View(&view_of(lines, form, (line, text), depth)?))?;
                 } else if change == Change::Add {
                     add(fields, line, id, text)?;
                     continue;
@@ -257,6 +319,39 @@ fn read_within<'a>(
         }
     }
     Ok(())
+}
+
+/// What a buffer holds for the view that `text` names, whose members stand in the next lines.
+fn view_of<'a>(
+    lines: &mut Peekable<impl Iterator<Item = Line<'a>>>,
+    form: &LineForm,
+    (line, text): (Line<'_>, &str),
+    depth: usize,
+) -> Result<Vec<u8>, UbfError> {
+    let (mut members, mut numbers) = (String::new(), Vec::new());
+    while let Some(member) = lines.next_if(|member| member.depth() == depth + 1) {
+        members.push_str(&member.line[depth + 1..]);
+        members.push('\n');
+        numbers.push(member.number);
+    }
+    let mut stored = vec![0; VIEW_NAME_BYTES];
+    if text.is_empty() && numbers.is_empty() {
+        return Ok(stored);
+    }
+    if text.is_empty() || text.len() >= VIEW_NAME_BYTES {
+        return Err(line.wrong("the name of a view is expected behind the tab"));
+    }
+    let data = (form.read_view)(text, &members).map_err(|error| match error {
+        // Lines of a struct are counted from its own first one.
+        UbfError::Syntax { line: own, reason } => {
+            let number = numbers.get(own.wrapping_sub(1)).copied().unwrap_or(line.number);
+            UbfError::Syntax { line: number, reason }
+        }
+        error => error,
+    })?;
+    stored[..text.len()].copy_from_slice(text.as_bytes());
+    stored.extend_from_slice(&data);
+    Ok(stored)
 }
 
 /// Gives the first occurrence of a field the value of another one.
@@ -315,26 +410,41 @@ fn bytes(line: Line<'_>, text: &str) -> Result<Vec<u8>, UbfError> {
     Ok(out)
 }
 
-fn object(fields: UbfRef<'_>, table: &FieldTable) -> Result<Map<String, Json>, JsonError> {
-    let mut object: Map<String, Json> = Map::new();
-    for field in fields {
-        let name = table.name(field.id).map_or_else(|| field.id.to_string(), str::to_owned);
-        let value = json(&name, field.value, table)?;
-        match object.get_mut(&name) {
-            None => drop(object.insert(name, value)),
-            Some(Json::Array(all)) => all.push(value),
-            Some(first) => *first = Json::Array(vec![first.take(), value]),
+/// Names stand in the order of their fields.
+fn object(fields: UbfRef<'_>, table: &FieldTable) -> Result<String, JsonError> {
+    let mut out = String::from("{");
+    let mut fields = fields.into_iter().peekable();
+    while let Some(first) = fields.next() {
+        let name = table.name(first.id).map_or_else(|| first.id.to_string(), str::to_owned);
+        let mut values = vec![json_of(&name, first.value, table)?];
+        while let Some(more) = fields.next_if(|next| next.id == first.id) {
+            values.push(json_of(&name, more.value, table)?);
+        }
+        if out.len() > 1 {
+            out.push(',');
+        }
+        append(&mut out, Json::from(name));
+        out.push(':');
+        match &values[..] {
+            [one] => out.push_str(one),
+            all => append(&mut out, format_args!("[{}]", all.join(","))),
         }
     }
-    Ok(object)
+    out.push('}');
+    Ok(out)
 }
 
-fn json(name: &str, value: Value<'_>, table: &FieldTable) -> Result<Json, JsonError> {
+/// A value, which is called `name` in errors.
+pub(crate) fn json_of(
+    name: &str,
+    value: Value<'_>,
+    table: &FieldTable,
+) -> Result<String, JsonError> {
     let wrong = |reason| JsonError::Value { name: name.to_owned(), reason };
     let floating = |number: f64| {
         Number::from_f64(number).map(Json::Number).ok_or_else(|| wrong("JSON has no such number"))
     };
-    Ok(match value {
+    let value = match value {
         Value::Short(number) => Json::from(number),
         Value::Long(number) => Json::from(number),
         // By its text, so that 0.1 stays 0.1.
@@ -348,8 +458,10 @@ fn json(name: &str, value: Value<'_>, table: &FieldTable) -> Result<Json, JsonEr
             Json::from(str::from_utf8(text).map_err(|_| wrong("the text is not UTF-8"))?)
         }
         Value::Carray(bytes) => Json::from(STANDARD.encode(bytes)),
-        Value::Ubf(inner) => Json::Object(object(inner, table)?),
-    })
+        Value::Ubf(inner) => return object(inner, table),
+        Value::View(_) => return Err(UbfError::BadView.into()),
+    };
+    Ok(value.to_string())
 }
 
 fn fields(object: &Map<String, Json>, table: &FieldTable) -> Result<Ubf, JsonError> {
@@ -374,7 +486,7 @@ fn id(name: &str, table: &FieldTable) -> Result<FieldId, JsonError> {
 }
 
 /// Adds one occurrence; null adds nothing.
-fn add_json(
+pub(crate) fn add_json(
     to: &mut Ubf,
     (name, id): (&str, FieldId),
     value: &Json,
@@ -439,7 +551,8 @@ mod tests {
     #[test]
     fn fields_become_an_object_and_come_back() {
         let table = table();
-        let text = r#"{"((BFLDID32)33554532)":7,"B":"AP8=","C":"x","D":1.5e-7,"F":0.1,"L":[1,-9223372036854775808],"P":255,"S":-3,"T":["a\"ä",""],"U":[{"U":{"T":"deep"}},{}]}"#;
+        // In the order of the fields: by type, then by number.
+        let text = r#"{"S":-3,"L":[1,-9223372036854775808],"((BFLDID32)33554532)":7,"C":"x","F":0.1,"D":1.5e-7,"T":["a\"ä",""],"B":"AP8=","P":255,"U":[{"U":{"T":"deep"}},{}]}"#;
         let fields = from_json(text, &table).expect("sound");
         assert_eq!(to_json(fields.fields(), &table).as_deref(), Ok(text));
         assert_eq!(fields.get(table.id("B").expect("known"), 0), Ok(Value::Carray(b"\0\xff")));
@@ -450,7 +563,7 @@ mod tests {
         let table = table();
         let text = r#" {"S":"12","T":1.50,"L":[true,null,2.9],"D":3,"C":7,"F":"0.5x"} "#;
         let fields = from_json(text, &table).expect("sound");
-        let expected = r#"{"C":"7","D":3.0,"F":0.5,"L":[1,2],"S":12,"T":"1.5"}"#;
+        let expected = r#"{"S":12,"L":[1,2],"C":"7","F":0.5,"D":3.0,"T":"1.5"}"#;
         assert_eq!(to_json(fields.fields(), &table).as_deref(), Ok(expected));
     }
 
@@ -473,7 +586,7 @@ mod tests {
             ("{\"C\":12}", "field C: a text of one character"),
             ("{\"T\":\"a\\u0000\"}", "field T: a text has no NUL"),
             ("{\"P\":-1}", "field P: an address"),
-            ("{\"V\":1}", "views are not supported"),
+            ("{\"V\":1}", "a field that holds a view"),
             (&deep, "within"),
             (&deeper, "recursion limit"),
         ] {

@@ -36,7 +36,15 @@ pub enum Value<'a> {
     Ptr(u64),
     /// A buffer of fields.
     Ubf(UbfRef<'a>),
+    /// A struct: [`VIEW_NAME_BYTES`] with the name of its view and NULs, then the struct.
+    View(&'a [u8]),
 }
+
+/// Bytes of the name in front of a struct, so that the struct starts at a multiple of 8.
+pub const VIEW_NAME_BYTES: usize = 40;
+
+/// A view that is none: a name of no bytes.
+const NO_VIEW: [u8; VIEW_NAME_BYTES] = [0; VIEW_NAME_BYTES];
 
 impl<'a> Value<'a> {
     /// The value that these bytes are in the memory of a C program: a number in the machine's
@@ -44,7 +52,7 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// [`UbfError::Invalid`] when the length is not the type's or the NUL is missing,
-    /// [`UbfError::NotFielded`] when it should be a buffer, [`UbfError::BadView`].
+    /// [`UbfError::NotFielded`] when it should be a buffer.
     #[inline]
     pub fn from_raw(field_type: FieldType, bytes: &'a [u8]) -> Result<Self, UbfError> {
         Ok(match field_type {
@@ -60,16 +68,17 @@ impl<'a> Value<'a> {
                 _ => return Err(UbfError::Invalid { reason: "a string ends with a NUL" }),
             },
             FieldType::Ubf => Self::Ubf(UbfRef::open(bytes)?),
-            FieldType::View => return Err(UbfError::BadView),
+            FieldType::View => match bytes.first_chunk::<VIEW_NAME_BYTES>() {
+                Some(name) if name.contains(&0) => Self::View(bytes),
+                _ => return Err(UbfError::Invalid { reason: "a view begins with its name" }),
+            },
         })
     }
 
-    /// The value that fills gaps: 0, no bytes, a buffer without fields.
-    ///
-    /// # Errors
-    /// [`UbfError::BadView`] for a view.
-    pub fn empty(field_type: FieldType) -> Result<Self, UbfError> {
-        Ok(match field_type {
+    /// The value that fills gaps: 0, no bytes, a buffer without fields, a view without a name.
+    #[must_use]
+    pub const fn empty(field_type: FieldType) -> Self {
+        match field_type {
             FieldType::Short => Self::Short(0),
             FieldType::Long => Self::Long(0),
             FieldType::Char => Self::Char(0),
@@ -79,8 +88,8 @@ impl<'a> Value<'a> {
             FieldType::String => Self::String(&[]),
             FieldType::Carray => Self::Carray(&[]),
             FieldType::Ubf => Self::Ubf(UbfRef::EMPTY),
-            FieldType::View => return Err(UbfError::BadView),
-        })
+            FieldType::View => Self::View(&NO_VIEW),
+        }
     }
 
     #[must_use]
@@ -95,6 +104,7 @@ impl<'a> Value<'a> {
             Self::Carray(_) => FieldType::Carray,
             Self::Ptr(_) => FieldType::Ptr,
             Self::Ubf(_) => FieldType::Ubf,
+            Self::View(_) => FieldType::View,
         }
     }
 
@@ -109,7 +119,7 @@ impl<'a> Value<'a> {
             Self::Float(_) => 4,
             Self::Long(_) | Self::Double(_) | Self::Ptr(_) => 8,
             Self::String(text) => text.len() + 1,
-            Self::Carray(bytes) => bytes.len(),
+            Self::Carray(bytes) | Self::View(bytes) => bytes.len(),
             Self::Ubf(fields) => fields.used(),
         }
     }
@@ -137,6 +147,7 @@ impl<'a> Value<'a> {
             }
             Self::Carray(bytes) => out.copy_from_slice(bytes),
             Self::Ubf(fields) => fields.write_compact(out),
+            Self::View(bytes) => out.copy_from_slice(bytes),
         }
         Ok(needed)
     }
@@ -267,7 +278,7 @@ impl<'a> Value<'a> {
             Self::Double(number) => number as i64,
             Self::String(text) | Self::Carray(text) => whole_number(text),
             Self::Ptr(address) => address as i64,
-            Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ubf(_) | Self::View(_) => return Err(self.refused(wanted)),
         })
     }
 
@@ -280,7 +291,7 @@ impl<'a> Value<'a> {
             Self::Double(number) => number,
             Self::String(text) | Self::Carray(text) => floating_number(text),
             Self::Ptr(address) => address as f64,
-            Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ubf(_) | Self::View(_) => return Err(self.refused(wanted)),
         })
     }
 
@@ -306,7 +317,7 @@ impl<'a> Value<'a> {
                 &scratch.0[..1]
             }
             Self::String(text) | Self::Carray(text) => text,
-            Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ubf(_) | Self::View(_) => return Err(self.refused(wanted)),
         })
     }
 

@@ -10,7 +10,7 @@ use super::layout::{
     self, ENTRY_HEAD_BYTES, Entry, HEADER_BYTES, Header, NESTING_MAX, Run, SIZE_MAX, damaged,
     entry_bytes,
 };
-use super::{Field, FieldId, FieldType, LAST, Scratch, UbfError, UbfRef, Value};
+use super::{Field, FieldId, LAST, Scratch, UbfError, UbfRef, Value};
 
 /// A buffer of fields in borrowed memory, to be changed.
 ///
@@ -290,7 +290,7 @@ impl<'a> UbfMut<'a> {
         id: FieldId,
         value: &Value<'_>,
     ) -> Result<(), UbfError> {
-        let empty = Value::empty(id.field_type())?;
+        let empty = Value::empty(id.field_type());
         let empty_bytes = entry_bytes(empty.raw_len());
         let gap_bytes = gap.saturating_mul(empty_bytes);
         self.make_room(run.end, 0, gap_bytes.saturating_add(entry_bytes(value.raw_len())))?;
@@ -497,7 +497,6 @@ fn sound(fields: UbfRef<'_>) -> Result<UbfRef<'_>, UbfError> {
 fn check(id: FieldId, value: &Value<'_>) -> Result<(), UbfError> {
     let (wanted, given) = (id.field_type(), value.field_type());
     match value {
-        _ if wanted == FieldType::View => Err(UbfError::BadView),
         _ if wanted != given => Err(UbfError::OtherType { wanted, given }),
         Value::String(text) if text.contains(&0) => {
             Err(UbfError::Invalid { reason: "a string has no NUL in it; a carray may" })

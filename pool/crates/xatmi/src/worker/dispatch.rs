@@ -9,10 +9,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use super::continued::Waiting;
+use super::mailbox::Taken;
 use super::queues::Queues;
 use super::registrations::{Registrations, Sources};
-use super::reply::{Call, Transport, Verdict};
-use super::rings::Taken;
+use super::reply::{Call, ReplyStatus, ReplyTransport};
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::client::Outgoing;
@@ -22,6 +23,9 @@ use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Caller, Inbox, Slot, Slots, Total};
 use crate::ubf::UbfMut;
 use crate::wire::{Body, Payload, Request};
+
+/// Buffers larger than this are given back to the allocator instead of being cleared and kept.
+const KEPT_LEN_BYTES_MAX: usize = 4 << 20;
 
 /// The result of serving a queue.
 #[derive(Debug)]
@@ -87,9 +91,9 @@ impl Dispatch {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
         let taken = match &mut self.registrations.borrow_mut().sources {
-            Sources::Memory(rings) => {
-                self.inbox.resize(rings.message_len_bytes_max(), 0);
-                rings.take(slot, &mut self.inbox)
+            Sources::Memory(mailbox) => {
+                self.inbox.resize(mailbox.message_len_bytes_max(), 0);
+                mailbox.take(slot, &mut self.inbox)
             }
             Sources::Queues(_) => None,
         };
@@ -98,9 +102,7 @@ impl Dispatch {
         let opened = self.open(entry, len, slot, began_ns);
         let is_without_reply = opened.as_ref().is_some_and(|opened| opened.call.is_without_reply);
         let found = opened.map(|opened| self.answer_to(opened, entry, slot, began_ns));
-        if let Sources::Memory(rings) = &mut self.registrations.borrow_mut().sources {
-            rings.end(slot, is_without_reply);
-        }
+        self.end_request(slot, is_without_reply);
         slot.idle();
         found.unwrap_or(DispatchResult::Message)
     }
@@ -176,17 +178,17 @@ impl Dispatch {
     fn open(&mut self, entry: usize, len: usize, slot: Slot<'_>, now_ns: u64) -> Option<Opened> {
         let Ok(request) = Request::decode(&self.inbox[..len]) else {
             slot.add(Total::Malformed, 1);
-            if let Sources::Memory(rings) = &mut self.registrations.borrow_mut().sources {
-                rings.fail_unread(slot);
+            if let Sources::Memory(mailbox) = &mut self.registrations.borrow_mut().sources {
+                mailbox.fail_unread(slot);
             }
             return None;
         };
-        let Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload } =
-            request;
+        let Request { client, call_id, cd, deadline_ns, service, payload, .. } = request;
+        let Request { is_without_reply, is_in_transaction, .. } = request;
         let caller =
             Caller { pid: client.pid, context: client.context, call_id, nonce: client.nonce };
         slot.begin(&caller, entry, !is_without_reply, now_ns);
-        let call = Call { client, call_id, cd, deadline_ns, is_without_reply };
+        let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction };
         if deadline_ns != 0 && now_ns > deadline_ns {
             slot.add(Total::Late, 1);
             if let Body::Large(reference) = payload.body {
@@ -205,6 +207,7 @@ impl Dispatch {
                 buffer,
                 len_bytes,
                 is_without_reply,
+                is_in_transaction,
                 cd,
                 client,
                 deadline_ns,
@@ -258,10 +261,60 @@ impl Dispatch {
                 self.spare.keep(buffer);
                 (is_on_the_way, DispatchResult::Message)
             }
+            Done::Continue(number) => {
+                let registrations = &mut *self.registrations.borrow_mut();
+                let ticket = registrations.sources.transport().set_aside();
+                let is_kept = registrations.continued.keep(number, Waiting { call: *call, ticket });
+                if !is_kept {
+                    registrations.sources.transport().take_back(ticket);
+                    registrations.fail(slot, call);
+                }
+                (is_kept, DispatchResult::Message)
+            }
             Done::NoReturn => {
                 self.fail(slot, call);
                 (false, DispatchResult::Message)
             }
+        }
+    }
+
+    /// Sends what other threads of the program answered; how the work ended, if it did.
+    pub(super) fn finish_continued(&mut self) -> Option<Ending> {
+        let slots = Rc::clone(&self.slots);
+        let slot = slots.slot(self.slot).expect("looked up when the worker was made");
+        loop {
+            let next = self.registrations.borrow_mut().continued.next_answered();
+            let (Waiting { call, ticket }, done) = next?;
+            self.registrations.borrow_mut().sources.transport().take_back(ticket);
+            let (is_ok, found) = self.finish(slot, &call, done);
+            self.end_request(slot, call.is_without_reply);
+            if !is_ok {
+                slot.add(Total::Failed, 1);
+            }
+            if let DispatchResult::Last(ending) = found {
+                return Some(ending);
+            }
+        }
+    }
+
+    /// Answers the callers of calls that no thread has answered, where they do not wait any more at `now_ns`, or all.
+    pub(super) fn fail_continued(&mut self, now_ns: Option<u64>) {
+        let slots = Rc::clone(&self.slots);
+        let slot = slots.slot(self.slot).expect("looked up when the worker was made");
+        let over = self.registrations.borrow_mut().continued.take_over(now_ns);
+        for Waiting { call, ticket } in over {
+            self.registrations.borrow_mut().sources.transport().take_back(ticket);
+            if now_ns.is_none() {
+                self.fail(slot, &call);
+            }
+            self.end_request(slot, call.is_without_reply);
+        }
+    }
+
+    /// The request at hand is over, answered or not.
+    fn end_request(&self, slot: Slot<'_>, is_without_reply: bool) {
+        if let Sources::Memory(mailbox) = &mut self.registrations.borrow_mut().sources {
+            mailbox.end(slot, is_without_reply);
         }
     }
 
@@ -278,8 +331,9 @@ impl Dispatch {
         if !call.is_without_reply {
             let carries = matches!(error, None | Some(Code::ServiceFailed));
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
-            let verdict = Verdict { error, rval: returned.rval, urcode: returned.urcode };
-            self.registrations.borrow_mut().reply(slot, call, verdict, sent);
+            let Return { rval, urcode, is_abort_only, .. } = returned;
+            let status = ReplyStatus { error, rval, urcode, is_abort_only };
+            self.registrations.borrow_mut().reply(slot, call, status, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
@@ -313,9 +367,6 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "without a message".to_owned())
 }
-
-/// Buffers larger than this are given back to the allocator instead of being cleared and kept.
-const KEPT_LEN_BYTES_MAX: usize = 4 << 20;
 
 /// The buffer that is used again from call to call: a request of the type and size of the last reply's buffer
 /// allocates nothing.

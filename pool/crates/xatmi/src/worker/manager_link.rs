@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::output::GivenOutput;
 use crate::error::{Code, Error};
 use crate::link::{PeerLink, Received, ToManager, ToWorker};
 use crate::queue::Prefix;
@@ -40,6 +41,8 @@ pub(super) struct ManagerLink {
     is_stop_asked: bool,
     is_nudged: bool,
     is_sweep_asked: bool,
+    log_level: Option<u8>,
+    output: GivenOutput,
     /// The records in the memory of requests, of the manager that took this worker over.
     records: Option<OwnedFd>,
     /// A message was lost while an answer was awaited: the link cannot be used any more.
@@ -56,9 +59,16 @@ impl ManagerLink {
             is_stop_asked: false,
             is_nudged: false,
             is_sweep_asked: false,
+            log_level: None,
+            output: GivenOutput::default(),
             records: None,
             is_broken: false,
         }
+    }
+
+    /// With the files that the manager gave to this process.
+    pub(super) fn with_output(self, output: GivenOutput) -> Self {
+        Self { output, ..self }
     }
 
     /// The link, while there is one.
@@ -170,6 +180,11 @@ impl ManagerLink {
         self.is_stop_asked
     }
 
+    /// Ends the worker as an order of the manager does.
+    pub(super) fn stop(&mut self) {
+        self.is_stop_asked = true;
+    }
+
     /// Whether the manager asked for a check of the queues, once.
     pub(super) fn take_nudge(&mut self) -> bool {
         std::mem::take(&mut self.is_nudged)
@@ -178,6 +193,11 @@ impl ManagerLink {
     /// Whether clients ended, so that their queues should be closed, once.
     pub(super) fn take_sweep(&mut self) -> bool {
         std::mem::take(&mut self.is_sweep_asked)
+    }
+
+    /// The level that the manager has the program write, once.
+    pub(super) fn take_log_level(&mut self) -> Option<u8> {
+        self.log_level.take()
     }
 
     /// The records of the manager that took this worker over, once.
@@ -196,6 +216,10 @@ impl ManagerLink {
             ToWorker::Ping { number } => self.pong(number),
             ToWorker::Nudge => self.is_nudged = true,
             ToWorker::Sweep => self.is_sweep_asked = true,
+            ToWorker::Log { level } => {
+                self.log_level = level.or(self.log_level);
+                self.output.replace(&beside);
+            }
             ToWorker::Stop => self.is_stop_asked = true,
             ToWorker::Adopted => self.records = beside.into_iter().next(),
         }
@@ -213,7 +237,8 @@ impl ManagerLink {
 fn connect(prefix: &Prefix) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes())?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let family = AddressFamily::UNIX;
+    let kind = SocketType::SEQPACKET;
     let socket = rustix::net::socket_with(family, kind, flags, None)?;
     rustix::net::connect(&socket, &address)?;
     let peer = rustix::net::sockopt::socket_peercred(&socket)?.uid;
@@ -235,7 +260,8 @@ mod tests {
     #[test]
     fn messages_that_come_while_an_answer_is_awaited_are_not_lost() {
         let (manager, worker) = PeerLink::pair().expect("a pair");
-        let (mut manager, mut manager_link) = (PeerLink::new(manager), ManagerLink::new(worker));
+        let mut manager = PeerLink::new(manager);
+        let mut manager_link = ManagerLink::new(worker);
         let why = "no queue is left".to_owned();
         let said = [
             ToWorker::Ping { number: 7 },

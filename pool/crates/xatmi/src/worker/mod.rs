@@ -27,18 +27,22 @@
 //! | `service` | what a service function gets and gives back; the services on offer |
 //! | `registrations` | offers, request sources and link, which loop and registry share |
 //! | `manager_link` | the link, and what to do when the manager is gone |
+//! | `continued` | calls that another thread of the program answers |
+//! | `output` | standard output and standard error, as far as the manager gave them |
 //! | `dispatch` | one request, from queue to reply; its buffer |
-//! | `reply` | what goes back for a request: reply, error, forward; the trait `Transport` |
+//! | `reply` | what goes back for a request: reply, error, forward; the trait `ReplyTransport` |
 //! | `queues`, `queue_poller`, `unsent_messages` | the transport by queues |
-//! | `rings` | the transport in shared memory |
+//! | `mailbox` | the transport in shared memory |
 
+mod continued;
 mod dispatch;
+mod mailbox;
 mod manager_link;
+mod output;
 mod queue_poller;
 mod queues;
 mod registrations;
 mod reply;
-mod rings;
 mod service;
 mod setup;
 mod unsent_messages;
@@ -52,9 +56,10 @@ use std::time::{Duration, Instant};
 
 use pollux_poller::Events;
 
+pub(crate) use output::{GivenOutput, OUTPUT_VARIABLE};
 pub use registrations::Registry;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
-pub use setup::{Alias, Options};
+pub use setup::{Alias, Conversion, Options};
 pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
 
 use crate::error::{Code, Error};
@@ -62,13 +67,14 @@ use crate::link::ToManager;
 use crate::memory::workers;
 use crate::queue::monotonic_ns;
 use crate::slots::Total;
+use continued::Continued;
 use dispatch::{Dispatch, DispatchResult};
+use mailbox::Mailbox;
 use manager_link::ManagerLink;
 use queue_poller::Ready;
 use queues::Queues;
 use registrations::{Registrations, Sources};
 use reply::Replies;
-use rings::Rings;
 use service::Offers;
 
 /// Events taken from the kernel at once: all services and the link at the same time.
@@ -102,14 +108,14 @@ impl Worker {
     /// # Errors
     /// TPESYSTEM for a slot that does not exist, TPEOS without descriptors or epoll.
     pub fn new(setup: Setup) -> Result<Self, Error> {
-        let Setup { link, slots, slot, wake, memory, environment } = setup;
+        let Setup { link, slots, slot, wake, memory, output, environment } = setup;
         if slots.slot(slot).is_none() {
             let detail = format!("slot {slot} of a pool with {} slots", slots.len());
             return Err(Error::new(Code::System, detail));
         }
         let (prefix, slots) = (environment.prefix, Rc::new(slots));
         let sources = match memory {
-            Some((memory, number)) => Sources::Memory(Rings::open(memory, number)?),
+            Some((memory, number)) => Sources::Memory(Mailbox::open(memory, number)?),
             None => {
                 let queues = Queues::open(wake, prefix.clone(), Rc::clone(&slots), slot)?;
                 Sources::Queues(queues)
@@ -119,11 +125,15 @@ impl Worker {
             offers: Offers::default(),
             sources,
             replies: Replies::default(),
-            manager_link: ManagerLink::new(link),
+            manager_link: ManagerLink::new(link).with_output(output),
             prefix,
             program: None,
+            on_log_level: None,
+            before_waits: None,
             slots,
             slot,
+            continued: Continued::default(),
+            built_in: Vec::new(),
             is_serving: false,
         };
         Ok(Self { registrations: Rc::new(RefCell::new(registrations)) })
@@ -226,8 +236,12 @@ impl Serving {
             let (flags, is_manager_new) = self.dispatch.registrations.borrow_mut().take_wake_flag();
             if flags & workers::PROGRAM != 0 {
                 self.call_program();
+                if let Some(ending) = self.dispatch.finish_continued() {
+                    return Ok(ending);
+                }
             }
-            let is_linked = is_manager_new || flags & workers::LINK != 0;
+            // The program may have ended the worker.
+            let is_linked = is_manager_new || flags & (workers::LINK | workers::PROGRAM) != 0;
             if is_maintenance_due || is_linked || requests == LINK_EACH_REQUESTS {
                 requests = 0;
                 self.dispatch.registrations.borrow_mut().read_link();
@@ -241,27 +255,36 @@ impl Serving {
                     requests += 1;
                     false
                 }
-                DispatchResult::Nothing => self.sleep(),
+                DispatchResult::Nothing => self.is_ended_before_wait() || self.sleep(),
             };
         }
     }
 
+    /// Lets the program do what it does before waits; whether the worker is to end.
+    fn is_ended_before_wait(&self) -> bool {
+        let each = self.dispatch.registrations.borrow().before_waits.clone();
+        if let Some(each) = each {
+            each();
+        }
+        self.dispatch.registrations.borrow().manager_link.is_stop_asked()
+    }
+
     /// Sleeps until there is something to do; whether time passed for the link.
     fn sleep(&self) -> bool {
-        if let Sources::Memory(rings) = &mut self.dispatch.registrations.borrow_mut().sources
-            && rings.spin()
+        if let Sources::Memory(mailbox) = &mut self.dispatch.registrations.borrow_mut().sources
+            && mailbox.spin()
         {
             return false;
         }
         let registrations = self.dispatch.registrations.borrow();
         let next_try = registrations.manager_link.next_try();
         let left = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
-        let Sources::Memory(rings) = &registrations.sources else { return true };
+        let Sources::Memory(mailbox) = &registrations.sources else { return true };
         // Its link ends a moment after the manager itself.
-        let longest_ns = if rings.is_manager_gone() { LINK_END_NS } else { LINK_EACH_NS };
+        let longest_ns = if mailbox.is_manager_gone() { LINK_END_NS } else { LINK_EACH_NS };
         let left_ns = left.map_or(longest_ns, |left| left.as_nanos() as u64);
         let until_ns = monotonic_ns() + left_ns;
-        rings.sleep(until_ns);
+        mailbox.sleep(until_ns);
         next_try.is_some() || monotonic_ns() >= until_ns
     }
 
@@ -272,7 +295,8 @@ impl Serving {
             return Ok(ending);
         }
         loop {
-            let timeout = self.timeout();
+            let is_ended = self.is_ended_before_wait();
+            let timeout = if is_ended { Some(Duration::ZERO) } else { self.timeout() };
             if let Sources::Queues(queues) = &mut self.dispatch.registrations.borrow_mut().sources {
                 queues.poller.wait(&mut events, timeout)?;
             }
@@ -300,7 +324,10 @@ impl Serving {
                 });
             }
             Ready::Link => self.dispatch.registrations.borrow_mut().read_link(),
-            Ready::Program => self.call_program(),
+            Ready::Program => {
+                self.call_program();
+                return Ok(self.dispatch.finish_continued());
+            }
             Ready::Room(index, generation) => self.dispatch.flush(index, generation),
         }
         Ok(None)
@@ -319,10 +346,14 @@ impl Serving {
 
     /// Handles requests of the manager, and what is due; how the work ended, if it did.
     fn maintain(&mut self, is_timed: bool) -> Result<Option<Ending>, Error> {
+        if is_timed {
+            self.dispatch.fail_continued(Some(monotonic_ns()));
+        }
         let (is_nudged, is_swept, is_stopped) = {
             let manager_link = &mut self.dispatch.registrations.borrow_mut().manager_link;
             (manager_link.take_nudge(), manager_link.take_sweep(), manager_link.is_stop_asked())
         };
+        self.change_log_level();
         if is_nudged && let Some(ending) = self.nudged()? {
             return Ok(Some(ending));
         }
@@ -344,6 +375,17 @@ impl Serving {
             }
         }
         Ok(None)
+    }
+
+    /// Hands the level that the manager asked for to the program.
+    fn change_log_level(&self) {
+        let mut registrations = self.dispatch.registrations.borrow_mut();
+        let level = registrations.manager_link.take_log_level();
+        let each = registrations.on_log_level.clone();
+        drop(registrations);
+        if let (Some(level), Some(each)) = (level, each) {
+            each(level);
+        }
     }
 
     /// Serves a message of each queue: the worker that was woken for it may have died.
@@ -378,7 +420,8 @@ impl Serving {
     }
 
     /// Leaves the queues, so that messages wake others, and sends what is kept.
-    fn shut_down(&self) {
+    fn shut_down(&mut self) {
+        self.dispatch.fail_continued(None);
         let registrations = &mut *self.dispatch.registrations.borrow_mut();
         registrations.sources.transport().leave_all();
         let slots = Rc::clone(&registrations.slots);

@@ -1,6 +1,6 @@
 //! Requests and replies of a worker by queues.
 //!
-//! The counterpart of `rings`. A message whose queue is full is kept until it fits, and the worker serves other
+//! The counterpart of `mailbox`. A message whose queue is full is kept until it fits, and the worker serves other
 //! requests meanwhile; it waits for a reader only when hundreds of messages are kept already.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::queue_poller::QueuePoller;
-use super::reply::{self, Call, Destination, Posted, Transport};
+use super::reply::{self, Call, Destination, Posted, ReplyTransport};
 use super::setup::Wake;
 use super::unsent_messages::{UnsentMessage, UnsentMessages};
 use crate::error::{Code, Error};
@@ -202,7 +202,7 @@ impl Queues {
     }
 }
 
-impl Transport for Queues {
+impl ReplyTransport for Queues {
     fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
         self.poller.serve(entry, &self.prefix.service_queue(name))
     }

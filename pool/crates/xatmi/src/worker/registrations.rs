@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use super::continued::Continued;
+use super::mailbox::Mailbox;
 use super::manager_link::ManagerLink;
 use super::queues::Queues;
-use super::reply::{Call, Replies, Transport, Verdict, fail};
-use super::rings::Rings;
+use super::reply::{Call, Replies, ReplyStatus, ReplyTransport, fail};
 use super::service::{Done, Handler, Incoming, Offer, Offers, Standing, service_name};
 use super::setup::Options;
 use crate::client::Outgoing;
@@ -35,6 +36,14 @@ pub(super) struct Registrations {
     pub(super) slots: Rc<Slots>,
     pub(super) slot: usize,
     pub(super) program: Option<Rc<ProgramEvent>>,
+    /// What the program does when another level is to be written.
+    pub(super) on_log_level: Option<Rc<dyn Fn(u8)>>,
+    /// What the program does before the worker waits.
+    pub(super) before_waits: Option<Rc<dyn Fn()>>,
+    /// Calls whose service function has ended, and which another thread answers.
+    pub(super) continued: Continued,
+    /// Names of services that the program was built with.
+    pub(super) built_in: Vec<ServiceName>,
     /// Before the start function has returned, offers are only collected.
     pub(super) is_serving: bool,
 }
@@ -42,7 +51,7 @@ pub(super) struct Registrations {
 /// Where requests come from, and replies and forwarded requests go.
 pub(super) enum Sources {
     Queues(Queues),
-    Memory(Rings),
+    Memory(Mailbox),
 }
 
 /// A descriptor of the program's own, and what it does when that becomes readable.
@@ -127,19 +136,22 @@ impl Registrations {
             self.offers.iter().map(|(entry, offer)| (entry, offer.clone())).collect();
         for alias in &options.aliases {
             let Some(service) = &alias.service else { continue };
-            let source = offered.iter().find(|(_, offer)| offer.name.as_str() == service);
+            let by_name = offered.iter().find(|(_, offer)| offer.name.as_str() == service);
+            let by_function = || offered.iter().find(|(_, offer)| *offer.function == **service);
+            let source = by_name.or_else(by_function);
             let Some((_, source)) = source else {
-                notices.push(format!("option -s: service {service} is not offered here"));
+                notices
+                    .push(format!("option -s: no service or function {service} is offered here"));
                 continue;
             };
-            for name in &alias.names {
+            for name in alias.names.iter().filter(|name| !options.is_masked(name)) {
                 if let Standing::New(name) = self.offers.standing(name, &source.function)? {
                     self.offers.insert(Offer { name, ..source.clone() });
                 }
             }
         }
         for (entry, offer) in offered {
-            if !options.keeps(offer.name.as_str()) {
+            if !options.keeps(offer.name.as_str(), self.built_in.contains(&offer.name)) {
                 self.offers.remove(entry);
             }
         }
@@ -193,9 +205,9 @@ impl Registrations {
 
     /// Continues with the records of a manager that took this worker over.
     fn follow_manager(&mut self) {
-        if let (Some(records), Sources::Memory(rings)) =
+        if let (Some(records), Sources::Memory(mailbox)) =
             (self.manager_link.take_records(), &mut self.sources)
-            && rings.follow(records).is_err()
+            && mailbox.follow(records).is_err()
         {
             // It could not be sent services: the next try comes, as after its end.
             self.manager_link.disconnect(Instant::now());
@@ -218,7 +230,7 @@ impl Registrations {
             services: self.offers.adverts(),
             memory: match &self.sources {
                 Sources::Queues(_) => None,
-                Sources::Memory(rings) => Some(rings.number()),
+                Sources::Memory(mailbox) => Some(mailbox.number()),
             },
         };
         if self.manager_link.reconnect(now, &self.prefix, &adopt, self.slots.as_fd()) {
@@ -232,7 +244,7 @@ impl Registrations {
     pub(super) fn take_wake_flag(&mut self) -> (u64, bool) {
         match &mut self.sources {
             Sources::Queues(_) => (0, false),
-            Sources::Memory(rings) => (rings.take_wake_flag(), rings.is_manager_new()),
+            Sources::Memory(mailbox) => (mailbox.take_wake_flag(), mailbox.is_manager_new()),
         }
     }
 
@@ -242,10 +254,10 @@ impl Registrations {
         &mut self,
         slot: Slot<'_>,
         call: &Call,
-        verdict: Verdict,
+        status: ReplyStatus,
         data: Outgoing<'_>,
     ) {
-        self.replies.reply(self.sources.transport(), slot, call, verdict, data);
+        self.replies.reply(self.sources.transport(), slot, call, status, data);
     }
 
     /// Passes `call` on to another service; whether it is on the way. If not, the caller was answered.
@@ -272,10 +284,10 @@ impl Registrations {
 impl Sources {
     /// What does not depend on which it is.
     #[inline]
-    pub(super) fn transport(&mut self) -> &mut dyn Transport {
+    pub(super) fn transport(&mut self) -> &mut dyn ReplyTransport {
         match self {
             Self::Queues(queues) => queues,
-            Self::Memory(rings) => rings,
+            Self::Memory(mailbox) => mailbox,
         }
     }
 
@@ -284,7 +296,7 @@ impl Sources {
     pub(super) fn first_until_ns(&self) -> Option<u64> {
         match self {
             Self::Queues(queues) => queues.first_until_ns(),
-            Self::Memory(rings) => rings.first_until_ns(),
+            Self::Memory(mailbox) => mailbox.first_until_ns(),
         }
     }
 }
@@ -336,6 +348,35 @@ impl Registry {
         self.registrations.borrow_mut().watch_descriptor(eventfd, Box::new(each))
     }
 
+    /// Calls `each` on the worker's thread, between requests, with the highest level that is to be written from now on, 0 to
+    /// 6 (`pollux pool log --level`). The last one that was given counts.
+    pub fn on_log_level(&self, each: impl Fn(u8) + 'static) {
+        self.registrations.borrow_mut().on_log_level = Some(Rc::new(each));
+    }
+
+    /// What is offered so far are the services that the program was built with; `-B` leaves these out.
+    pub fn built_in_end(&self) {
+        let mut registrations = self.registrations.borrow_mut();
+        let names = registrations.offers.iter().map(|(_, offer)| offer.name).collect();
+        registrations.built_in = names;
+    }
+
+    /// Calls `each` on the worker's thread whenever it is about to wait for requests; the last one that was given counts.
+    pub fn before_waits(&self, each: Option<Rc<dyn Fn()>>) {
+        self.registrations.borrow_mut().before_waits = each;
+    }
+
+    /// Ends the worker after the request at hand, as an order of its manager does; that one starts another in its place.
+    pub fn stop(&self) {
+        self.registrations.borrow_mut().manager_link.stop();
+    }
+
+    /// Answers a call that its service function left by [`Done::Continue`] with this number. To be called where
+    /// [`Registry::attend`] calls, on the worker's thread; a call that is over is not answered.
+    pub fn answer(&self, number: u64, done: Done) {
+        self.registrations.borrow_mut().continued.answer(number, done);
+    }
+
     /// Tells what keeps the worker from its work while it runs, or that nothing does any more: `ps` shows it.
     pub fn report_trouble(&self, why: Option<String>) {
         // A manager that is gone shows nothing; the next one learns of the next change.
@@ -379,6 +420,10 @@ mod tests {
             slots,
             slot: 0,
             program: None,
+            on_log_level: None,
+            before_waits: None,
+            continued: Continued::default(),
+            built_in: Vec::new(),
             is_serving: false,
         };
         let program = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");

@@ -2,7 +2,7 @@
 //! service.
 //!
 //! ```text
-//!  a service function ended (dispatch) ──► Replies::reply / forward ──► Transport::send (queues.rs | rings.rs)
+//!  a service function ended (dispatch) ──► Replies::reply / forward ──► ReplyTransport::send (queues.rs | mailbox.rs)
 //!                                             │ data too long for a message: a memfd      │
 //!                                             ▼                                           ▼
 //!                                         withdrawn again, unless the message is on its way: Posted
@@ -24,6 +24,7 @@ use std::os::fd::BorrowedFd;
 use crate::client::Outgoing;
 use crate::error::{Code, Error};
 use crate::large::Outbox;
+use crate::memory::Ticket;
 use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, ClientAddress, Payload, Reply, Request};
@@ -40,6 +41,7 @@ pub(super) struct Call {
     /// In nanoseconds of the monotonic clock; 0 for none.
     pub(super) deadline_ns: u64,
     pub(super) is_without_reply: bool,
+    pub(super) is_in_transaction: bool,
 }
 
 impl Call {
@@ -51,10 +53,11 @@ impl Call {
 
 /// The result in a reply beside the data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct ReplyStatus {
     pub(super) error: Option<Code>,
     pub(super) rval: i32,
     pub(super) urcode: i64,
+    pub(super) is_abort_only: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +87,7 @@ pub(super) enum Posted {
 ///
 /// Requests are taken by the two loops of `mod.rs`, as the one waits for descriptors and the other for a word in
 /// memory; all else is asked for here.
-pub(super) trait Transport {
+pub(super) trait ReplyTransport {
     /// Takes requests for a service from now on.
     ///
     /// # Errors
@@ -127,6 +130,14 @@ pub(super) trait Transport {
     /// Answers the caller with an error and no data.
     fn send_error(&mut self, slot: Slot<'_>, call: &Call, code: Code) -> Posted;
 
+    /// The request at hand is answered later, by another thread of the program.
+    fn set_aside(&mut self) -> Option<Ticket> {
+        None
+    }
+
+    /// A request that was set aside is at hand again.
+    fn take_back(&mut self, _ticket: Option<Ticket>) {}
+
     /// When the first message that is kept is dropped, in nanoseconds of the monotonic clock.
     fn first_until_ns(&self) -> Option<u64> {
         None
@@ -156,16 +167,17 @@ impl Replies {
     #[inline]
     pub(super) fn reply(
         &mut self,
-        transport: &mut dyn Transport,
+        transport: &mut dyn ReplyTransport,
         slot: Slot<'_>,
         call: &Call,
-        verdict: Verdict,
+        status: ReplyStatus,
         data: Outgoing<'_>,
     ) {
         let (nonce, call_id) = (call.client.nonce, call.call_id);
-        let Verdict { error, rval, urcode } = verdict;
+        let ReplyStatus { error, rval, urcode, is_abort_only } = status;
         let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            Reply { nonce, call_id, error, rval, urcode, payload: *payload }.encode(out)
+            let payload = *payload;
+            Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload }.encode(out)
         };
         let caller = Destination::Client(call.client);
         match self.post(transport, slot, caller, call, data, encode) {
@@ -181,17 +193,25 @@ impl Replies {
     /// with an error: TPELIMIT where that service has no room, else TPESVCERR.
     pub(super) fn forward(
         &mut self,
-        transport: &mut dyn Transport,
+        transport: &mut dyn ReplyTransport,
         slot: Slot<'_>,
         call: &Call,
         service: ServiceName,
         data: Outgoing<'_>,
     ) -> bool {
-        let Call { client, call_id, cd, deadline_ns, is_without_reply } = *call;
+        let Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction } = *call;
         let encode = |payload: &Payload<'_>, out: &mut [u8]| {
-            let payload = *payload;
-            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload }
-                .encode(out)
+            let request = Request {
+                client,
+                call_id,
+                cd,
+                deadline_ns,
+                is_without_reply,
+                is_in_transaction,
+                service,
+                payload: *payload,
+            };
+            request.encode(out)
         };
         let destination = Destination::Service(service);
         let code = match self.post(transport, slot, destination, call, data, encode) {
@@ -207,7 +227,7 @@ impl Replies {
     #[inline]
     fn post(
         &mut self,
-        transport: &mut dyn Transport,
+        transport: &mut dyn ReplyTransport,
         slot: Slot<'_>,
         destination: Destination,
         call: &Call,
@@ -246,21 +266,26 @@ impl Replies {
     }
 
     /// Drops messages and payloads for clients that ended, and payloads that were read.
-    pub(super) fn sweep(&mut self, transport: &mut dyn Transport, slot: Slot<'_>) {
+    pub(super) fn sweep(&mut self, transport: &mut dyn ReplyTransport, slot: Slot<'_>) {
         transport.sweep(slot);
         self.outbox.sweep(monotonic_ns());
     }
 
     /// Sends what can be sent until `until_ns`, and holds payloads until they are read. Called before the worker ends;
     /// the manager answers the callers of the rest.
-    pub(super) fn finish(&mut self, transport: &mut dyn Transport, slot: Slot<'_>, until_ns: u64) {
+    pub(super) fn finish(
+        &mut self,
+        transport: &mut dyn ReplyTransport,
+        slot: Slot<'_>,
+        until_ns: u64,
+    ) {
         transport.finish(slot, until_ns);
         self.outbox.finish(until_ns);
     }
 }
 
 /// Answers the caller with an error, if it waits for an answer.
-pub(super) fn fail(transport: &mut dyn Transport, slot: Slot<'_>, call: &Call, code: Code) {
+pub(super) fn fail(transport: &mut dyn ReplyTransport, slot: Slot<'_>, call: &Call, code: Code) {
     if call.is_without_reply {
         return;
     }
@@ -288,7 +313,7 @@ mod tests {
 
     const LEN_BYTES_MAX: usize = 256;
 
-    impl Transport for Scripted {
+    impl ReplyTransport for Scripted {
         fn serve(&mut self, _: usize, _: &ServiceName) -> Result<(), Error> {
             Ok(())
         }
@@ -320,6 +345,7 @@ mod tests {
         cd: 5,
         deadline_ns: 0,
         is_without_reply: false,
+        is_in_transaction: false,
     };
 
     fn carray(bytes: &[u8]) -> Outgoing<'_> {
@@ -333,9 +359,9 @@ mod tests {
         let slot = slots.slot(0).expect("one");
         let mut transport = Scripted { said: Some(Posted::NoReceiver), ..Scripted::default() };
         let mut replies = Replies::default();
-        let verdict = Verdict::default();
-        replies.reply(&mut transport, slot, &CALL, verdict, carray(b"short"));
-        replies.reply(&mut transport, slot, &CALL, verdict, carray(&[7; 1_000]));
+        let status = ReplyStatus::default();
+        replies.reply(&mut transport, slot, &CALL, status, carray(b"short"));
+        replies.reply(&mut transport, slot, &CALL, status, carray(&[7; 1_000]));
         assert_eq!(slot.totals()[Total::Gone], 2);
         assert_eq!(slot.totals()[Total::Dropped], 0);
         assert!(transport.errors.is_empty(), "nobody is there to receive one");
@@ -347,7 +373,7 @@ mod tests {
         let slots = Slots::create(1).expect("memory");
         let slot = slots.slot(0).expect("one");
         let (mut transport, mut replies) = (Scripted::default(), Replies::default());
-        replies.reply(&mut transport, slot, &CALL, Verdict::default(), carray(&[7; 1_000]));
+        replies.reply(&mut transport, slot, &CALL, ReplyStatus::default(), carray(&[7; 1_000]));
         assert_eq!(replies.outbox.len(), 1);
         let (to, message) = &transport.sent[0];
         assert_eq!(*to, Destination::Client(CALL.client));

@@ -36,6 +36,8 @@ pub struct Incoming {
     pub len_bytes: usize,
     /// Whether the caller does not wait for a reply (TPNOREPLY).
     pub is_without_reply: bool,
+    /// Whether it belongs to a transaction of the caller.
+    pub is_in_transaction: bool,
     /// The caller's descriptor.
     pub cd: i32,
     pub client: ClientAddress,
@@ -64,7 +66,10 @@ pub enum Done {
         /// Bytes of it, for buffers without a length of their own.
         len_bytes: usize,
     },
-    /// The function came back without either: the caller gets TPESVCERR.
+    /// `tpcontinue`: the worker serves on, and another thread of the program answers the caller, by
+    /// [`Registry::answer`](super::Registry::answer) with this number, which no other call has.
+    Continue(u64),
+    /// The function came back without any of these: the caller gets TPESVCERR.
     NoReturn,
 }
 
@@ -81,6 +86,8 @@ pub struct Return {
     pub len_bytes: usize,
     /// An error that the caller is to see instead, without data (TPSOFTTIMEOUT, TPSOFTERR).
     pub soft_error: Option<Code>,
+    /// The transaction that the request belongs to can only abort.
+    pub is_abort_only: bool,
 }
 
 impl Return {
@@ -114,7 +121,8 @@ impl Done {
 
     fn with(rval: i32, buffer: Option<Buffer>) -> Self {
         let len_bytes = buffer.as_ref().map_or(0, Buffer::size);
-        Self::Return(Return { rval, urcode: 0, buffer, len_bytes, soft_error: None })
+        let (urcode, soft_error, is_abort_only) = (0, None, false);
+        Self::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
     }
 }
 
@@ -253,7 +261,8 @@ pub(super) fn service_name(name: &str) -> Result<ServiceName, Error> {
             Err(Error::new(Code::Invalid, detail))
         }
         None => {
-            let (name, most) = (name.escape_debug(), ServiceName::LEN_BYTES_MAX);
+            let name = name.escape_debug();
+            let most = ServiceName::LEN_BYTES_MAX;
             let detail = format!(
                 "`{name}` is not a name of a service: expected 1 to {most} signs without comma, slash \
                  and blank"

@@ -9,6 +9,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use pollux_sys::process;
 
+use super::output::GivenOutput;
 use crate::environment::Environment;
 use crate::error::{Code, Error};
 use crate::memory::WorkerMemory;
@@ -23,6 +24,13 @@ pub const WAKE_VARIABLE: &str = "POLLUX_POOL_WAKE";
 /// The variable with the numbers of the files of the pool's memory (records, claims, exchange) and of the
 /// worker in it, where requests are there.
 pub const MEMORY_VARIABLE: &str = "POLLUX_POOL_MEMORY";
+
+/// Options with a value that mean nothing to a worker: the manager opened the files (`-e`, `-o`)
+/// and knows the key; the others are features that are not here.
+const TAKEN_WITH_VALUE: &[char] = &['e', 'o', 'k'];
+const UNKNOWN_WITH_VALUE: &[char] = &['g', 'G', 'R', 'D', 'h'];
+/// Options without a value and without effect.
+const TAKEN_ALONE: &[char] = &['r'];
 
 /// The workers that a message wakes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +55,8 @@ pub struct Setup {
     pub wake: Wake,
     /// The memory that requests are in, and the number of the worker in it; none where queues are used.
     pub(crate) memory: Option<(WorkerMemory, usize)>,
+    /// The files that the manager gave for its output.
+    pub(crate) output: GivenOutput,
     /// The pool's prefix, for the names of queues.
     pub environment: Environment,
 }
@@ -73,7 +83,8 @@ impl Setup {
         let wake = wake_named(&wake)?;
         let memory = env::var(MEMORY_VARIABLE).ok().map(|text| memory(&text)).transpose()?;
         let link = descriptor(numbers.link)?;
-        Ok(Self { link, slots, slot: numbers.slot, wake, memory, environment })
+        let output = GivenOutput::of_process();
+        Ok(Self { link, slots, slot: numbers.slot, wake, memory, output, environment })
     }
 }
 
@@ -148,10 +159,14 @@ pub struct Options {
     pub srvid: u32,
     /// `-N`: offer only what `-s` names.
     pub is_without_services: bool,
+    /// `-B`: of the services that the program was built with, offer only what `-s` names.
+    pub is_without_built_in: bool,
     /// `-s`: further names of services, and names to be kept under `-N`.
     pub aliases: Vec<Alias>,
     /// `-n`: services that are not to be offered.
     pub masked: Vec<String>,
+    /// `-x`: functions whose buffers are converted, for those who run them.
+    pub conversions: Vec<(String, Conversion)>,
     /// The arguments behind `--`.
     pub application: Vec<OsString>,
     /// Messages about options that have no effect.
@@ -168,12 +183,12 @@ pub struct Alias {
     pub service: Option<String>,
 }
 
-/// Options with a value that mean nothing to a worker: the manager opened the files (`-e`, `-o`)
-/// and knows the key; the others are features that are not here.
-const TAKEN_WITH_VALUE: &[char] = &['e', 'o', 'k'];
-const UNKNOWN_WITH_VALUE: &[char] = &['S', 'x', 'g', 'G', 'R', 'D', 'h'];
-/// Options without a value and without effect.
-const TAKEN_ALONE: &[char] = &['r'];
+/// What a function gets in place of what its caller sent; its reply goes the other way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conversion {
+    JsonToUbf,
+    UbfToJson,
+}
 
 impl Options {
     /// Reads the arguments behind the program's name.
@@ -182,7 +197,8 @@ impl Options {
     /// The message when `-i` is missing or not a number.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut arguments = arguments.into_iter().peekable();
-        let (mut options, mut srvid) = (Self::default(), None);
+        let mut options = Self::default();
+        let mut srvid = None;
         while let Some(argument) = arguments.next() {
             if argument == "--" {
                 options.application = arguments.collect();
@@ -207,8 +223,11 @@ impl Options {
             match letter {
                 'i' => srvid = Some(value()),
                 'N' => options.is_without_services = true,
+                'B' => options.is_without_built_in = true,
                 's' => options.alias(&value()),
+                'S' => options.alias_of_function(&value()),
                 'n' => options.masked.push(value()),
+                'x' => options.convert(&value()),
                 taken if TAKEN_WITH_VALUE.contains(&taken) => drop(value()),
                 taken if TAKEN_ALONE.contains(&taken) => {}
                 unknown => {
@@ -226,12 +245,49 @@ impl Options {
 
     /// Whether a service that the program offers under `name` is to be offered.
     #[must_use]
-    pub fn keeps(&self, name: &str) -> bool {
+    pub fn keeps(&self, name: &str, is_built_in: bool) -> bool {
         let is_named = |alias: &Alias| {
-            alias.service.is_none() && alias.names.iter().any(|known| known == name)
+            alias.service.as_ref().is_none_or(|service| service == name)
+                && alias.names.iter().any(|known| known == name)
         };
-        let is_kept = !self.is_without_services || self.aliases.iter().any(is_named);
-        is_kept && !self.masked.iter().any(|masked| masked == name)
+        let is_left_out = self.is_without_services || (self.is_without_built_in && is_built_in);
+        let is_kept = !is_left_out || self.aliases.iter().any(is_named);
+        is_kept && !self.is_masked(name)
+    }
+
+    /// Whether `-n` takes a service away, wherever its name is from.
+    #[must_use]
+    pub fn is_masked(&self, name: &str) -> bool {
+        self.masked.iter().any(|masked| masked == name)
+    }
+
+    /// `NAME/NAME:FUNCTION`, or `NAME/NAME` of functions with these names.
+    fn alias_of_function(&mut self, value: &str) {
+        if value.contains(':') {
+            return self.alias(value);
+        }
+        for name in value.split(['/', ',']) {
+            self.alias(&format!("{name}:{name}"));
+        }
+    }
+
+    /// `FUNCTION,FUNCTION:JSON2UBF` or the same with `UBF2JSON`.
+    fn convert(&mut self, value: &str) {
+        let Some((names, mode)) = value.split_once(':') else {
+            let notice = format!("option -x {value}: give FUNCTION:JSON2UBF or FUNCTION:UBF2JSON");
+            return self.notices.push(notice);
+        };
+        let conversion = match mode {
+            "JSON2UBF" => Conversion::JsonToUbf,
+            "UBF2JSON" => Conversion::UbfToJson,
+            _ => {
+                let notice =
+                    format!("option -x {value}: `{mode}` is neither JSON2UBF nor UBF2JSON");
+                return self.notices.push(notice);
+            }
+        };
+        let names = names.split(',').filter(|name| !name.is_empty());
+        self.conversions.extend(names.map(|name| (name.to_owned(), conversion)));
     }
 
     fn alias(&mut self, value: &str) {
@@ -281,7 +337,7 @@ mod tests {
         assert_eq!(options.srvid, 17);
         assert_eq!(options.application, ["-x", "1"]);
         assert!(options.notices.is_empty(), "{:?}", options.notices);
-        assert!(options.keeps("BALANCE"));
+        assert!(options.keeps("BALANCE", true));
     }
 
     #[test]
@@ -290,14 +346,48 @@ mod tests {
         let alias =
             Alias { names: vec!["B2".into(), "B3".into()], service: Some("BALANCE".into()) };
         assert_eq!(options.aliases, [alias]);
-        assert!(options.keeps("BALANCE") && !options.keeps("DEBIT"));
+        assert!(options.keeps("BALANCE", true) && !options.keeps("DEBIT", true));
         let options = parse("-i 1 -N -s CREDIT,DEBIT -s X:BALANCE").expect("good");
-        assert!(options.keeps("DEBIT") && options.keeps("CREDIT") && !options.keeps("BALANCE"));
+        assert!(
+            options.keeps("DEBIT", true)
+                && options.keeps("CREDIT", true)
+                && !options.keeps("BALANCE", true)
+        );
+    }
+
+    #[test]
+    fn functions_have_names_of_services() {
+        let options = parse("-i 1 -N -SNEW/NEW2:some -nNEW -S X,Y").expect("good");
+        let of = |names: &[&str], service: &str| Alias {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            service: Some(service.to_owned()),
+        };
+        assert_eq!(
+            options.aliases,
+            [of(&["NEW", "NEW2"], "some"), of(&["X"], "X"), of(&["Y"], "Y")]
+        );
+        assert!(options.is_masked("NEW") && !options.is_masked("NEW2"));
+        assert!(options.keeps("X", true) && !options.keeps("some", true));
+        assert!(options.notices.is_empty(), "{:?}", options.notices);
+        let options = parse("-i 1 -B -sKEPT").expect("good");
+        assert!(options.keeps("ADDED", false) && !options.keeps("BUILT", true));
+        assert!(options.keeps("KEPT", true));
+    }
+
+    #[test]
+    fn conversions_are_those_of_functions() {
+        let options = parse("-i 1 -xONE,TWO:JSON2UBF -x THREE:UBF2JSON").expect("good");
+        let (json, ubf) = (Conversion::JsonToUbf, Conversion::UbfToJson);
+        let expected = [("ONE", json), ("TWO", json), ("THREE", ubf)];
+        assert_eq!(options.conversions, expected.map(|(name, what)| (name.to_owned(), what)));
+        assert!(options.notices.is_empty(), "{:?}", options.notices);
+        let options = parse("-i 1 -x JSON2UBF -xONE:JSON2VIEW").expect("good");
+        assert_eq!((options.conversions.len(), options.notices.len()), (0, 2));
     }
 
     #[test]
     fn unknown_options_are_named_and_ignored() {
-        let options = parse("-i 3 -B -x BUF2FML:SVC stray -Q -s a,,b -- y").expect("it is read");
+        let options = parse("-i 3 -V -x BUF2FML:SVC stray -Q -s a,,b -- y").expect("it is read");
         assert_eq!(options.srvid, 3);
         assert_eq!(options.notices.len(), 5, "{:?}", options.notices);
         assert_eq!(options.application, ["y"]);

@@ -17,6 +17,8 @@ use crate::support::{
     NONE, PATIENCE, Pool, SHORT, get, next_held, said, serve_held, sleeps, text, until,
 };
 
+const MIB: usize = 1 << 20;
+
 fn no_buffer(_: &Arriving) -> Result<&'static mut [u8], Error> {
     panic!("no reply is expected")
 }
@@ -40,9 +42,14 @@ fn a_call_brings_back_what_the_service_returned() {
 fn a_service_that_fails_delivers_its_buffer_and_code() {
     let mut pool = Pool::start();
     pool.serve("FAIL", |request, replier| {
-        let (nonce, call_id, payload) = (request.client.nonce, request.call_id, request.payload);
+        let nonce = request.client.nonce;
+        let call_id = request.call_id;
+        let payload = request.payload;
         let error = Some(Code::ServiceFailed);
-        replier.send(request, &Reply { nonce, call_id, error, rval: 1, urcode: -7, payload });
+        replier.send(
+            request,
+            &Reply { nonce, call_id, error, rval: 1, urcode: -7, is_abort_only: false, payload },
+        );
     });
     let mut client = pool.client();
     let failed = client.call("FAIL", &text("why"), NONE).expect_err("it fails");
@@ -57,7 +64,8 @@ fn a_service_that_fails_delivers_its_buffer_and_code() {
 fn an_error_number_in_the_reply_is_what_the_caller_gets() {
     let mut pool = Pool::start();
     pool.serve("DIES", |request, replier| {
-        let (nonce, call_id) = (request.client.nonce, request.call_id);
+        let nonce = request.client.nonce;
+        let call_id = request.call_id;
         replier.send(request, &Reply::failing(nonce, call_id, Code::ServiceError));
     });
     let mut client = pool.client();
@@ -333,8 +341,6 @@ fn clients_of_one_process_have_queues_of_their_own_which_go_with_them() {
     }
 }
 
-const MIB: usize = 1 << 20;
-
 fn memfds() -> usize {
     let is_memfd = |fd: &std::fs::DirEntry| {
         let link = std::fs::read_link(fd.path());
@@ -414,9 +420,11 @@ fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
     let mut outbox = Outbox::default();
     let large = outbox.put(b"for another client", 0, None, 1).expect("held");
     pool.serve("ODD", move |request, replier| {
-        let (nonce, call_id) = (!request.client.nonce, request.call_id);
+        let nonce = !request.client.nonce;
+        let call_id = request.call_id;
         let payload = Payload { body: Body::Large(large), ..request.payload };
-        let foreign = Reply { nonce, call_id, error: None, rval: 0, urcode: 0, payload };
+        let (error, rval, urcode, is_abort_only) = (None, 0, 0, false);
+        let foreign = Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload };
         replier.send(request, &foreign);
         replier.answer(request, request.payload);
     });

@@ -18,6 +18,10 @@ const POLL: Option<libc::c_long> = Some(libc::SYS_poll);
 #[cfg(not(target_arch = "x86_64"))]
 const POLL: Option<libc::c_long> = None;
 
+const CALLERS: u64 = 6;
+const STEPS: u64 = 250;
+const SERVICES: [&str; 3] = ["ONE", "TWO", "THREE"];
+
 #[test]
 fn a_full_queue_is_reported_or_waited_for() {
     let pool = Pool::start();
@@ -62,7 +66,8 @@ fn of_the_threads_that_wait_for_room_one_polls_and_all_get_through() {
     let (report, reported) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
-            let (report, mut client) = (report.clone(), pool.client());
+            let report = report.clone();
+            let mut client = pool.client();
             scope.spawn(move || {
                 report.send(rustix::thread::gettid()).expect("the test listens");
                 client.send_only("FULL", Outgoing::NONE, NONE).expect("room in the end");
@@ -146,7 +151,8 @@ fn a_wait_for_room_ends_when_the_service_is_withdrawn() {
 fn replies_to_other_calls_and_other_bytes_are_dropped_and_counted() {
     let mut pool = Pool::start();
     pool.serve("ODD", |request, replier| {
-        let (nonce, call_id) = (request.client.nonce, request.call_id);
+        let nonce = request.client.nonce;
+        let call_id = request.call_id;
         let good = Reply::failing(nonce, call_id, Code::ServiceError);
         replier.send_bytes(request, b"short");
         replier.send_bytes(request, &[0xa5; 200]);
@@ -183,17 +189,14 @@ fn a_flood_of_nonsense_does_not_outlast_the_time_limit() {
     drop(done);
 }
 
-const CALLERS: u64 = 6;
-const STEPS: u64 = 250;
-const SERVICES: [&str; 3] = ["ONE", "TWO", "THREE"];
-
 /// Serves requests: most are answered, some twice, some never, some with an error.
 fn serve(pool: &mut Pool, service: &str, seed: u64) {
     let mut random = Rng::seeded(seed);
     pool.serve(service, move |request, replier| match random.below(20) {
         0 => {}
         1 => {
-            let (nonce, call_id) = (request.client.nonce, request.call_id);
+            let nonce = request.client.nonce;
+            let call_id = request.call_id;
             replier.send(request, &Reply::failing(nonce, call_id, Code::ServiceError));
         }
         2 => {
@@ -220,7 +223,8 @@ fn call_at_random(client: &mut Client, caller: u64) -> [u32; 3] {
             (1 | 2, Some(descriptor)) => Which::One(descriptor),
             (3, Some(_)) => Which::Any,
             _ => {
-                let (service, said) = (SERVICES[random.below(3)], format!("{caller}-{step}"));
+                let service = SERVICES[random.below(3)];
+                let said = format!("{caller}-{step}");
                 match client.call_async(service, &text(&said), NONE) {
                     Ok(descriptor) => {
                         assert_eq!(out.insert(descriptor, said), None, "given out while open");

@@ -31,6 +31,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a message: small, so that many pools fit the limits at once.
 pub(crate) const MESSAGE_LEN_BYTES: u32 = 1024;
 
+/// No flags.
+pub(crate) const NONE: CallFlags = CallFlags::NONE;
+/// A time-out that is meant to pass.
+pub(crate) const SHORT: Duration = Duration::from_millis(60);
+
 /// A pool; its queues go when it does.
 pub(crate) struct Pool {
     pub(crate) prefix: Prefix,
@@ -144,8 +149,11 @@ pub(crate) struct Replier {
 impl Replier {
     /// Answers with success and this data.
     pub(crate) fn answer(&self, request: &Request<'_>, payload: Payload<'_>) {
-        let (nonce, call_id) = (request.client.nonce, request.call_id);
-        self.send(request, &Reply { nonce, call_id, error: None, rval: 2, urcode: 0, payload });
+        let nonce = request.client.nonce;
+        let call_id = request.call_id;
+        let (error, rval, urcode, is_abort_only) = (None, 2, 0, false);
+        let reply = Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload };
+        self.send(request, &reply);
     }
 
     /// Sends a reply, waiting for room; a client that is gone is ignored.
@@ -235,11 +243,6 @@ fn next(queue: &MessageQueue, until: &PipeReader) -> Option<Vec<u8>> {
     None
 }
 
-/// No flags.
-pub(crate) const NONE: CallFlags = CallFlags::NONE;
-/// A time-out that is meant to pass.
-pub(crate) const SHORT: Duration = Duration::from_millis(60);
-
 /// A buffer with this text.
 pub(crate) fn text(text: &str) -> Buffer {
     Buffer::string(text).expect("no zero byte")
@@ -264,7 +267,8 @@ pub(crate) fn serve_held(pool: &mut Pool, service: &str) -> mpsc::Receiver<Held>
     let (sender, held) = mpsc::channel();
     pool.serve(service, move |request, _| {
         let Body::Inline(bytes) = request.payload.body else { return };
-        let (client, call_id) = (request.client, request.call_id);
+        let client = request.client;
+        let call_id = request.call_id;
         let _ = sender.send(Held { client, call_id, text: bytes.to_vec() });
     });
     held
@@ -278,6 +282,7 @@ impl Held {
             cd: 0,
             deadline_ns: 0,
             is_without_reply: false,
+            is_in_transaction: false,
             service: ServiceName::new("HELD").expect("a name"),
             payload: self.payload(),
         }

@@ -176,22 +176,31 @@ fn data() -> impl Strategy<Value = Data> {
 fn request() -> impl Strategy<Value = (Data, Request<'static>)> {
     let client = (any::<u32>(), any::<u32>(), any::<u64>())
         .prop_map(|(pid, context, nonce)| ClientAddress { pid, context, nonce });
-    let numbers = (any::<u64>(), any::<i32>(), any::<u64>(), any::<bool>());
+    let numbers = (any::<u64>(), any::<i32>(), any::<u64>(), any::<bool>(), any::<bool>());
     (data(), client, numbers, "[!-+\\--.0-~]{1,30}").prop_map(|(data, client, numbers, name)| {
-        let (call_id, cd, deadline_ns, is_without_reply) = numbers;
+        let (call_id, cd, deadline_ns, is_without_reply, is_in_transaction) = numbers;
         let service = ServiceName::new(&name).expect("a name");
         let payload = Payload::NONE;
-        let request =
-            Request { client, call_id, cd, deadline_ns, is_without_reply, service, payload };
+        let request = Request {
+            client,
+            call_id,
+            cd,
+            deadline_ns,
+            is_without_reply,
+            is_in_transaction,
+            service,
+            payload,
+        };
         (data, request)
     })
 }
 
 fn reply() -> impl Strategy<Value = (Data, Reply<'static>)> {
-    let numbers = (any::<u64>(), any::<u64>(), any::<i32>(), any::<i64>());
+    let numbers = (any::<u64>(), any::<u64>(), any::<i32>(), any::<i64>(), any::<bool>());
     (data(), numbers, option::of(select(Code::ALL))).prop_map(|(data, numbers, error)| {
-        let (nonce, call_id, rval, urcode) = numbers;
-        (data, Reply { nonce, call_id, error, rval, urcode, payload: Payload::NONE })
+        let (nonce, call_id, rval, urcode, is_abort_only) = numbers;
+        let payload = Payload::NONE;
+        (data, Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload })
     })
 }
 

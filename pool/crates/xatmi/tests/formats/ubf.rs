@@ -125,12 +125,14 @@ fn what_does_not_fit_is_4_and_fits_after_the_region_has_grown() {
 }
 
 #[test]
-fn values_of_another_type_and_views_are_refused() {
+fn values_of_another_type_are_refused() {
     let mut fields = Ubf::new();
     assert_eq!(number(fields.add(ACCNUM, 1.0)), 7);
     assert_eq!(number(fields.add(ACCNUM, "a\0b")), 14);
     let view = FieldId::new(FieldType::View, 1);
-    assert_eq!(number(fields.add(view, "x")), 17);
+    assert_eq!(number(fields.add(view, "x")), 7);
+    let short = Value::from_raw(FieldType::View, &[0; 39]);
+    assert_eq!(number(short), 14);
     assert_eq!(number(fields.add_as(view, "x")), 22);
     assert_eq!(number(fields.get(view, 0)), 5);
     let mut scratch = Scratch::new();
@@ -353,7 +355,7 @@ fn a_damaged_field_is_found_by_the_check() {
         (&[(FIRST, of_type(8))], "a field's id is wrong"),
         (&[(SECOND, u32::MAX)], "its fields are out of order"),
         (&[(SECOND, of_type(0))], "its fields are out of order"),
-        (&[(SECOND, of_type(11))], "it holds a view"),
+        (&[(SECOND, of_type(11))], "a value is not of its type"),
         (&[(SECOND, of_type(10))], "it is shorter than a header"),
         (&[(SECOND + 4, 14)], "a value is not of its type"),
         (&[(SECOND + 4, 16)], "a string has a NUL in it"),

@@ -2,7 +2,7 @@
 
 use pollux_xatmi::field_table::FieldTable;
 use pollux_xatmi::ubf::{
-    FieldId, FieldType, HEADER_BYTES, LAST, Ubf, UbfError, UbfMut, UbfRef, Value, print,
+    FieldId, FieldType, HEADER_BYTES, LAST, LineForm, Ubf, UbfError, UbfMut, UbfRef, Value, print,
     read_printed,
 };
 use proptest::collection::vec;
@@ -147,7 +147,8 @@ fn expected(model: &Model, operation: &Operation) -> Result<Model, i32> {
 }
 
 fn joined(model: &Model, source: &Model, keeps_mine: bool, keeps_theirs: bool) -> Model {
-    let (mine, theirs) = (numbered(&sorted(model.clone())), numbered(&sorted(source.clone())));
+    let mine = numbered(&sorted(model.clone()));
+    let theirs = numbered(&sorted(source.clone()));
     let mut after = Vec::new();
     for (place, value) in &mine {
         match theirs.iter().find(|(other, _)| other == place) {
@@ -281,7 +282,8 @@ proptest! {
     ) {
         let mut memory = vec![0x5a; size];
         let mut owned = Ubf::with_size(0);
-        let (mut model, mut model_of_owned) = (Model::new(), Model::new());
+        let mut model = Model::new();
+        let mut model_of_owned = Model::new();
         UbfMut::init(&mut memory).expect("room for a header");
         for operation in &operations {
             if let Operation::Resize(size) = *operation && size >= used(&model) {
@@ -318,10 +320,11 @@ proptest! {
 
     #[test]
     fn printed_fields_read_back_as_the_same(list in fields()) {
-        let (fields, table) = (ubf(&list), FieldTable::new());
-        let text = print(fields.fields(), &table).expect("sound");
-        let read = read_printed(&text, &table).expect("printed");
-        prop_assert_eq!(print(read.fields(), &table).expect("sound"), text.clone());
+        let fields = ubf(&list);
+        let table = FieldTable::new();
+        let text = print(fields.fields(), &table, &LineForm::PLAIN).expect("sound");
+        let read = read_printed(&text, &table, &LineForm::PLAIN).expect("printed");
+        prop_assert_eq!(print(read.fields(), &table, &LineForm::PLAIN).expect("sound"), text.clone());
         // Floating numbers are rounded to the digits that are printed.
         if !list.iter().any(|(_, value)| matches!(value, Owned::Float(_) | Owned::Double(_))) {
             prop_assert_eq!(read, fields, "{}", text);
@@ -350,7 +353,7 @@ fn fields_print_as_people_know_them() {
         fields.add(FieldId::new(FieldType::Float, 9), number).expect("added");
     }
     assert_eq!(
-        print(fields.fields(), &table).expect("sound"),
+        print(fields.fields(), &table, &LineForm::PLAIN).expect("sound"),
         "((BFLDID32)33554441)\t-1\n((BFLDID32)100663305)\t17.31000\n((BFLDID32)100663305)\t-0.00000\n\
          ((BFLDID32)100663305)\t-inf\nT_AMTAVL\t12.500000\nT_ACCNUM\tback\\\\slash\nT_RAW\t\\00a\\ff\n\
          T_MORE\t\n\tT_ACCNUM\tin\\09side\n"
@@ -362,8 +365,11 @@ fn fields_print_as_people_know_them() {
         ("T_ACCNUM\t\\x", 11, Some(1)),
         ("\tT_ACCNUM\tx", 11, Some(1)),
         ("((BFLDID32)0)\t1", 6, None),
+        ("((BFLDID32)4294967295)\t1", 6, None),
+        ("((BFLDID32)2147483647)\t1", 6, None),
+        ("- T_NONE", 9, None),
     ] {
-        let error = read_printed(text, &table).expect_err(text);
+        let error = read_printed(text, &table, &LineForm::PLAIN).expect_err(text);
         assert_eq!(error.number(), number, "{text}");
         assert_eq!(error.to_string().starts_with("line "), line.is_some(), "{error}");
         let starts =

@@ -107,7 +107,8 @@ fn two_ends_at_once_are_both_answered() {
 }
 
 pub(crate) fn guest(pool: &TestPool) -> PeerLink {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let family = AddressFamily::UNIX;
+    let kind = SocketType::SEQPACKET;
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
     let name = pool.prefix.control_socket();
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short");
@@ -117,7 +118,8 @@ pub(crate) fn guest(pool: &TestPool) -> PeerLink {
 
 fn a_silent_client_is_not_kept() {
     let mut pool = TestPool::start("", ONE);
-    let (mut silent, mut client) = (guest(&pool), pool.client());
+    let mut silent = guest(&pool);
+    let mut client = pool.client();
     let received = silent.receive_within::<Answer>(DEADLINE).expect("no answer, but its end");
     assert!(matches!(received, Received::Ended), "{received:?}");
     assert_eq!(pool.count("connections_silent"), 1);
@@ -139,7 +141,8 @@ fn a_client_that_reads_late_gets_all_of_its_tables() {
     for _ in 0..TABLES {
         assert_eq!(pool.worker(1).state, "up");
     }
-    let (mut rows, mut done) = (0, 0);
+    let mut rows = 0;
+    let mut done = 0;
     while done < TABLES {
         match late.receive_within::<Answer>(DEADLINE).expect("an answer") {
             Received::Message(Answer::Services(some), _) => rows += some.len(),
@@ -180,14 +183,16 @@ fn a_connection_has_one_context() {
 fn a_worker_of_another_build_is_asked_to_end() {
     let mut pool = TestPool::start("", ONE);
     let report = |pid, memory: std::os::fd::BorrowedFd<'_>| {
-        let (name, services) = ("testsv".to_owned(), Vec::new());
+        let name = "testsv".to_owned();
+        let services = Vec::new();
         let adopt = ToManager::Adopt { srvid: 1, pid, name, slot: 0, services, memory: None };
         let mut link = guest(&pool);
         link.send_with(&adopt, &[memory]).expect("room");
         let received = link.receive_within::<ToWorker>(DEADLINE).expect("an answer");
         assert!(matches!(received, Received::Message(ToWorker::Stop, _)), "{received:?}");
     };
-    let (own, other) = (std::process::id(), SharedWords::create(4096).expect("memory"));
+    let own = std::process::id();
+    let other = SharedWords::create(4096).expect("memory");
     report(own, other.as_fd());
     assert!(pool.log().contains("of different builds"), "{}", pool.log());
     let slots = Slots::create(1).expect("memory");

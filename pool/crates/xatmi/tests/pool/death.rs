@@ -58,6 +58,9 @@ const LARGE_BYTES: usize = 20_000;
 /// Calls that one caller has out at once.
 const OUT: usize = 4;
 
+/// One of these tests at a time: each looks at what its process holds in the end.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn a_killed_worker_comes_back() {
     let mut pool = TestPool::start("", &copies(2));
     let before = pool.pid(1);
@@ -185,10 +188,12 @@ fn deaths_under_load() {
     let is_over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
-            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
+            let mut client = pool.client();
+            let is_over = Arc::clone(&is_over);
             client.set_timeout(Duration::from_secs(10));
             std::thread::spawn(move || {
-                let (mut answers, mut errors) = (0_u64, 0_u64);
+                let mut answers = 0_u64;
+                let mut errors = 0_u64;
                 while !is_over.load(Ordering::Relaxed) {
                     let words = format!("{caller} {answers}");
                     match client.call("ECHO", &text(&words), CallFlags::NONE) {
@@ -242,9 +247,6 @@ fn waiting_in(pool: &TestPool, service: &str) -> u32 {
     pool.queues().iter().filter(|row| row.service == service).map(|row| row.depth).sum()
 }
 
-/// One of these tests at a time: each looks at what its process holds in the end.
-static ALONE: Mutex<()> = Mutex::new(());
-
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     // Another one that failed has ended.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -264,7 +266,8 @@ fn ten_kills_a_second() {
     let mut queues = Vec::new();
     let callers: Vec<_> = (1..=CALLERS)
         .map(|number| {
-            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
+            let mut client = pool.client();
+            let is_over = Arc::clone(&is_over);
             client.set_timeout(TIMEOUT);
             let address = client.address();
             queues.push(pool.prefix.reply_queue(address.pid, address.context));
@@ -328,9 +331,11 @@ struct Callers {
 
 impl Callers {
     fn start(pool: &TestPool, count: u64) -> Self {
-        let (is_over, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let calls = Arc::new(AtomicU64::new(0));
         let start = |number| {
-            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
+            let mut client = pool.client();
+            let is_over = Arc::clone(&is_over);
             let calls = Arc::clone(&calls);
             client.set_timeout(Duration::from_secs(60));
             std::thread::spawn(move || {
@@ -360,9 +365,11 @@ impl Callers {
 
 fn clients_that_are_killed() {
     let _alone = alone();
-    let (mut pool, mut kills) = (TestPool::start("", &copies(4)), 0);
+    let mut pool = TestPool::start("", &copies(4));
+    let mut kills = 0;
     let callers = Callers::start(&pool, 2);
-    let (seconds, began) = (seconds(), Instant::now());
+    let seconds = seconds();
+    let began = Instant::now();
     let (_alive, nothing) = channel::<()>();
     while began.elapsed() < Duration::from_secs(seconds) {
         let mut process = caller(&pool);
@@ -399,7 +406,9 @@ fn managers_that_are_killed() {
 
 /// Kills until the time is over; how many.
 fn kill(pool: &TestPool, time: Duration, callers: &Receiver<()>) -> u64 {
-    let (end, mut kills, mut random) = (Instant::now() + time, 0, 0x9e37_79b9_7f4a_7c15_u64);
+    let end = Instant::now() + time;
+    let mut kills = 0;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     while Instant::now() < end {
         // Nothing is sent: it ends early only if all callers have panicked.
         if callers.recv_timeout(KILL_EACH) == Err(RecvTimeoutError::Disconnected) {
@@ -465,7 +474,8 @@ impl Caller {
             }
             self.note(ended, &words);
         }
-        let (took, most) = (began.elapsed(), TIMEOUT * (2 * OUT as u32) + SLACK);
+        let took = began.elapsed();
+        let most = TIMEOUT * (2 * OUT as u32) + SLACK;
         assert!(took < most, "{took:?} for {OUT} calls");
     }
 

@@ -39,7 +39,8 @@ fn a_child_of_a_worker() {
     let servers = "<server name='testsv'><srvid>1</srvid><appopt>fork</appopt></server>";
     let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
     pool.until("its child runs", |pool| children(pool).len() == 1);
-    let (before, child) = (pool.pid(1), children(&pool)[0]);
+    let before = pool.pid(1);
+    let child = children(&pool)[0];
     pool.kill_manager();
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
@@ -65,7 +66,8 @@ fn queues_that_no_worker_took_over() {
     pool.queues = Some(place.clone());
     pool.begin();
     pool.ask(&Request::Settle).expect("all are up");
-    let (kept, gone) = (pool.pid(1), pool.pid(2));
+    let kept = pool.pid(1);
+    let gone = pool.pid(2);
     pool.kill_manager();
     kill_and_wait(gone);
     pool.configure("", ONE);

@@ -80,7 +80,8 @@ fn two_hundred_and_fifty_copies() {
 fn output_goes_to_the_files_of_e_and_o() {
     let mut pool = TestPool::new("", "");
     let path = |name: &str| pool.folder.path().join(name);
-    let (error, out) = (path("error"), path("out"));
+    let error = path("error");
+    let out = path("out");
     std::fs::write(&error, "kept\n").expect("a file");
     let server = |id: u32, options: &str| {
         format!("<server name='testsv'><srvid>{id}</srvid><sysopt>{options}</sysopt></server>")

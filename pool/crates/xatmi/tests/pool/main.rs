@@ -27,6 +27,7 @@ use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::{CallFlags, Client, Which};
 use pollux_xatmi::environment::{Environment, Transport};
 use pollux_xatmi::pool::{Log, Pool, PoolOptions};
+use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, Registry, Wake, Worker};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -100,7 +101,8 @@ fn manager() -> ExitCode {
             .expect("less than before");
     }
     let log = Log::append_to(&config.with_extension("log")).expect("a log");
-    let options = PoolOptions { config, environment, wake: Wake::One, metrics };
+    let options =
+        PoolOptions { config, environment, wake: Wake::One, metrics, only: Selection::All };
     match Pool::open(options, log) {
         Ok(pool) => {
             say(LISTENS);

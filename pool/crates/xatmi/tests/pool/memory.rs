@@ -164,7 +164,8 @@ fn a_client_that_never_waits() {
 fn a_client_sees_the_services_of_the_next() {
     const OTHER: &str = "<server name='testsv'><srvid>2</srvid><appopt>other</appopt></server>";
     let mut pool = TestPool::start("", ONE);
-    let (mut client, mut late) = (pool.client(), pool.client());
+    let mut client = pool.client();
+    let mut late = pool.client();
     echoes(&mut client, "the first manager");
     echoes(&mut late, "the same");
     let worker = pool.pid(1);
@@ -227,7 +228,8 @@ fn a_client_can_write_no_records() {
     let mut pool = TestPool::start("", ONE);
     let mut client = pool.client();
     echoes(&mut client, "well");
-    let (own, worker) = (std::process::id(), pool.pid(1));
+    let own = std::process::id();
+    let worker = pool.pid(1);
     assert_eq!([mapped(own, &pool, "records"), mapped(worker, &pool, "records")], [(0, 1); 2]);
     assert_eq!([mapped(own, &pool, "claims"), mapped(worker, &pool, "claims")], [(0, 0), (1, 1)]);
     assert_eq!([mapped(own, &pool, "exchange"), mapped(worker, &pool, "exchange")], [(1, 1); 2]);
@@ -412,9 +414,11 @@ fn a_client_that_writes_anywhere() {
     const SECONDS: u64 = 5;
     let mut pool = TestPool::start("", &copies(4));
     let mut scribbler = Process::start(&mut pool.role("scribbler"));
-    let (mut client, until) = (pool.client(), Instant::now() + Duration::from_secs(SECONDS));
+    let mut client = pool.client();
+    let until = Instant::now() + Duration::from_secs(SECONDS);
     client.set_timeout(Duration::from_secs(2));
-    let (mut answers, mut errors) = (0, 0);
+    let mut answers = 0;
+    let mut errors = 0;
     while Instant::now() < until {
         let words = format!("{answers} {errors}");
         match client.call("ECHO", &text(&words), CallFlags::NONE) {
@@ -529,7 +533,8 @@ fn a_request_without_reply() {
     let calls = |pool: &TestPool| pool.workers().iter().map(|row| row.calls).sum::<u64>();
     let stopped = [1, 2, 3].map(|id| pool.pid(id));
     stopped.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    let (before, began) = (calls(&pool), Instant::now());
+    let before = calls(&pool);
+    let began = Instant::now();
     let hello = text("x");
     let request = Outgoing::of(&hello, 0).expect("a text");
     client.send_only("ECHO", request, CallFlags::NONE).expect("room");

@@ -20,6 +20,9 @@ use pollux_xatmi::queue::{Prefix, ServiceName};
 
 pub(crate) const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
 
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// So many workers.
 pub(crate) fn copies(count: u32) -> String {
     format!("<server name='testsv'><srvid>1</srvid><min>{count}</min><max>{count}</max></server>")
@@ -35,9 +38,6 @@ pub(crate) fn echoes(client: &mut Client, words: &str) {
     let buffer = answer.buffer.expect("it answers with data");
     assert!(buffer.as_bytes().starts_with(words.as_bytes()), "another's answer");
 }
-
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// How requests travel in the pools of the test that runs on this thread.

@@ -16,6 +16,10 @@ use rustix::net::{SocketFlags, accept_with};
 use crate::stand_in::{Caller, How, MESSAGE_LEN_BYTES, StandIn, carray};
 use crate::{EXITED, PANICKED, REFUSED};
 
+/// As many as show the effect (notes of the stall: 250) and a test machine starts in a second.
+const WORKERS: usize = 60;
+const MESSAGES: usize = 50;
+
 #[test]
 fn a_killed_worker_leaves_the_name_of_its_caller() {
     let mut pool = StandIn::new("killed", 2);
@@ -48,7 +52,9 @@ fn a_worker_that_is_stopped_leaves_the_names_of_callers_without_a_reply() {
     assert_eq!(pool.exit_code(0), Some(0));
     assert_eq!(idle.answer(&mut pool).call_id, calls[0]);
     assert_eq!(idle.take(), None);
-    let (pid, context, nonce) = (idle.address.pid, idle.address.context, idle.address.nonce);
+    let pid = idle.address.pid;
+    let context = idle.address.context;
+    let nonce = idle.address.nonce;
     let waiting = |call_id| Waiting { pid, context, call_id, nonce };
     assert_eq!(UnsentReply::all(&pool.slots, 0), [waiting(calls[1]), waiting(calls[2])]);
     assert_eq!(pool.total(Total::Dropped), 2);
@@ -160,10 +166,6 @@ fn a_worker_without_a_manager_still_serves_and_is_adopted_by_the_next() {
     link.send(&ToWorker::Stop).expect("it reads");
     assert_eq!(pool.exit_code(0), Some(0));
 }
-
-/// As many as show the effect (notes of the stall: 250) and a test machine starts in a second.
-const WORKERS: usize = 60;
-const MESSAGES: usize = 50;
 
 #[test]
 fn every_message_starts_a_worker_though_all_that_are_woken_stay_busy() {

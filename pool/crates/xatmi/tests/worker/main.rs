@@ -27,14 +27,6 @@ use rustix::net::{SocketFlags, accept_with};
 
 use crate::stand_in::{Caller, How, MESSAGE_LEN_BYTES, StandIn, carray, is_full};
 
-/// Not a test of its own: the body of the processes that the tests start.
-#[test]
-fn a_worker_process() {
-    if std::env::var_os(pollux_xatmi::worker::LINK_VARIABLE).is_some() {
-        std::process::exit(run());
-    }
-}
-
 /// Which services the process offers, with commas between them.
 const SERVICES: &str = "POLLUX_TEST_SERVICES";
 /// A file that keeps services busy as long as the test has it locked.
@@ -49,6 +41,14 @@ const PANICKED: i32 = 4;
 /// The exit code of a worker that returned with TPEXIT.
 const EXITED: i32 = 5;
 
+/// Not a test of its own: the body of the processes that the tests start.
+#[test]
+fn a_worker_process() {
+    if std::env::var_os(pollux_xatmi::worker::LINK_VARIABLE).is_some() {
+        std::process::exit(run());
+    }
+}
+
 /// Runs a worker to its end; its exit code.
 fn run() -> i32 {
     let worker = Worker::from_environment().expect("started by a test");
@@ -60,9 +60,16 @@ fn run() -> i32 {
         if services == "REFUSE" {
             return Err("not today".to_owned());
         }
-        for service in services.split(',') {
-            let offered = registry.advertise(service, service, function(service, &registry));
-            offered.map_err(|error| error.to_string())?;
+        // Those that the program was built with, and others.
+        let (built_in, added) = services.split_once('|').unwrap_or((&services, ""));
+        for part in [built_in, added] {
+            for service in part.split(',').filter(|service| !service.is_empty()) {
+                let offered = registry.advertise(service, service, function(service, &registry));
+                offered.map_err(|error| error.to_string())?;
+            }
+            if part == built_in {
+                registry.built_in_end();
+            }
         }
         Ok(())
     };
@@ -77,7 +84,8 @@ fn run() -> i32 {
 }
 
 fn function(service: &str, registry: &Registry) -> Box<dyn FnMut(Incoming) -> Done> {
-    let (registry, mut client) = (registry.clone(), None);
+    let registry = registry.clone();
+    let mut client = None;
     match service {
         "FAIL" => Box::new(|request| Done::failure(request.buffer)),
         "NOTHING" => Box::new(|_| Done::NoReturn),
@@ -124,7 +132,8 @@ fn function(service: &str, registry: &Registry) -> Box<dyn FnMut(Incoming) -> Do
 /// The request's data, sent back as it came.
 fn returning(request: Incoming, rval: i32, urcode: i64) -> Done {
     let Incoming { buffer, len_bytes, .. } = request;
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error: None })
+    let (soft_error, is_abort_only) = (None, false);
+    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }
 
 fn forward(request: Incoming, service: &str) -> Done {
@@ -155,7 +164,8 @@ fn a_service_answers_with_its_verdict_and_is_counted() {
     let answer = caller.call(&mut pool, "NOTHING", b"");
     assert_eq!((answer.error, answer.bytes.len()), (Some(Code::ServiceError), 0));
     pool.stop();
-    let (totals, services) = (pool.slot(0).totals(), pool.slot(0).services());
+    let totals = pool.slot(0).totals();
+    let services = pool.slot(0).services();
     assert_eq!((totals[Total::Calls], totals[Total::Failed]), (3, 2));
     let echo = services.iter().find(|tally| tally.name_hash == name_hash("ECHO"));
     let echo = echo.expect("offered");
@@ -398,7 +408,8 @@ fn a_worker_full_of_replies_for_dead_clients_serves_again_soon() {
         pool.total(Total::Deferred) == 256 && pool.busy() == 1
     });
     drop(idle);
-    let (mut brisk, since) = (Caller::new(&pool.prefix, 1), Instant::now());
+    let mut brisk = Caller::new(&pool.prefix, 1);
+    let since = Instant::now();
     assert_eq!(brisk.call(&mut pool, "ECHO", b"me").bytes, b"me");
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
     pool.stop();
@@ -441,22 +452,32 @@ fn a_request_that_waits_for_a_withdrawn_service_is_answered() {
 #[test]
 fn the_command_line_renames_masks_and_warns() {
     let mut pool = StandIn::new("options", 1);
-    pool.arguments = "-e /dev/null -r -n FAIL -s E2/E3:ECHO -Q".to_owned();
+    pool.arguments = "-e /dev/null -r -n FAIL -n E4 -s E2/E4/E3:ECHO -S E5:ECHO -Q".to_owned();
     pool.start("ECHO,FAIL", 1);
     let mut caller = Caller::new(&pool.prefix, 2);
     assert_eq!(caller.call(&mut pool, "E3", b"x").urcode, 42);
-    let offered: Vec<_> = pool.workers[0]
-        .received
-        .iter()
-        .filter_map(|said| match said {
-            ToManager::Advertise { services } => Some(services.iter().map(|s| s.name.clone())),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    assert_eq!(offered, ["ECHO", "E2", "E3"]);
+    assert_eq!(offered(&pool), ["ECHO", "E2", "E3", "E5"]);
     pool.stop();
     assert!(pool.log(0).contains("option -Q"));
+}
+
+#[test]
+fn services_that_a_program_was_built_with_are_left_out() {
+    let mut pool = StandIn::new("builtin", 1);
+    pool.arguments = "-B -S E5:ECHO".to_owned();
+    pool.start("ECHO|FAIL", 1);
+    let offered = offered(&pool);
+    assert_eq!(offered, ["FAIL", "E5"]);
+    pool.stop();
+}
+
+/// Names of the services that the first worker offers.
+fn offered(pool: &StandIn) -> Vec<String> {
+    let services = pool.workers[0].received.iter().filter_map(|said| match said {
+        ToManager::Advertise { services } => Some(services),
+        _ => None,
+    });
+    services.flatten().map(|service| service.name.clone()).collect()
 }
 
 #[test]

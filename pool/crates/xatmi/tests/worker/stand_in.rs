@@ -36,6 +36,8 @@ const GATE_NAME: &str = "gate";
 /// Descriptors are passed on to a child by number, so only one child may be made at a time.
 static SPAWN: Mutex<()> = Mutex::new(());
 
+static CONTEXTS: AtomicU32 = AtomicU32::new(1 << 20);
+
 /// A pool without a manager.
 pub(crate) struct StandIn {
     pub(crate) prefix: Prefix,
@@ -177,7 +179,8 @@ impl StandIn {
 
     /// A socket that listens where the pool's manager would.
     pub(crate) fn control_socket(&self) -> OwnedFd {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let family = AddressFamily::UNIX;
+        let kind = SocketType::SEQPACKET;
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
         let name = self.prefix.control_socket();
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short");
@@ -322,8 +325,6 @@ pub(crate) struct How {
     pub(crate) is_without_reply: bool,
 }
 
-static CONTEXTS: AtomicU32 = AtomicU32::new(1 << 20);
-
 impl Caller {
     /// A context with room for `depth` replies.
     pub(crate) fn new(prefix: &Prefix, depth: u32) -> Self {
@@ -357,6 +358,7 @@ impl Caller {
             cd: 1,
             deadline_ns: how.deadline_ns,
             is_without_reply: how.is_without_reply,
+            is_in_transaction: false,
             service,
             payload,
         };
@@ -430,6 +432,7 @@ impl Drop for Caller {
 }
 
 pub(crate) fn carray(bytes: &[u8]) -> Payload<'_> {
-    let (buffer_type, buffer_size_bytes) = (Some(BufferType::Carray), 64.max(bytes.len() as u64));
+    let buffer_type = Some(BufferType::Carray);
+    let buffer_size_bytes = 64.max(bytes.len() as u64);
     Payload { buffer_type, buffer_size_bytes, body: Body::Inline(bytes) }
 }

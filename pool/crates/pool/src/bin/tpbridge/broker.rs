@@ -103,7 +103,8 @@ impl Broker {
         );
         let (leave, leaving) = watch::channel(false);
         let exchange = Mutex::new(Some(runtime.spawn(exchange.run(came, leaving))));
-        let (domain, asked) = (settings.domain.clone(), AtomicU64::new(0));
+        let domain = settings.domain.clone();
+        let asked = AtomicU64::new(0);
         Ok(Self {
             runtime,
             client,
@@ -180,7 +181,8 @@ impl Broker {
             };
             let len_bytes = payload.len();
             let inbox = format!("{}.{}", self.inbox, self.asked.fetch_add(1, Relaxed));
-            let (to, reply) = (subject.clone(), inbox.clone());
+            let to = subject.clone();
+            let reply = inbox.clone();
             let sent =
                 self.client.publish_with_reply_and_headers(to, reply, headers, payload.into());
             if let Err(error) = sent.await {
@@ -263,7 +265,8 @@ impl Line {
 /// # Errors
 /// For what will never be a connection.
 async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError> {
-    let (line, servers) = (Arc::new(line), &settings.servers);
+    let line = Arc::new(line);
+    let servers = &settings.servers;
     let first = options(settings, &line).connect(servers.addresses.as_slice());
     let why = match tokio::time::timeout(FIRST_TRY, first).await {
         Ok(Ok(client)) => return Ok(client),
@@ -277,7 +280,8 @@ async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError
 }
 
 fn options(settings: &Settings, line: &Arc<Line>) -> ConnectOptions {
-    let (line, servers) = (Arc::clone(line), settings.servers.to_string());
+    let line = Arc::clone(line);
+    let servers = settings.servers.to_string();
     let mut options = ConnectOptions::new()
         .name(format!("pollux bridge of {}", settings.pool))
         .subscription_capacity(WAITING_MAX)

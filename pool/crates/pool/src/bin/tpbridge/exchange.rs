@@ -35,6 +35,17 @@ const PUBLISH_PAUSE: Duration = Duration::from_millis(100);
 /// Between two lines that count what unknown senders sent.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 
+/// Lists that did not come again for this many of their periods are forgotten.
+const PERIODS_BELIEVED: u32 = 3;
+/// The longest time that lists without a period are believed.
+const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The most pools of one domain; lists of more are dropped and counted.
+const POOLS_MAX: usize = 1024;
+/// The longest name of a pool: that of a host (64 bytes) and a prefix, with room.
+pub(crate) const POOL_LEN_BYTES_MAX: usize = 512;
+/// The most services of one pool that are believed: what a worker can offer.
+const SERVICES_MAX: usize = pollux_xatmi::slots::SERVICES_MAX;
+
 /// The services to offer at home, and the means to say that they changed.
 #[derive(Debug)]
 pub(crate) struct Wanted {
@@ -132,7 +143,8 @@ impl Exchange {
         mut came: watch::Receiver<u64>,
         mut leave: watch::Receiver<bool>,
     ) {
-        let (lists, questions) = (self.domain.service_lists(), self.domain.questions());
+        let lists = self.domain.service_lists();
+        let questions = self.domain.questions();
         let (Ok(mut lists), Ok(mut questions)) =
             (self.client.subscribe(lists).await, self.client.subscribe(questions).await)
         else {
@@ -230,7 +242,8 @@ impl Exchange {
         if self.home.is_none() {
             return;
         }
-        let (pool, services) = (self.pool.clone(), self.served.keys().cloned().collect());
+        let pool = self.pool.clone();
+        let services = self.served.keys().cloned().collect();
         let list = ServiceList { pool, services, refresh_s: self.refresh.as_secs() };
         let Ok(text) = serde_json::to_vec(&list) else { return };
         // Announced again after a period, whatever became of it.
@@ -260,17 +273,6 @@ impl Exchange {
         }
     }
 }
-
-/// Lists that did not come again for this many of their periods are forgotten.
-const PERIODS_BELIEVED: u32 = 3;
-/// The longest time that lists without a period are believed.
-const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The most pools of one domain; lists of more are dropped and counted.
-const POOLS_MAX: usize = 1024;
-/// The longest name of a pool: that of a host (64 bytes) and a prefix, with room.
-pub(crate) const POOL_LEN_BYTES_MAX: usize = 512;
-/// The most services of one pool that are believed: what a worker can offer.
-const SERVICES_MAX: usize = pollux_xatmi::slots::SERVICES_MAX;
 
 /// What one pool offers to the others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -355,7 +357,8 @@ mod tests {
 
     #[test]
     fn services_of_others_are_wanted_unless_they_are_here() {
-        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
+        let mut others = Others::new("me".to_owned());
+        let now = Instant::now();
         others.take(list("a", &["X", "Y"]), now);
         others.take(list("b", &["Y", "Z"]), now);
         others.take(list("me", &["MINE"]), now);
@@ -366,7 +369,8 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_silent_for_three_periods_is_forgotten() {
-        let (mut others, start) = (Others::new("me".to_owned()), Instant::now());
+        let mut others = Others::new("me".to_owned());
+        let start = Instant::now();
         others.take(list("a", &["X"]), start);
         others.take(list("b", &["Y"]), start + PERIOD);
         assert_eq!(others.wanted(&names(&[]), start + 3 * PERIOD), names(&["Y"]));
@@ -375,7 +379,8 @@ mod tests {
 
     #[test]
     fn lists_of_unknown_senders_are_bounded() {
-        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
+        let mut others = Others::new("me".to_owned());
+        let now = Instant::now();
         others.take(list("a", &["not a name"]), now);
         others.take(list(&"a".repeat(POOL_LEN_BYTES_MAX + 1), &["X"]), now);
         assert_eq!(others.wanted(&names(&[]), now), names(&[]));

@@ -183,7 +183,7 @@ pub(crate) fn too_long(client: &Client, len_bytes: usize) -> String {
 }
 
 /// How long the manager may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How long a call without a time limit is kept: its caller may have died.
 const CALL_MAX: Duration = Duration::from_secs(3600);
@@ -199,7 +199,7 @@ pub(crate) fn limit_of(asked: RequestHeader) -> Duration {
 /// When the manager does not answer.
 pub(crate) fn services(prefix: &Prefix) -> Result<BTreeSet<String>, ControlError> {
     let mut names = BTreeSet::new();
-    Control::connect(prefix)?.ask(&Request::Services, PATIENCE, |answer| {
+    Control::connect(prefix)?.ask(&Request::Services, ANSWER_TIME_MAX, |answer| {
         if let Answer::Services(rows) = answer {
             let here =
                 rows.into_iter().filter(|row| row.program != BRIDGE_PROGRAM && row.state != "down");

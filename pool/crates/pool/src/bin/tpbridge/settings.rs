@@ -31,6 +31,12 @@ const NATS_DEFAULT: &str = "nats://127.0.0.1:4222";
 /// The longest time between two service lists: a day.
 const REFRESH_S_MAX: u64 = 24 * 3600;
 
+/// The queue group of bridges, so that one of them gets each call.
+pub(crate) const GROUP: &str = "bridges";
+
+/// The longest name of a domain.
+const DOMAIN_LEN_BYTES_MAX: usize = 64;
+
 /// The options, for the help of the program.
 pub(crate) fn options() -> Vec<clap::Arg> {
     Arguments::command().get_arguments().cloned().collect()
@@ -202,12 +208,6 @@ fn with(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
     bytes
 }
 
-/// The queue group of bridges, so that one of them gets each call.
-pub(crate) const GROUP: &str = "bridges";
-
-/// The longest name of a domain.
-const DOMAIN_LEN_BYTES_MAX: usize = 64;
-
 /// The pools that see each other's services.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Domain(String);
@@ -310,7 +310,8 @@ mod tests {
     #[test]
     fn a_login_is_read_from_the_address_and_shown_nowhere() {
         let servers = Servers::new("nats://us%40er:se%3Acret@h:4223, tls://x").expect("addresses");
-        let (name, password) = ("us@er".to_owned(), "se:cret".to_owned());
+        let name = "us@er".to_owned();
+        let password = "se:cret".to_owned();
         assert!(servers.login == Some(Login::User { name, password }));
         assert_eq!(servers.to_string(), "nats://h:4223,tls://x:4222");
         assert!(!format!("{servers:?}").contains("cret"), "{servers:?}");

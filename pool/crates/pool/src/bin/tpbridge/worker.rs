@@ -107,11 +107,13 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
         Some(Code::ServiceFailed) => (RVAL_FAIL, None),
         Some(code) => (RVAL_FAIL, Some(code)),
     };
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error })
+    let is_abort_only = false;
+    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }
 
 /// The caller gets this error.
 fn refused(code: Code) -> Done {
     let soft_error = Some(code);
-    Done::Return(Return { rval: RVAL_FAIL, urcode: 0, buffer: None, len_bytes: 0, soft_error })
+    let (rval, urcode, buffer, len_bytes, is_abort_only) = (RVAL_FAIL, 0, None, 0, false);
+    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }

@@ -138,3 +138,45 @@ fn requests_never_used_are_not_looked_at() {
     assert_eq!(numbers, HashSet::from([0, 5, 1_000]));
     assert_eq!(pages(), before, "no page more, in blocks of 512 bytes");
 }
+
+#[test]
+fn threads_of_dead_processes_do_not_count_as_able_to_run() {
+    let (memory, ticket) = passed_on_by_the_dead(|memory, ticket| {
+        request(memory, ticket).ask(ticket, true);
+    });
+    let runnable = memory.exchange.runnable();
+    runnable.set_present(WORKER, true);
+    let block = memory.exchange.block(7).expect("there are more");
+    block.set_calling(true);
+    assert!(runnable.is_above(1) && !runnable.is_above(2), "both run");
+    block.arm();
+    assert!(!runnable.is_above(1), "the client sleeps");
+    request(&memory, ticket).answer(ticket, 0);
+    memory.exchange.wake_client(&request(&memory, ticket));
+    assert!(runnable.is_above(1), "it counts from its wake on");
+    memory.end_client(4711, None);
+    assert!(!runnable.is_above(1), "the client is dead");
+    memory.answer_callers_of_dead(WORKER);
+    assert!(!runnable.is_above(0), "the worker too");
+}
+
+#[test]
+fn a_worker_that_calls_another_service_is_one_thread() {
+    let prefix = Prefix::new("/one-thread").expect("a prefix");
+    let memory = Memory::create(&prefix, 64, 512).expect("memory");
+    let runnable = memory.exchange.runnable();
+    memory.exchange.serve_here(WORKER);
+    let block = memory.exchange.block(7).expect("there are more");
+    block.set_calling(true);
+    memory.exchange.set_worker_here(false);
+    assert!(runnable.is_above(0) && !runnable.is_above(1), "as a client");
+    block.arm();
+    assert!(!runnable.is_above(0), "it sleeps for its reply");
+    block.disarm();
+    block.set_calling(false);
+    memory.exchange.set_worker_here(true);
+    assert!(runnable.is_above(0) && !runnable.is_above(1), "as a worker");
+    let other = Memory::create(&prefix, 64, 512).expect("memory");
+    other.exchange.set_worker_here(true);
+    assert!(!other.exchange.runnable().is_above(0), "it is none of another pool");
+}

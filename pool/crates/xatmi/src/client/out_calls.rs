@@ -1,0 +1,509 @@
+//! The calls of one client that are out, and the replies that came for them: matched, kept until asked for,
+//! delivered. Nothing here waits.
+//!
+//! A reply belongs to a call if it carries the nonce of this context and the id of a call that is
+//! out. Everything else is dropped and counted: a reply to a call that was given up, one for an
+//! earlier owner of the queue's name, bytes that are not a reply. [`Calls`] is pure bookkeeping.
+//!
+//! ```text
+//!           open               keep (a reply before it is asked for)
+//!   free ─────────▶ out ──────────────────────▶ kept
+//!     ▲              │ close (reply, cancel)      │ close
+//!     └──────────────┴────────────────────────────┘
+//!
+//!   call id:    63 ........ 14 | 13 .. 0        descriptor:  30 ........ 14 | 13 .. 0
+//!               sequence       | slot                        1 + sequence   | slot
+//!                                                            mod 131071
+//! ```
+//!
+//! The sequence grows with every call, so a late reply matches no later call, and a descriptor is
+//! not given out again before 131,071 more calls were made.
+
+use std::collections::VecDeque;
+
+use super::{Arrived, Arriving, Client, Descriptor, ReplyError};
+use crate::buffer::BufferType;
+use crate::error::{Code, Error};
+use crate::large;
+use crate::wire::{Body, Payload, Reply};
+
+/// The most calls that are out at once, as the specification's implementations have it.
+pub const DESCRIPTORS_MAX: usize = 1 << SLOT_BITS;
+
+/// The most messages that are taken in one go without waiting: so many replies can be kept, and a
+/// queue that is filled with other messages must not hold the caller for ever.
+pub(super) const TAKEN_AT_ONCE_MAX: usize = DESCRIPTORS_MAX;
+
+const SLOT_BITS: u32 = 14;
+const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+/// Sequences that descriptors distinguish: positive numbers of 31 bits hold so many.
+const SEQUENCES: u64 = (1 << (31 - SLOT_BITS)) - 1;
+
+/// All calls of a client.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Calls whose reply has not come.
+    out: usize,
+    /// Calls whose reply is kept.
+    kept: usize,
+    /// Call ids in the order in which their replies were kept; some were closed since.
+    order: VecDeque<u64>,
+    sequence: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    call_id: u64,
+    state: State,
+    /// When its caller stops waiting, in nanoseconds of the monotonic clock; 0 for never.
+    pub(super) deadline_ns: u64,
+    /// The memfd that its request waits in; 0 for none.
+    pub(super) large_inode: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Free,
+    Out,
+    Kept(Kept),
+}
+
+/// A reply that came before it was asked for, with its data.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) error: Option<Code>,
+    pub(super) rval: i32,
+    pub(super) urcode: i64,
+    pub(super) is_abort_only: bool,
+    pub(super) buffer_type: Option<BufferType>,
+    pub(super) buffer_size_bytes: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Kept {
+    /// The head of `reply` with its data, wherever they were.
+    pub(super) fn new(reply: &Reply<'_>, bytes: Vec<u8>) -> Self {
+        Self {
+            error: reply.error,
+            rval: reply.rval,
+            urcode: reply.urcode,
+            is_abort_only: reply.is_abort_only,
+            buffer_type: reply.payload.buffer_type,
+            buffer_size_bytes: reply.payload.buffer_size_bytes,
+            bytes,
+        }
+    }
+}
+
+impl Calls {
+    /// A number for a call without a reply.
+    pub(super) fn unanswered_id(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence << SLOT_BITS
+    }
+
+    /// Opens a call and gives its id.
+    ///
+    /// # Errors
+    /// TPELIMIT when [`DESCRIPTORS_MAX`] are open.
+    pub(super) fn open(&mut self, deadline_ns: u64) -> Result<u64, Error> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot as usize,
+            None if self.slots.len() == DESCRIPTORS_MAX => {
+                let detail =
+                    format!("{DESCRIPTORS_MAX} calls are out: take replies or cancel some");
+                return Err(Error::new(Code::Limit, detail));
+            }
+            None => {
+                let state = State::Free;
+                self.slots.push(Slot { call_id: 0, state, deadline_ns, large_inode: 0 });
+                self.slots.len() - 1
+            }
+        };
+        self.sequence += 1;
+        let call_id = (self.sequence << SLOT_BITS) | slot as u64;
+        self.slots[slot] = Slot { call_id, state: State::Out, deadline_ns, large_inode: 0 };
+        self.out += 1;
+        Ok(call_id)
+    }
+
+    /// The open call with this id, its reply kept or not.
+    pub(super) fn get_mut(&mut self, call_id: u64) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut((call_id & SLOT_MASK) as usize)?;
+        (slot.call_id == call_id && !matches!(slot.state, State::Free)).then_some(slot)
+    }
+
+    /// Whether the call with this id is open and its reply has not come.
+    pub(super) fn is_out(&mut self, call_id: u64) -> bool {
+        self.get_mut(call_id).is_some_and(|slot| matches!(slot.state, State::Out))
+    }
+
+    /// The id of the open call with this descriptor.
+    pub(super) fn find(&self, descriptor: Descriptor) -> Option<u64> {
+        let number = u64::try_from(descriptor.number()).ok()?;
+        let slot = self.slots.get((number & SLOT_MASK) as usize)?;
+        let is_open = !matches!(slot.state, State::Free);
+        (is_open && descriptor_of(slot.call_id) == descriptor).then_some(slot.call_id)
+    }
+
+    /// Keeps the reply of a call that is out, until it is asked for.
+    pub(super) fn keep(&mut self, call_id: u64, kept: Kept) {
+        debug_assert!(self.is_out(call_id), "the caller looked");
+        if let Some(slot) = self.get_mut(call_id) {
+            slot.state = State::Kept(kept);
+            self.out -= 1;
+            self.kept += 1;
+            self.order.push_back(call_id);
+        }
+    }
+
+    /// The call whose reply was kept first.
+    pub(super) fn first_kept(&mut self) -> Option<u64> {
+        while let Some(&call_id) = self.order.front() {
+            if self.get_mut(call_id).is_some() {
+                return Some(call_id);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// Ends an open call; gives its last state, with the reply if one was kept.
+    pub(super) fn close(&mut self, call_id: u64) -> Option<(Slot, Option<Kept>)> {
+        let freed = Slot { call_id: 0, state: State::Free, deadline_ns: 0, large_inode: 0 };
+        let mut slot = std::mem::replace(self.get_mut(call_id)?, freed);
+        self.free.push((call_id & SLOT_MASK) as u32);
+        let kept = match std::mem::replace(&mut slot.state, State::Free) {
+            State::Kept(kept) => {
+                self.kept -= 1;
+                self.forget_closed();
+                Some(kept)
+            }
+            State::Out | State::Free => {
+                self.out -= 1;
+                None
+            }
+        };
+        Some((slot, kept))
+    }
+
+    /// Calls whose reply has not come.
+    pub(super) fn out(&self) -> usize {
+        self.out
+    }
+
+    /// The ids of those, in no order.
+    pub(super) fn ids_out(&self) -> Vec<u64> {
+        let out = self.slots.iter().filter(|slot| matches!(slot.state, State::Out));
+        out.map(|slot| slot.call_id).collect()
+    }
+
+    /// Keeps the order of kept replies at most twice as long as there are some, and a few.
+    fn forget_closed(&mut self) {
+        if self.order.len() > 2 * self.kept + 16 {
+            let mut order = std::mem::take(&mut self.order);
+            order.retain(|call_id| self.get_mut(*call_id).is_some());
+            self.order = order;
+        }
+    }
+}
+
+/// The descriptor of the call with this id.
+pub(super) fn descriptor_of(call_id: u64) -> Descriptor {
+    let sequence = 1 + (call_id >> SLOT_BITS) % SEQUENCES;
+    let number = (sequence << SLOT_BITS) | (call_id & SLOT_MASK);
+    Descriptor(i32::try_from(number).unwrap_or(i32::MAX))
+}
+
+impl Client {
+    /// Takes what is in the reply queue and keeps it until it is asked for.
+    pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
+        for _ in 0..TAKEN_AT_ONCE_MAX {
+            let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
+            self.keep_if_known(len);
+        }
+        Ok(())
+    }
+
+    /// Keeps the message in `incoming` if it answers a call that is out.
+    pub(super) fn keep_if_known(&mut self, len: usize) {
+        if let Some(call_id) = self.recognise(len) {
+            self.keep_incoming(call_id, len);
+        }
+    }
+
+    /// The call that the message in `incoming` answers; any other message is dropped.
+    pub(super) fn recognise(&mut self, len: usize) -> Option<u64> {
+        let Ok(reply) = Reply::decode(&self.incoming[..len]) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if reply.nonce != self.address.nonce {
+            self.counters.foreign += 1;
+            discard(&reply.payload);
+            return None;
+        }
+        if !self.calls.is_out(reply.call_id) {
+            self.counters.late += 1;
+            discard(&reply.payload);
+            return None;
+        }
+        Some(reply.call_id)
+    }
+
+    /// Drops the reply in `incoming`, which came before its call was given up.
+    pub(super) fn drop_late(&mut self, len: usize) {
+        if let Ok(reply) = Reply::decode(&self.incoming[..len]) {
+            self.counters.late += 1;
+            discard(&reply.payload);
+        }
+    }
+
+    /// Keeps the reply in `incoming`, with its data, for when its call is asked for.
+    pub(super) fn keep_incoming(&mut self, call_id: u64, len: usize) {
+        let Ok(reply) = Reply::decode(&self.incoming[..len]) else { return };
+        let kept = match reply.payload.body {
+            Body::Inline(bytes) => Kept::new(&reply, bytes.to_vec()),
+            Body::Large(place) => match large::fetch_all(&place) {
+                Ok(bytes) => Kept::new(&reply, bytes),
+                Err(_) => {
+                    let failed = Reply::failing(self.address.nonce, call_id, Code::ServiceError);
+                    Kept::new(&failed, Vec::new())
+                }
+            },
+        };
+        self.calls.keep(call_id, kept);
+        self.counters.kept += 1;
+    }
+
+    /// Delivers the reply in `incoming` to its call, which ends.
+    pub(super) fn deliver_incoming<'b>(
+        &mut self,
+        call_id: u64,
+        len: usize,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        self.end(call_id);
+        let descriptor = descriptor_of(call_id);
+        let reply = Reply::decode(&self.incoming[..len]);
+        let reply = reply.expect("it was read when it was recognised");
+        self.urcode = reply.urcode;
+        if reply.error == Some(Code::NoEntry) {
+            // Withdrawn: the service may be offered again, by another queue, before the look ages.
+            self.transport.close_withdrawn();
+        }
+        hand_over(descriptor, &reply, room).map_err(|error| reply_error(Some(descriptor), error))
+    }
+
+    /// Delivers the reply that was kept for a call, which ends.
+    pub(super) fn deliver_kept<'b>(
+        &mut self,
+        call_id: u64,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        let descriptor = descriptor_of(call_id);
+        let kept = self.end(call_id).expect("the caller saw that its reply is kept");
+        let payload = Payload {
+            buffer_type: kept.buffer_type,
+            buffer_size_bytes: kept.buffer_size_bytes,
+            body: Body::Inline(&kept.bytes),
+        };
+        let Kept { error, rval, urcode, is_abort_only, .. } = kept;
+        let nonce = self.address.nonce;
+        let reply = Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload };
+        self.urcode = urcode;
+        if error == Some(Code::NoEntry) {
+            self.transport.close_withdrawn();
+        }
+        hand_over(descriptor, &reply, room).map_err(|error| reply_error(Some(descriptor), error))
+    }
+
+    /// Ends an answered call, whose request was read.
+    fn end(&mut self, call_id: u64) -> Option<Kept> {
+        self.counters.delivered += 1;
+        let (slot, kept) = self.calls.close(call_id)?;
+        if slot.large_inode != 0 {
+            self.outbox.release(slot.large_inode);
+        }
+        kept
+    }
+
+    /// Ends a call whose reply nobody waits for any more.
+    pub(super) fn give_up(&mut self, call_id: u64) {
+        self.calls.close(call_id);
+        if let Some(len) = self.transport.give_up(call_id, &mut self.incoming) {
+            self.drop_late(len);
+        }
+    }
+}
+
+/// Writes the data of a reply to the memory of its caller.
+fn hand_over<'b>(
+    descriptor: Descriptor,
+    reply: &Reply<'_>,
+    room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+) -> Result<Arrived, Error> {
+    let is_failure = reply.error == Some(Code::ServiceFailed);
+    if let Some(code) = reply.error
+        && !is_failure
+    {
+        discard(&reply.payload);
+        return Err(Error::new(code, said(code)));
+    }
+    let len_bytes = reply.payload.len_bytes() as usize;
+    let payload = Arriving {
+        buffer_type: reply.payload.buffer_type,
+        buffer_size_bytes: (reply.payload.buffer_size_bytes as usize).max(len_bytes),
+        len_bytes,
+    };
+    let place = room(&payload).inspect_err(|_| discard(&reply.payload))?;
+    assert_eq!(place.len(), len_bytes, "room for the reply and no more");
+    match reply.payload.body {
+        Body::Inline(bytes) => place.copy_from_slice(bytes),
+        Body::Large(large) => large::fetch(&large, place).map_err(|source| {
+            let detail = "the payload of the reply cannot be read from its sender";
+            Error::caused(Code::ServiceError, detail, source)
+        })?,
+    }
+    let Reply { rval, urcode, is_abort_only, .. } = *reply;
+    Ok(Arrived { descriptor, is_failure, rval, urcode, is_abort_only, payload })
+}
+
+fn discard(payload: &Payload<'_>) {
+    if let Body::Large(place) = payload.body {
+        large::discard(&place);
+    }
+}
+
+/// The error of an error number in a reply.
+fn said(code: Code) -> &'static str {
+    match code {
+        Code::ServiceError => "the service ended without a reply, or its reply could not be made",
+        Code::NoEntry => "the service was withdrawn before the request was served",
+        Code::InputType => "the service does not take this type of buffer",
+        Code::OutputType => "the service does not give a buffer of the type that is wanted",
+        Code::Time => "the service reported that its time is over",
+        _ => "the service reported it",
+    }
+}
+
+pub(super) fn reply_error(descriptor: Option<Descriptor>, error: Error) -> ReplyError {
+    ReplyError { descriptor, error }
+}
+
+pub(super) fn broken(source: std::io::Error) -> Error {
+    Error::os("the reply queue cannot be read", source)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A call in the model: its deadline, and when its reply was kept.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Known {
+        deadline_ns: u64,
+        kept_at: Option<usize>,
+    }
+
+    fn kept(mark: i64) -> Kept {
+        let bytes = Vec::new();
+        let buffer_type = None;
+        let (error, rval, is_abort_only, buffer_size_bytes) = (None, 0, false, 0);
+        Kept { error, rval, urcode: mark, is_abort_only, buffer_type, buffer_size_bytes, bytes }
+    }
+
+    fn check(calls: &mut Calls, model: &BTreeMap<u64, Known>) {
+        let out = model.values().filter(|known| known.kept_at.is_none()).count();
+        assert_eq!((calls.out(), calls.kept), (out, model.len() - out));
+        let first = model.iter().filter(|(_, known)| known.kept_at.is_some());
+        let first = first.min_by_key(|(_, known)| known.kept_at).map(|(call_id, _)| *call_id);
+        assert_eq!(calls.first_kept(), first);
+        for (&call_id, known) in model {
+            assert_eq!(calls.find(descriptor_of(call_id)), Some(call_id));
+            assert_eq!(calls.is_out(call_id), known.kept_at.is_none());
+            assert_eq!(
+                calls.get_mut(call_id).map(|slot| slot.deadline_ns),
+                Some(known.deadline_ns)
+            );
+        }
+    }
+
+    proptest! {
+        /// Opened, kept and closed at random, beside a map that does the same.
+        #[test]
+        fn calls_do_what_a_map_does(steps in vec((0..4_u8, any::<prop::sample::Index>()), 1..120)) {
+            let mut calls = Calls::default();
+            let mut model = BTreeMap::<u64, Known>::new();
+            let mut ended = Vec::new();
+            for (step, (what, which)) in steps.into_iter().enumerate() {
+                let ids: Vec<u64> = model.keys().copied().collect();
+                match what {
+                    0 => {
+                        let call_id = calls.open(step as u64).expect("far from the limit");
+                        assert!(!ended.contains(&call_id), "an id was given out twice");
+                        let known = Known { deadline_ns: step as u64, kept_at: None };
+                        assert_eq!(model.insert(call_id, known), None);
+                    }
+                    1 if !ids.is_empty() => {
+                        let call_id = *which.get(&ids);
+                        let known = model.get_mut(&call_id).expect("it is open");
+                        if known.kept_at.is_none() {
+                            known.kept_at = Some(step);
+                            calls.keep(call_id, kept(step as i64));
+                        }
+                    }
+                    2 if !ids.is_empty() => {
+                        let call_id = *which.get(&ids);
+                        let known = model.remove(&call_id).expect("it is open");
+                        let (slot, reply) = calls.close(call_id).expect("it is open");
+                        assert_eq!(slot.deadline_ns, known.deadline_ns);
+                        assert_eq!(reply.map(|kept| kept.urcode as usize), known.kept_at);
+                        ended.push(call_id);
+                    }
+                    _ => {
+                        for &call_id in &ended {
+                            assert!(calls.get_mut(call_id).is_none() && !calls.is_out(call_id));
+                            assert_eq!(calls.find(descriptor_of(call_id)), None);
+                            assert!(calls.close(call_id).is_none());
+                        }
+                    }
+                }
+                check(&mut calls, &model);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_kept_replies_does_not_grow_without_end() {
+        let mut calls = Calls::default();
+        let first = calls.open(0).expect("room");
+        calls.keep(first, kept(0));
+        for _ in 0..1000 {
+            let call_id = calls.open(0).expect("room");
+            calls.keep(call_id, kept(0));
+            calls.close(call_id).expect("it is open");
+        }
+        assert!(calls.order.len() < 32, "{} remembered", calls.order.len());
+        assert_eq!(calls.first_kept(), Some(first));
+    }
+
+    #[test]
+    fn descriptors_are_positive_at_both_ends() {
+        for sequence in [1, SEQUENCES - 1, SEQUENCES, SEQUENCES + 1] {
+            for slot in [0, SLOT_MASK] {
+                let number = descriptor_of((sequence << SLOT_BITS) | slot).number();
+                assert!(number >= 1 << SLOT_BITS, "{number}");
+            }
+        }
+        let largest = descriptor_of(((SEQUENCES - 1) << SLOT_BITS) | SLOT_MASK);
+        assert_eq!(largest.number(), i32::MAX);
+    }
+}
