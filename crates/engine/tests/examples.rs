@@ -11,9 +11,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_testing::{Process, Signal, uninterrupted};
-
-const DEADLINE: Duration = Duration::from_secs(20);
+use pollux_testing::{DEADLINE, Process, Refusing, Signal, uninterrupted};
 
 /// A program that runs, and the lines that it prints.
 struct Program {
@@ -230,7 +228,7 @@ fn the_proxy_passes_everything_on_and_then_the_end() {
 
 #[test]
 fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
-    let refusing = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let refusing = Refusing::bind();
     for driver in drivers() {
         let connect = |proxy: &mut Program| {
             let client = TcpStream::connect(proxy.line_after("proxy")).expect("it listens");
@@ -240,7 +238,7 @@ fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
         let end_of = |mut client: TcpStream| {
             client.read_to_end(&mut Vec::new()).map_err(|error| error.kind())
         };
-        let mut proxy = Program::start("proxy", &[&refusing.to_string(), driver.name()]);
+        let mut proxy = Program::start("proxy", &[&refusing.address().to_string(), driver.name()]);
         let refused = end_of(connect(&mut proxy));
         assert_eq!(refused, Err(ErrorKind::ConnectionReset), "{driver}");
 

@@ -664,9 +664,8 @@ mod tests {
         assert!(matches!(short, Err(RequestError::Answer(_))), "{short:?}");
         let other = asked(&["SSH-2.0-OpenSSH\r\n\r\n"]);
         assert!(matches!(other, Err(RequestError::Malformed(_))), "{other:?}");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-        let to = listener.local_addr().expect("its address");
-        drop(listener);
+        let nobody = pollux_testing::Refusing::bind();
+        let to = nobody.address();
         let target = Target::parse(&format!("http://{to}/"), None).expect("a URL");
         let refused = ask(&target, &Trust::default(), Duration::from_secs(20));
         assert!(matches!(refused, Err(RequestError::Connect(_))), "{refused:?}");

@@ -1,5 +1,6 @@
 //! What the tests of all crates share: skips that CI can forbid, waiting for a thing, commands that are
-//! started, spoken to and ended ([`Process`]), brokers ([`Broker`]), fuzz corpora ([`replay`]), and the main
+//! started, spoken to and ended ([`Process`]), brokers ([`Broker`]), addresses at
+//! which nobody listens ([`Refusing`]), fuzz corpora ([`replay`]), and the main
 //! function of test programs without libtest ([`run_tests`]).
 //!
 //! Only tests use it, those of every crate.
@@ -18,6 +19,7 @@ use libtest_mimic::{Arguments, Completion};
 mod cgroup;
 mod nats;
 mod process;
+mod refusing;
 
 pub use cgroup::{Cgroup, held_up};
 pub use libtest_mimic::Trial;
@@ -25,6 +27,7 @@ pub use nats::{Broker, BrokerMessage, RawClient, broker_missing};
 pub use process::{
     Output, Process, addresses, await_end, children, get, is_running, script, succeeded,
 };
+pub use refusing::Refusing;
 pub use rustix::process::{Pid, Signal};
 
 /// Set by CI: what a machine lacks fails the test then.

@@ -15,6 +15,7 @@ use pollux_engine::{
     Actions, CloseCause, Command, ConnectError, ConnectTo, ConnectionId, Counter, Driver,
     EventLoop, Limits, ListenAddress, Listener, Moment, Session,
 };
+use pollux_testing::Refusing;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::puppet::{Call, Puppet, Stage};
@@ -127,8 +128,8 @@ fn a_client_and_its_server_share_a_loop() {
 fn a_closed_port_refuses() {
     for driver in drivers() {
         let mut stage = Stage::open(driver, Limits::default());
-        let (listener, to) = any_port();
-        drop(listener);
+        let nobody = Refusing::bind();
+        let to = to(nobody.address());
         let story = Story::default();
         connect(&mut stage, &to, teller(&story, b""));
         let reported = ends(&mut stage, &story);
@@ -423,8 +424,8 @@ fn a_connect_that_fails_at_once_is_reported_like_one_that_fails_later() {
     for driver in drivers() {
         let path = std::env::temp_dir().join("pollux-command-nowhere");
         let nowhere = ConnectTo { peer: ListenAddress::Unix(path), source: None };
-        let (gone, closed) = any_port();
-        drop(gone);
+        let nobody = Refusing::bind();
+        let closed = to(nobody.address());
         let (_peer, there) = any_port();
         for (to, limits, word) in [
             (nowhere, Limits::default(), "NotFound"),

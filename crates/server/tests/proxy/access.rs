@@ -510,9 +510,8 @@ fn what_is_answered_here_has_an_id_as_well_and_so_has_what_comes_by_a_front_end_
         let said = field(head, "X-Request-Id").unwrap_or("none").to_owned();
         Some(ok("X-Request-Id: of the backend\r\n", &said))
     });
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let nobody = gone.local_addr().expect("bound");
-    drop(gone);
+    let gone = pollux_testing::Refusing::bind();
+    let nobody = gone.address();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     std::fs::write(folder.path().join("a.txt"), "a file").expect("written");

@@ -79,7 +79,7 @@ use pollux_server::config::ProxyConfig;
 use pollux_server::stats::LoopSource;
 use pollux_server::{BackendCounts, Fault, PoolView, ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
-use pollux_testing::{DEADLINE, uninterrupted};
+use pollux_testing::{DEADLINE, Refusing, uninterrupted};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -419,10 +419,12 @@ fn ok(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// An address without a listener.
+/// An address without a listener. It is taken until the process ends, so that no other test listens there.
 fn unreachable() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound")
+    let nobody = Refusing::bind();
+    let address = nobody.address();
+    std::mem::forget(nobody);
+    address
 }
 
 /// The value of a field of a head.
