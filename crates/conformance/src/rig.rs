@@ -22,15 +22,16 @@ use crate::objects::Object;
 use crate::{CaseResult, Deviation};
 
 /// How long something that must come may take on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(5);
+pub const DEADLINE: Duration = Duration::from_secs(20);
 /// How often, and how long each time, the kernel may take to give back the memory of rings.
 const RELEASES_MAX: usize = 20;
 const RELEASE: Duration = Duration::from_millis(100);
 /// How long nothing must come for a script to believe that nothing will.
 const QUIET: Duration = Duration::from_millis(2);
-/// How often, and how long each time, a script waits for passing states to pass.
-const TRIES: usize = 250;
+/// How long a script waits each time for passing states to pass, which come at once and many times on the kernel; how
+/// often in a simulated world, where nothing passes by itself.
 const TRY: Duration = Duration::from_millis(20);
+const SIMULATED_TRIES: usize = 250;
 /// Room in the event list of a script that does not say otherwise.
 const CAPACITY: usize = 64;
 
@@ -245,6 +246,17 @@ impl Rig {
         assert!(seen.is_empty(), "nothing should be ready, but there is {seen:?}");
     }
 
+    /// Says whether to look once more for what should come.
+    fn patience(&self) -> impl FnMut() -> bool + use<> {
+        let is_simulated = self.world.is_some();
+        let begun = Instant::now();
+        let mut tries = 0;
+        move || {
+            tries += 1;
+            if is_simulated { tries <= SIMULATED_TRIES } else { begun.elapsed() < DEADLINE }
+        }
+    }
+
     /// Waits until `slot` is reported with `wanted` and nothing else; passing states on the way
     /// there (a half-close before a close) are allowed. For level triggers.
     ///
@@ -254,7 +266,8 @@ impl Rig {
         let folded = fold(wanted, interest);
         let mut last = ReportedEvents::new();
         let mut folded_seen = 0;
-        for _ in 0..TRIES {
+        let mut patience = self.patience();
+        while patience() {
             let seen = slots(&self.wait(CAPACITY, TRY));
             if !seen.is_empty() {
                 last = seen;
@@ -292,7 +305,8 @@ impl Rig {
     #[track_caller]
     pub fn both(&mut self, first: u32, second: u32) {
         let mut seen = ReportedEvents::new();
-        for _ in 0..TRIES {
+        let mut patience = self.patience();
+        while patience() {
             seen = slots(&self.wait(CAPACITY, TRY));
             seen.sort_unstable_by_key(|(slot, _)| *slot);
             if seen == [(first, Readiness::READABLE), (second, Readiness::READABLE)] {

@@ -32,7 +32,7 @@ pub const BACKENDS: [Backend; Backend::ALL.len() + 1] = {
 };
 
 /// How long one case may take in a thread: the largest takes a second.
-const CASE_DEADLINE: Duration = Duration::from_secs(30);
+const CASE_DEADLINE: Duration = Duration::from_secs(60);
 /// First argument of this binary when it is started again for one run; the name of the run stands behind it.
 const CHILD: &str = "--child";
 /// What a child prints for a kept contract.
