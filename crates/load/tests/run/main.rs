@@ -52,6 +52,20 @@ pub(crate) fn on_every_driver(make: impl Fn(Driver) -> Plan, look: impl Fn(&Outc
     assert!(ran >= 5, "select, poll and the kinds of epoll are everywhere");
 }
 
+/// Runs `test` for all drivers at once, each on a thread, for what waits for a time: it says whether its driver is
+/// available.
+pub(crate) fn at_once(test: impl Fn(Driver) -> bool + Sync) {
+    let test = &test;
+    let ran = std::thread::scope(|scope| {
+        let begin = |driver: Driver| scope.spawn(move || test(driver));
+        let all: Vec<_> = Driver::ALL.into_iter().map(begin).collect();
+        all.into_iter()
+            .filter_map(|each| each.join().expect("what failed stands above").then_some(()))
+            .count()
+    });
+    assert!(ran >= 5, "select, poll and the kinds of epoll are everywhere");
+}
+
 /// What every outcome has to keep to.
 pub(crate) fn is_sound(outcome: &Outcome) {
     let Outcome { totals, errors, latency, first_byte, setting, .. } = outcome;

@@ -16,7 +16,9 @@ use pollux_load::{
     Target, Trust, ask_by,
 };
 
-use crate::{Peer, Server, delay, is_sound, on_every_driver, plan, some, try_run};
+use pollux_testing::wait_until;
+
+use crate::{Peer, Server, at_once, delay, is_sound, on_every_driver, plan, some, try_run};
 
 /// What a client has done.
 #[derive(Debug)]
@@ -522,38 +524,35 @@ fn a_goaway_with_an_error_is_why_its_requests_failed() {
 
 #[test]
 fn an_answer_that_takes_too_long_costs_its_stream_alone() {
-    let cancelled = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&cancelled);
-    let server = Server::start(move |peer| {
-        let mut h2 = H2::new(peer, Settings::DEFAULT);
-        loop {
-            match h2.next() {
-                Some(Seen::Request { .. }) if h2.requests == 2 => {}
-                Some(Seen::Request { stream, .. }) => {
-                    delay(Duration::from_millis(5));
-                    h2.answer(stream);
+    at_once(|driver| {
+        let cancelled = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&cancelled);
+        let server = Server::start(move |peer| {
+            let mut h2 = H2::new(peer, Settings::DEFAULT);
+            loop {
+                match h2.next() {
+                    Some(Seen::Request { .. }) if h2.requests == 2 => {}
+                    Some(Seen::Request { stream, .. }) => {
+                        delay(Duration::from_millis(5));
+                        h2.answer(stream);
+                    }
+                    Some(Seen::Reset { stream: 3, code: ErrorCode::CANCEL }) => {
+                        counted.fetch_add(1, SeqCst);
+                    }
+                    Some(_) => {}
+                    None => return,
                 }
-                Some(Seen::Reset { stream: 3, code: ErrorCode::CANCEL }) => {
-                    counted.fetch_add(1, SeqCst);
-                }
-                Some(_) => {}
-                None => return,
             }
-        }
+        });
+        let mut plan = streams(driver, &server.url("/"), 1, 2, 500);
+        // Longer than a machine that is busy takes for any other answer, and shorter than all of them take.
+        plan.request_timeout = Duration::from_secs(2);
+        let Some(outcome) = try_run(plan) else { return false };
+        assert_eq!(outcome.errors, Errors { timeout: 1, ..Errors::default() }, "{driver}");
+        assert_eq!((outcome.totals.right, outcome.totals.connects), (499, 1), "{driver}");
+        wait_until("the server has read its end", || cancelled.load(SeqCst) == 1);
+        true
     });
-    on_every_driver(
-        |driver| {
-            cancelled.store(0, SeqCst);
-            let mut plan = streams(driver, &server.url("/"), 1, 2, 100);
-            plan.request_timeout = Duration::from_millis(150);
-            plan
-        },
-        |outcome| {
-            assert_eq!(outcome.errors, Errors { timeout: 1, ..Errors::default() });
-            assert_eq!((outcome.totals.right, outcome.totals.connects), (99, 1));
-            assert_eq!(cancelled.load(SeqCst), 1);
-        },
-    );
 }
 
 #[test]
@@ -831,7 +830,7 @@ fn a_connection_that_ends_regularly_says_so() {
             let http2 = outcome.http2.as_ref().expect("it was spoken");
             // The last ones end with the run.
             assert!(http2.frames_out["goaway"] >= 18, "{http2:?}");
-            pollux_testing::wait_until("what was said has come", || said.load(SeqCst) >= 18);
+            wait_until("what was said has come", || said.load(SeqCst) >= 18);
         },
     );
 }
@@ -856,7 +855,8 @@ fn latency_counts_from_the_schedule_when_all_streams_are_in_use() {
     let last_ns = outcome.latency.max_ns().expect("answers");
     assert!(last_ns >= 40 * 10_000_000 - 100_000_000, "{last_ns}");
     let took = outcome.sent_to_answer.expect("it is counted");
-    assert!(took.mean_ns < 100_000_000.0, "from sending on only the streams before it: {took:?}");
+    // From sending on only the stream before it.
+    assert!(took.mean_ns < outcome.latency.mean_ns().expect("answers") / 2.0, "{took:?}");
 }
 
 /// As the lab looks at a server: with a body that is longer than its windows, and again on the same connection.
