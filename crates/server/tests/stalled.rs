@@ -21,7 +21,7 @@ use pollux_server::config::ProxyConfig;
 use pollux_server::{ProxyCounter, ProxyCounters, Resolver};
 use pollux_server::{Server, ServerError};
 use pollux_settings::Given;
-use pollux_testing::{DEADLINE, Trial, run_tests, skip, skippable_test, uninterrupted, wait_until};
+use pollux_testing::{DEADLINE, Trial, run_tests, skip, skippable_test, wait_until};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
 };
@@ -300,22 +300,24 @@ impl Stage {
         }
     }
 
-    /// Stalls clients that `begin` makes: what they hold is bounded, and given back when they have left by `leave`, as
-    /// `has_left` says.
+    /// Stalls as many clients as `begin` is asked for: what they hold is bounded, and given back when they have left by
+    /// `leave`, as `has_left` says.
     fn check<C>(
         &self,
         (clients, client_kib_max): (usize, usize),
-        begin: impl Fn() -> C,
+        begin: impl Fn(usize) -> Vec<C>,
         leave: impl Fn(Vec<C>),
         has_left: impl Fn(&Self) -> bool,
     ) {
         // What a loop has for its first connections is not theirs.
-        leave((0..FIRST).map(|_| begin()).collect());
+        let first = begin(FIRST);
+        self.settle();
+        leave(first);
         self.wait_until("the first clients are gone", || has_left(self));
         self.wait_until("their memory is given back", || self.count(Counter::HeapTrims) > 0);
         let before = resident_kib();
         let trims = self.count(Counter::HeapTrims);
-        let stalled: Vec<C> = (0..clients).map(|_| begin()).collect();
+        let stalled = begin(clients);
         self.settle();
         let held = resident_kib().saturating_sub(before);
         assert!(
@@ -370,17 +372,29 @@ fn stalled_streams(address: SocketAddr, streams: u32) -> TcpStream {
     client
 }
 
-/// One that sends as much as is taken.
-fn uploading(address: SocketAddr) -> TcpStream {
-    let mut client = TcpStream::connect(address).expect("connected");
+/// So many that send as much as is taken.
+fn uploading(address: SocketAddr, clients: usize) -> Vec<TcpStream> {
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
-    client.write_all(head.as_bytes()).expect("sent");
-    client.set_write_timeout(Some(Duration::from_millis(20))).expect("set");
+    let begin = |_| {
+        let mut client = TcpStream::connect(address).expect("connected");
+        client.write_all(head.as_bytes()).expect("sent");
+        client.set_nonblocking(true).expect("set");
+        client
+    };
+    let mut clients: Vec<TcpStream> = (0..clients).map(begin).collect();
     let piece = [b'x'; 16 << 10];
     let begun = Instant::now();
-    // Until the server has stopped to read.
-    while uninterrupted(|| client.write(&piece)).is_ok() && begun.elapsed() < DEADLINE {}
-    client
+    let mut taken = begun;
+    // Until the server has stopped to read from all of them.
+    while taken.elapsed() < Duration::from_millis(500) && begun.elapsed() < DEADLINE {
+        for client in &mut clients {
+            while client.write(&piece).is_ok() {
+                taken = Instant::now();
+            }
+        }
+        thread::park_timeout(Duration::from_millis(1));
+    }
+    clients
 }
 
 /// Runs `check` with a backend of this habit.
@@ -392,7 +406,7 @@ fn beside(habit: Habit, check: impl FnOnce(&Backend<'_>)) {
 fn clients_that_read_nothing(driver: Driver) {
     beside(Habit::Answers, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
-        let begin = || stalled(stage.address);
+        let begin = |clients| (0..clients).map(|_| stalled(stage.address)).collect();
         stage.check((CLIENTS, CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
     });
 }
@@ -445,13 +459,14 @@ fn clients_in_tls(driver: Driver) {
     let identity = Identity::make();
     beside(Habit::Answers, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, Some(&identity)) else { return };
-        let begin = || {
+        let begin_one = |_| {
             let mut client = identity.connect(stage.address);
             set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
             client.write_all(REQUEST.as_bytes()).expect("sent");
             // Of the client's side only the socket is kept.
             client.sock
         };
+        let begin = |clients| (0..clients).map(begin_one).collect();
         stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
     });
 }
@@ -471,12 +486,13 @@ fn clients_of_files_in_tls(driver: Driver) {
     );
     let config = Given::from_toml(&text, "test").read().expect("right");
     let Some(stage) = Stage::new(driver, Server::start(&config)) else { return };
-    let begin = || {
+    let begin_one = |_| {
         let mut client = identity.connect(stage.address);
         set_socket_recv_buffer_size(&client.sock, 16 << 10).expect("set");
         client.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
         client.sock
     };
+    let begin = |clients| (0..clients).map(begin_one).collect();
     stage.check((CLIENTS, TLS_CLIENT_KIB_MAX), begin, drop, |stage| stage.open() == 0);
 }
 
@@ -484,7 +500,7 @@ fn clients_of_files_in_tls(driver: Driver) {
 fn uploads_that_wait(driver: Driver) {
     beside(Habit::Stalls, |backend| {
         let Some(stage) = Stage::proxy(driver, backend.address, None) else { return };
-        let begin = || uploading(stage.address);
+        let begin = |clients| uploading(stage.address, clients);
         let leave = |clients| {
             drop(clients);
             backend.cut();

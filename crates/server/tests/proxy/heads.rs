@@ -11,7 +11,7 @@ use pollux_server::config::{AnswerRule, ProxyConfig};
 use pollux_server::{FieldRule, ProxyCounter};
 use pollux_settings::Given;
 
-use crate::{Backend, GET, OK, field, ok, on_every_driver};
+use crate::{Backend, GET, OK, field, ok, on_all_drivers_at_once, on_every_driver};
 
 /// One request with its answer.
 struct Row {
@@ -446,11 +446,11 @@ fn a_client_is_the_one_that_the_proxy_in_front_names() {
     let backend = Backend::answering(|head, _| {
         field(head, "X-Forwarded-For").map(|named| ok(&format!("X-Client: {named}\r\n"), ""))
     });
-    let accept = |config: &mut ProxyConfig| {
+    let accept = |_, config: &mut ProxyConfig| {
         config.frontends[0].accepts_header = true;
-        config.limits.clients.header_timeout = Duration::from_millis(300);
+        config.limits.clients.header_timeout = Duration::from_secs(2);
     };
-    on_every_driver(&[backend.address], accept, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], accept, |driver, proxy| {
         let own = "127.0.0.1";
         let mut binary = Vec::new();
         let [source, destination] =

@@ -820,15 +820,15 @@ fn deadlines_are_those_of_each_stream() {
             None
         }
     });
-    let set = |config: &mut ProxyConfig| {
+    let set = |_, config: &mut ProxyConfig| {
         let limits = &mut config.limits;
-        limits.first_byte_timeout = Duration::from_millis(300);
-        limits.request_timeout = Duration::from_millis(700);
-        limits.queue_timeout = Duration::from_millis(100);
-        limits.clients.body_timeout = Duration::from_millis(500);
+        limits.queue_timeout = Duration::from_millis(500);
+        limits.first_byte_timeout = Duration::from_millis(1_500);
+        limits.clients.body_timeout = Duration::from_millis(2_500);
+        limits.request_timeout = Duration::from_millis(3_500);
         config.groups[0].servers[0].connections_max = Some(3);
     };
-    on_every_driver(&[backend.address], set, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], set, |driver, proxy| {
         let mut client = Client2::connect(proxy);
         let silent = client.get("/silent");
         let begun = client.get("/begin");

@@ -485,32 +485,29 @@ fn a_name_that_moves_from_all_its_addresses_to_others_is_answered_throughout() {
 
 #[test]
 fn a_name_that_has_only_the_address_of_the_proxy_is_not_called_drained() {
-    let one = Backend::start_at("127.0.0.2:0".parse().expect("one"), |_, mut client| {
-        if !client.head().is_empty() {
-            client.try_send(crate::ok("", "127.0.0.2"));
-        }
-    });
-    let hosts = Hosts::default();
-    let set = |config: &mut ProxyConfig| {
-        config.limits.lookup_interval = Duration::from_millis(50);
-        let own = SocketAddr::new(ip("127.0.0.7"), one.address.port());
-        config.frontends[0].listen = vec![own.into()];
-    };
-    hosts.set("self.test", &[ip("127.0.0.2")]);
-    let to = [name("self.test", one.address.port())];
     for mode in [Mode::Http, Mode::Tcp] {
-        let set = |config: &mut ProxyConfig| {
-            set(config);
-            config.frontends[0].mode = mode;
-        };
-        on_every_driver(&hosts, &to, set, |driver, proxy| {
+        crate::at_once(|driver| {
+            let one = Backend::start_at("127.0.0.2:0".parse().expect("one"), |_, mut client| {
+                if !client.head().is_empty() {
+                    client.try_send(crate::ok("", "127.0.0.2"));
+                }
+            });
+            let hosts = Hosts::default();
             hosts.set("self.test", &[ip("127.0.0.2")]);
+            let to = vec![name("self.test", one.address.port())];
+            let set = |config: &mut ProxyConfig| {
+                config.limits.lookup_interval = Duration::from_millis(50);
+                let own = SocketAddr::new(ip("127.0.0.7"), one.address.port());
+                config.frontends[0].listen = vec![own.into()];
+                config.frontends[0].mode = mode;
+            };
+            let started = Proxy::start_with(driver, to, hosts.resolver(), set);
+            let Some(proxy) = started else { return };
             proxy.await_that("the address", |proxy| ask(proxy) == "127.0.0.2");
             hosts.set("self.test", &[ip("127.0.0.7")]);
             proxy.await_that("none", |proxy| ask(proxy) != "127.0.0.2");
             proxy.await_that("the fault", |proxy| proxy.faults(Fault::NoAddress) > 0);
             assert_eq!(proxy.faults(Fault::AllDrained), 0, "{driver}");
-            hosts.set("self.test", &[ip("127.0.0.2")]);
         });
     }
 }

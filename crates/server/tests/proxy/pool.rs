@@ -141,7 +141,7 @@ fn a_request_that_waits_too_long_gets_503_and_its_place_is_not_lost() {
     let backend = slow.start();
     let set = |config: &mut ProxyConfig| {
         two_threads(config);
-        config.limits.queue_timeout = Duration::from_millis(50);
+        config.limits.queue_timeout = Duration::from_millis(250);
     };
     on_every_driver(&[backend.address], set, |driver, proxy| {
         let mut clients = [proxy.client(), proxy.client()];

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use pollux_engine::Driver;
+use pollux_engine::{Counter, Driver};
 use pollux_http::h2::{Ask, ErrorCode, Settings};
 use pollux_http::{Field, Method};
 use pollux_server::config::{Check, LogTarget, Protocol, ProxyConfig, ServerTls};
 use pollux_server::tls::Trust;
-use pollux_server::{BackendCounts, Fault, ProxyCounter, ServerCounter};
+use pollux_server::{BackendCounts, Fault, ProxyCounter};
 
 use crate::http2_backend::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Peer2, SETTINGS, block,
@@ -18,7 +18,7 @@ use crate::http2_backend::{
 };
 use crate::http2_client::{Answer, Client2};
 use crate::identity::{Identity, pattern};
-use crate::{Backend, Client, Proxy, at_once, field, on_every_driver};
+use crate::{Backend, Client, Proxy, at_once, field, on_all_drivers_at_once, on_every_driver};
 
 const OK2: &str = "HTTP/1.1 200 OK\r\n";
 
@@ -877,26 +877,26 @@ fn a_backend_that_floods_is_left() {
 
 #[test]
 fn a_backend_that_is_slow_is_given_up_by_its_stream() {
-    let backend = Backend::of_http2(|_, mut peer| {
-        while let Some((stream, asked)) = peer.next_whole() {
-            match asked.path() {
-                "/never" => {}
-                "/part" => peer.says(|peer, out| {
-                    peer.send_head(out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false);
-                    peer.send_data(out, stream, b"part", false);
-                }),
-                _ => peer.answer(stream, OK2, b"well"),
-            }
-        }
-    });
     let soon = |config: &mut ProxyConfig| {
         h2c(config);
-        config.limits.first_byte_timeout = Duration::from_millis(200);
-        config.limits.clients.body_timeout = Duration::from_millis(200);
+        config.limits.first_byte_timeout = Duration::from_secs(1);
+        config.limits.clients.body_timeout = Duration::from_secs(1);
     };
-    on_every_driver(&[backend.address], soon, |driver, proxy| {
-        let before = backend.accepted();
-        let mut client = Client2::connect(proxy);
+    at_once(|driver| {
+        let backend = Backend::of_http2(|_, mut peer| {
+            while let Some((stream, asked)) = peer.next_whole() {
+                match asked.path() {
+                    "/never" => {}
+                    "/part" => peer.says(|peer, out| {
+                        peer.send_head(out, stream, b"HTTP/1.1 200 OK\r\n\r\n", false);
+                        peer.send_data(out, stream, b"part", false);
+                    }),
+                    _ => peer.answer(stream, OK2, b"well"),
+                }
+            }
+        });
+        let Some(proxy) = Proxy::start(driver, &[backend.address], soon) else { return };
+        let mut client = Client2::connect(&proxy);
         let never = client.get("/never");
         let part = client.get("/part");
         assert_eq!(client.answer(never).status(), "504", "{driver}");
@@ -905,33 +905,33 @@ fn a_backend_that_is_slow_is_given_up_by_its_stream() {
         assert_eq!(proxy.faults(Fault::FirstByteTimeout), 1, "{driver}");
         assert_eq!(proxy.faults(Fault::BodyTimeout), 1, "{driver}");
         // It has answered a PING, so no other connection was needed, or one at most.
-        assert!(backend.accepted() - before <= 2, "{driver}");
+        assert!(backend.accepted() <= 2, "{driver}");
     });
 }
 
 #[test]
 fn a_connection_that_is_dead_gets_no_other_request() {
-    let backend = Backend::start(|number, client| {
-        if number % 2 == 1 {
-            let mut peer = Peer2::on(client.socket, Settings::DEFAULT);
-            while let Some((stream, _)) = peer.next_whole() {
-                peer.answer(stream, OK2, b"well");
-            }
-            return;
-        }
-        // It says its first words, and neither reads nor writes from then on.
-        let mut peer = Peer2::on(client.socket, Settings::DEFAULT);
-        peer.until(|peer| !peer.asked.is_empty());
-        let mut byte = [0];
-        while matches!(std::io::Read::read(&mut peer.socket, &mut byte), Ok(1..)) {}
-    });
     let soon = |config: &mut ProxyConfig| {
         h2c(config);
-        config.limits.first_byte_timeout = Duration::from_millis(100);
-        config.limits.connect_timeout = Duration::from_millis(300);
+        config.limits.first_byte_timeout = Duration::from_secs(1);
+        config.limits.connect_timeout = Duration::from_secs(1);
     };
-    on_every_driver(&[backend.address], soon, |driver, proxy| {
-        let mut client = Client2::connect(proxy);
+    at_once(|driver| {
+        let backend = Backend::start(|number, client| {
+            let mut peer = Peer2::on(client.socket, Settings::DEFAULT);
+            if number > 0 {
+                while let Some((stream, _)) = peer.next_whole() {
+                    peer.answer(stream, OK2, b"well");
+                }
+                return;
+            }
+            // It says its first words, and neither reads nor writes from then on.
+            peer.until(|peer| !peer.asked.is_empty());
+            let mut byte = [0];
+            while matches!(std::io::Read::read(&mut peer.socket, &mut byte), Ok(1..)) {}
+        });
+        let Some(proxy) = Proxy::start(driver, &[backend.address], soon) else { return };
+        let mut client = Client2::connect(&proxy);
         let stream = client.ask(Method::Post, "/", &[], true);
         assert_eq!(client.answer(stream).status(), "504", "{driver}");
         assert_eq!(client.answer_to("/").body, b"well", "{driver}");
@@ -943,8 +943,8 @@ fn a_connection_that_is_dead_gets_no_other_request() {
 fn a_connection_that_is_dead_is_found_out_before_the_time_of_an_answer_is_over() {
     let soon = |config: &mut ProxyConfig| {
         h2c(config);
-        config.limits.first_byte_timeout = Duration::from_secs(2);
-        config.limits.connect_timeout = Duration::from_millis(200);
+        config.limits.first_byte_timeout = Duration::from_secs(8);
+        config.limits.connect_timeout = Duration::from_secs(1);
     };
     at_once(|driver| {
         let backend = Backend::start(|number, client| {
@@ -1008,11 +1008,11 @@ fn a_connection_that_was_silent_and_lives_gets_other_requests() {
 fn a_backend_that_says_nothing_at_the_start_costs_a_connect_timeout_and_another_one_is_asked() {
     let silent = Backend::silent();
     let well = Backend::answering2(|_| (OK2.to_owned(), b"well".to_vec()));
-    let soon = |config: &mut ProxyConfig| {
+    let soon = |_, config: &mut ProxyConfig| {
         h2c(config);
-        config.limits.connect_timeout = Duration::from_millis(200);
+        config.limits.connect_timeout = Duration::from_secs(1);
     };
-    on_every_driver(&[silent.address, well.address], soon, |driver, proxy| {
+    on_all_drivers_at_once(&[silent.address, well.address], soon, |driver, proxy| {
         let mut client = proxy.client();
         for _ in 0..2 {
             assert_eq!(post(&mut client, "once"), "200", "{driver}");
@@ -1520,9 +1520,11 @@ fn a_place_of_a_stream_that_its_client_has_left_is_free_when_its_reset_has_left(
         let slow = client.ask(Method::Post, "/", &[], false);
         let body = vec![0; 1 << 20];
         let mut stuck = 0;
+        let before = proxy.count_of_engine(Counter::BytesOut);
         pollux_testing::wait_until("it takes no more", || {
             let sent = client.send_some(slow, &body, false);
-            stuck = if sent > 0 { 0 } else { stuck + 1 };
+            let written = proxy.count_of_engine(Counter::BytesOut) - before;
+            stuck = if sent > 0 || written < BEYOND_FIRST_WINDOWS { 0 } else { stuck + 1 };
             // What comes before its answer is there then.
             client.says(|client, out| client.ping(out, [7; 8]));
             assert!(client.more(), "{driver}");
@@ -1540,16 +1542,19 @@ fn a_place_of_a_stream_that_its_client_has_left_is_free_when_its_reset_has_left(
     });
 }
 
+/// What a proxy can have sent to a backend only when that has opened its windows: it is its socket that takes no more then.
+const BEYOND_FIRST_WINDOWS: u64 = 2 * 65_535;
+
 #[test]
 fn a_request_behind_output_that_stands_goes_to_another_connection() {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let wide = Settings { stream_window: 1 << 30, connection_window: 1 << 30, ..Settings::DEFAULT };
-    let backend = Backend::start(move |number, client| {
+    let backend = Backend::start(move |_, client| {
         let mut peer = Peer2::on(client.socket, wide);
-        if number % 2 == 0 {
-            // It opens its windows, and reads no more than the first head.
-            peer.until(|peer| !peer.asked.is_empty());
+        peer.until(|peer| !peer.asked.is_empty());
+        if peer.asked.values().any(|asked| asked.path() == "/slow") {
+            // It has opened its windows, and reads no more than the first head.
             pollux_testing::wait_until("the end", || over.load(SeqCst));
             return;
         }
@@ -1564,22 +1569,22 @@ fn a_request_behind_output_that_stands_goes_to_another_connection() {
     on_every_driver(&[backend.address], soon, |driver, proxy| {
         is_over.store(false, SeqCst);
         let mut slow = proxy.client();
-        slow.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        slow.send("POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
         let socket = slow.socket.try_clone().expect("a second one");
         let sender = std::thread::spawn(move || {
-            let _ = std::io::Write::write_all(&mut &socket, &[0; 100_000_000]);
+            let _ = std::io::Write::write_all(&mut &socket, &vec![0; 100_000_000]);
         });
-        let taken = || proxy.sum(|each| each.server.value(ServerCounter::BodyBytes));
-        let seen = Mutex::new((0, 0));
-        proxy.await_that("it takes no more", |_| {
-            let mut seen = seen.lock().expect("whole");
-            let now = taken();
-            *seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
-            now > 50_000 && seen.1 == 50
+        let before = proxy.count_of_engine(Counter::BytesOut);
+        let mut seen = (0, 0);
+        pollux_testing::wait_until("it takes no more", || {
+            let now = proxy.count_of_engine(Counter::BytesOut) - before;
+            seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
+            now > BEYOND_FIRST_WINDOWS && seen.1 == 50
         });
         let mut client = Client2::connect(proxy);
         assert_eq!(client.answer_to("/").body, b"well", "{driver}");
-        assert_eq!(proxy.count(ProxyCounter::Http2Moved), 1, "{driver}");
+        // More than once where the next connection takes its time to open, too.
+        assert!(proxy.count(ProxyCounter::Http2Moved) >= 1, "{driver}");
         is_over.store(true, SeqCst);
         slow.reset();
         sender.join().expect("well");

@@ -290,10 +290,10 @@ fn an_answer_that_agrees_to_nothing_opens_nothing() {
             _ => ok("", "hi"),
         })
     });
-    let set = |config: &mut ProxyConfig| {
-        config.limits.first_byte_timeout = Duration::from_millis(300);
+    let set = |_, config: &mut ProxyConfig| {
+        config.limits.first_byte_timeout = Duration::from_secs(2);
     };
-    on_every_driver(&[backend.address], set, |driver, proxy| {
+    on_all_drivers_at_once(&[backend.address], set, |driver, proxy| {
         let mut client = Client2::connect(proxy);
         // So that its answer is known when it comes to a request for a WebSocket.
         for path in ["/fine", "/fine"] {
@@ -395,11 +395,11 @@ fn a_tunnel_that_stands_still_holds_up_no_other_stream() {
 fn a_tunnel_in_which_nothing_is_said_is_cut_in_its_time_alone() {
     let backend = echoing();
     let set = |_, config: &mut ProxyConfig| {
-        config.limits.tunnel_timeout = Duration::from_millis(600);
+        config.limits.tunnel_timeout = Duration::from_secs(3);
         // Those of requests are not for tunnels.
-        config.limits.request_timeout = Duration::from_millis(200);
-        config.limits.clients.body_timeout = Duration::from_millis(200);
-        config.limits.clients.idle_timeout = Duration::from_millis(200);
+        config.limits.request_timeout = Duration::from_secs(1);
+        config.limits.clients.body_timeout = Duration::from_secs(1);
+        config.limits.clients.idle_timeout = Duration::from_secs(1);
     };
     on_all_drivers_at_once(&[backend.address], set, |driver, proxy| {
         let mut client = Client2::connect(proxy);

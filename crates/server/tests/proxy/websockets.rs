@@ -326,11 +326,11 @@ fn a_cut_of_either_side_is_the_end_of_the_other() {
 fn a_tunnel_in_which_nothing_is_said_ends_in_its_time() {
     let quiet = |_: &str, mut end: End| drop(end.rest());
     let soon = |config: &mut ProxyConfig| {
-        config.limits.tunnel_timeout = Duration::from_millis(300);
+        config.limits.tunnel_timeout = Duration::from_millis(2_500);
         // Those of requests are not for tunnels.
-        config.limits.request_timeout = Duration::from_millis(100);
-        config.limits.first_byte_timeout = Duration::from_millis(100);
-        config.limits.clients.idle_timeout = Duration::from_millis(100);
+        config.limits.request_timeout = Duration::from_secs(2);
+        config.limits.first_byte_timeout = Duration::from_secs(2);
+        config.limits.clients.idle_timeout = Duration::from_secs(2);
     };
     for is_http2 in [false, true] {
         let backend = backend(is_http2, quiet);
@@ -341,11 +341,10 @@ fn a_tunnel_in_which_nothing_is_said_ends_in_its_time() {
             soon(config);
         };
         on_all_drivers_at_once(&[backend.address], set, |driver, proxy| {
-            for by_stream in [false, true] {
-                let mut end = open(proxy, by_stream, "/quiet");
-                assert_eq!(end.rest(), b"", "{driver}, {by_stream} to {is_http2}");
-                proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
+            for mut end in [false, true].map(|by_stream| open(proxy, by_stream, "/quiet")) {
+                assert_eq!(end.rest(), b"", "{driver} to {is_http2}");
             }
+            proxy.await_that("no request is under way", |proxy| proxy.in_use() == 0);
             assert_eq!(proxy.faults_total(), 0, "{driver}: a tunnel comes to its end");
         });
     }
