@@ -363,7 +363,7 @@ fn a_server_that_got_slower_is_worse() {
         (0..8).map(|number| path(folder.path(), &format!("{number}.json"))).collect();
     for (number, file) in files.iter().enumerate() {
         // Slower by what a responder waits: far longer than a busy machine takes for an answer.
-        let slow = |_| Duration::from_millis(20);
+        let slow = |_| Duration::from_millis(100);
         let responder = (number % 2 == 1).then(|| Responder::start(8, slow));
         let url = responder.as_ref().map_or(&*server.url, |responder| &*responder.url);
         load_well(&["-c", "8", "-n", "40", "-q", "--json", file, url]);

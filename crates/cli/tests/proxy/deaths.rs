@@ -1,6 +1,6 @@
 //! kill -9 of a worker, of the master, of a backend, under load.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use pollux_testing::{Output, Process, Signal, await_end, is_running, wait_until};
@@ -134,7 +134,9 @@ fn an_address_that_no_worker_accepts_from_any_more_refuses_connections() {
         proxy.await_metric("pollux_proxy_backend_in_use", "", 1);
         proxy.signal(signal);
         wait_until(format_args!("refusal of clients after {signal:?}"), || {
-            TcpStream::connect(proxy.address).is_err()
+            // A reset is the end of one of the listeners, which a client was on its way to.
+            let refused = TcpStream::connect(proxy.address);
+            refused.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         });
         assert!(is_running(worker), "{signal:?}: it has a request");
         // Another proxy can listen there at once.

