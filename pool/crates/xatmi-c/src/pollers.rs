@@ -77,7 +77,7 @@ struct Descriptor {
 
 /// Starts a thread that no signal comes to: a handler of the server runs in a thread of the server, whose wait it
 /// interrupts, and with the errors and the context of that one.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let mut every = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the call writes a set into the room that it is given.

@@ -8,6 +8,7 @@ use pollux_xatmi::worker::Registry;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::fault::Fault;
+use crate::pollers::without_signals;
 
 /// What is called on the server's own thread, between requests, when it was woken.
 type Each = Box<dyn FnMut()>;
@@ -46,7 +47,9 @@ pub(crate) fn attend(each: Each) -> Result<OwnedFd, Fault> {
             return wake.try_clone().map_err(failed);
         }
         let made = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
-        registry.attend(made.try_clone().map_err(failed)?, call_each)?;
+        let watched = made.try_clone().map_err(failed)?;
+        // A thread that waits for it takes no signal of the program's either.
+        without_signals(|| registry.attend(watched, call_each))?;
         wake.insert(made).try_clone().map_err(failed)
     })?;
     EACH.with_borrow_mut(|all| all.push(each));

@@ -366,6 +366,13 @@ fn run(
     let start = |application: &[OsString]| {
         for row in rows {
             advertise(&registry, &row.name, row.function, &row.called)
+            if row.name.is_empty() {
+                let function = row.function;
+                let conversions = CONVERSIONS.with_borrow(|all| all.get(&row.called).copied());
+                registry
+                    .link_in(&row.called, move |incoming| serve(function, incoming, conversions));
+                continue;
+            }
                 .map_err(|fault| fault.detail)?;
         }
         registry.built_in_end();
@@ -412,6 +419,7 @@ fn call_init(
 /// A service that is offered from the start.
 struct Row {
     name: String,
+    /// Empty for a function that is only linked in: the command line may give it a name.
     function: Function,
     called: String,
 }
@@ -430,10 +438,7 @@ unsafe fn rows(table: *const ServiceRow) -> Result<Vec<Row>, Fault> {
         let function =
             row.function.ok_or_else(|| Fault::invalid("a service without a function"))?;
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-        // Without a name a function is only linked in.
-        if !name.is_empty() {
-            rows.push(Row { name: text(name), function, called: text(called) });
-        }
+        rows.push(Row { name: text(name), function, called: text(called) });
     }
     Ok(rows)
 }
@@ -447,9 +452,6 @@ unsafe fn dispatch_rows(table: *const DispatchRow) -> Result<Vec<Row>, Fault> {
         let Some(row) = (unsafe { caller::read(table.wrapping_add(index)) }) else { break };
         // SAFETY: the caller's promise.
         let Some(name) = (unsafe { caller::text(row.name) }) else { break };
-        if name.is_empty() {
-            break;
-        }
         // SAFETY: the caller's promise.
         let called = unsafe { caller::text(row.function_name) }.unwrap_or(name);
         let function =

@@ -141,7 +141,9 @@ static int init(int argc, char **argv) {
 static void done(void) { fprintf(stderr, "done\n"); }
 
 static int server(int argc, char **argv) {
-  static struct tmdsptchtbl_t services[] = {{"POKE", "POKE", POKE, 0, 0},    {"COUNTS", "COUNTS", COUNTS, 0, 0},
+  /* Without a name a function is only linked in: -S gives it one. The rows behind it count. */
+  static struct tmdsptchtbl_t services[] = {{"", "linked", PID, 0, 0},
+                                            {"POKE", "POKE", POKE, 0, 0},    {"COUNTS", "COUNTS", COUNTS, 0, 0},
                                             {"OFF", "OFF", OFF, 0, 0},       {"LEAVE", "LEAVE", LEAVE, 0, 0},
                                             {"PID", "PID", PID, 0, 0},       {"NAMES", "NAMES", NAMES, 0, 0},
                                             {"CLOSED", "CLOSED", CLOSED, 0, 0}, {"USED", "USED", USED, 0, 0},
@@ -203,6 +205,7 @@ static int client(void) {
   CHECK(tpext_delb4pollcb() == -1 && tperrno == TPEPROTO);
   tpexit();
   CHECK(tperrno == TPEPROTO);
+  CHECK(atol(ask("LINKED", "")) > 1);
   ask("POKE", "one");
   until("1 one 1 1");
   ask("POKE", "two");

@@ -14,7 +14,7 @@ fn a_server_has_its_own_main_descriptors_and_times() {
             &format!(
                 "<endurox><appconfig transport=\"{transport}\"><sanity>1</sanity><restart_min>0</restart_min>\
                  </appconfig><servers><server name=\"pollsv\"><srvid>1</srvid><min>1</min><max>1</max>\
-                 <sysopt>-e {transport}.log</sysopt></server></servers></endurox>"
+                 <sysopt>-e {transport}.log -SLINKED:linked</sysopt></server></servers></endurox>"
             ),
         );
         succeeded(pool.client("pollsv").arg("client"));

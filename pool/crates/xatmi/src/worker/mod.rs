@@ -134,6 +134,7 @@ impl Worker {
             slot,
             continued: Continued::default(),
             built_in: Vec::new(),
+            linked_in: Vec::new(),
             is_serving: false,
         };
         Ok(Self { registrations: Rc::new(RefCell::new(registrations)) })

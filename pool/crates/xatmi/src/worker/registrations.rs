@@ -19,7 +19,9 @@ use super::mailbox::Mailbox;
 use super::manager_link::ManagerLink;
 use super::queues::Queues;
 use super::reply::{Call, Replies, ReplyStatus, ReplyTransport, fail};
-use super::service::{Done, Handler, Incoming, Offer, Offers, Standing, service_name};
+use super::service::{
+    Done, Handler, Incoming, Offer, Offers, SharedHandler, Standing, service_name,
+};
 use super::setup::Options;
 use crate::client::Outgoing;
 use crate::error::{Code, Error};
@@ -44,6 +46,8 @@ pub(super) struct Registrations {
     pub(super) continued: Continued,
     /// Names of services that the program was built with.
     pub(super) built_in: Vec<ServiceName>,
+    /// Functions that are offered under no name, with theirs: the command line may give them one.
+    pub(super) linked_in: Vec<(String, SharedHandler)>,
     /// Before the start function has returned, offers are only collected.
     pub(super) is_serving: bool,
 }
@@ -139,14 +143,20 @@ impl Registrations {
             let by_name = offered.iter().find(|(_, offer)| offer.name.as_str() == service);
             let by_function = || offered.iter().find(|(_, offer)| *offer.function == **service);
             let source = by_name.or_else(by_function);
-            let Some((_, source)) = source else {
+            let source = source.map(|(_, offer)| (&*offer.function, &offer.handler));
+            let linked_in = || {
+                let found = self.linked_in.iter().find(|(function, _)| function == service);
+                found.map(|(function, handler)| (function.as_str(), handler))
+            };
+            let Some((function, handler)) = source.or_else(linked_in) else {
                 notices
                     .push(format!("option -s: no service or function {service} is offered here"));
                 continue;
             };
             for name in alias.names.iter().filter(|name| !options.is_masked(name)) {
-                if let Standing::New(name) = self.offers.standing(name, &source.function)? {
-                    self.offers.insert(Offer { name, ..source.clone() });
+                if let Standing::New(name) = self.offers.standing(name, function)? {
+                    let handler = Rc::clone(handler);
+                    self.offers.insert(Offer { name, function: function.into(), handler });
                 }
             }
         }
@@ -354,6 +364,12 @@ impl Registry {
         self.registrations.borrow_mut().on_log_level = Some(Rc::new(each));
     }
 
+    /// Keeps a function under its own name, for services that the command line makes of it (`-S SERVICE:FUNCTION`).
+    pub fn link_in(&self, function: &str, handler: impl FnMut(Incoming) -> Done + 'static) {
+        let linked_in = (function.to_owned(), Rc::new(RefCell::new(Box::new(handler) as Handler)));
+        self.registrations.borrow_mut().linked_in.push(linked_in);
+    }
+
     /// What is offered so far are the services that the program was built with; `-B` leaves these out.
     pub fn built_in_end(&self) {
         let mut registrations = self.registrations.borrow_mut();
@@ -424,6 +440,7 @@ mod tests {
             before_waits: None,
             continued: Continued::default(),
             built_in: Vec::new(),
+            linked_in: Vec::new(),
             is_serving: false,
         };
         let program = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
