@@ -120,6 +120,12 @@ static char *string(const char *text) {
   return buffer;
 }
 
+/* A context that ends has the manager look. */
+static void *comes_and_goes(void *nothing) {
+  CHECK(tpinit(NULL) == 0 && tpterm() == 0);
+  return nothing;
+}
+
 static void handed_over(void) {
   char *data = string("one"), *reply = NULL;
   long len = 0;
@@ -144,6 +150,11 @@ static void handed_over(void) {
     CHECK(tpsblktime(1, TPBLK_NEXT) == 0);
     CHECK(tpcall("NEVER", data, 0, &reply, &len, 0) == -1 && tperrno == TPETIME);
   }
+  /* Until then it is the server's, whatever the manager finds when it looks for what dead processes have left. */
+  CHECK(tpsblktime(6, TPBLK_NEXT) == 0 && (cds[0] = tpacall("NEVER", data, 0, 0)) > 0);
+  pthread_t other;
+  CHECK(pthread_create(&other, NULL, comes_and_goes, NULL) == 0 && pthread_join(other, NULL) == 0);
+  CHECK(tpgetrply(&cds[0], &reply, &len, 0) == -1 && tperrno == TPETIME);
   CHECK(tpacall("LATER", data, 0, TPNOREPLY) == 0);
   strcpy(data, "still");
   CHECK(tpcall("LATER", data, 0, &reply, &len, 0) == 0 && strcmp(reply, "later: still") == 0);

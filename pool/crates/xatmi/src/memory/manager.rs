@@ -438,7 +438,14 @@ impl Memory {
             known.extend(claim.claimed().map(|claimed| claimed.request));
             known.extend(claim.held().map(|ticket| ticket.request));
         }
-        under_way.into_iter().filter(|ticket| !known.contains(&ticket.request)).collect()
+        // Behind the claims: what a worker sets aside has its mark before the claim is let go.
+        let pids: HashSet<u32> = self.numbers().into_iter().map(|(_, pid)| pid).collect();
+        let is_kept = |ticket: &Ticket| {
+            let keeper = self.exchange.request(ticket.request).and_then(|one| one.keeper(*ticket));
+            keeper.is_some_and(|pid| pids.contains(&pid))
+        };
+        let is_lost = |ticket: &Ticket| !known.contains(&ticket.request) && !is_kept(ticket);
+        under_way.into_iter().filter(is_lost).collect()
     }
 
     /// The numbers of all requests in pages that were written: a look at any other would give it memory.

@@ -26,13 +26,16 @@
 use super::atomic::{AtomicU64, Ordering};
 use super::workers::Ticket;
 
-/// Words in front of the message: state, length, sum, the block whose wake flag its client sleeps on.
+/// Words in front of the message: state, length, sum, the block whose wake flag its client sleeps on, what names the
+/// request that a process has set aside, and that process.
 pub(crate) const REQUEST_HEAD_WORDS: usize = 8;
 
 const STATE: usize = 0;
 const LEN: usize = 1;
 const SUM: usize = 2;
 const HOME: usize = 3;
+const KEPT: usize = 4;
+const KEEPER: usize = 5;
 
 const FREE: u64 = 0;
 const OPEN: u64 = 1;
@@ -160,6 +163,19 @@ impl<'a> Request<'a> {
         let next = Ticket { hops: ticket.hops.wrapping_add(1), ..ticket };
         let is_on = |kind| self.change(word(ticket, kind), word(next, kind));
         [ASKED, SENT].into_iter().any(is_on).then_some(next)
+    }
+
+    /// It is answered later, and its holder serves others meanwhile. Called by its holder, before it lets go of it.
+    pub(crate) fn set_aside(&self, ticket: Ticket, pid: u32) {
+        self.head[KEEPER].store(pid.into(), Ordering::SeqCst);
+        self.head[KEPT].store(word(ticket, ASKED), Ordering::SeqCst);
+    }
+
+    /// The process that has set it aside, if one has; others may write there.
+    pub(crate) fn keeper(&self, ticket: Ticket) -> Option<u32> {
+        let is_kept = self.head[KEPT].load(Ordering::SeqCst) == word(ticket, ASKED);
+        let pid = u32::try_from(self.head[KEEPER].load(Ordering::SeqCst)).ok();
+        pid.filter(|pid| is_kept && *pid != 0)
     }
 
     /// The answer was read. Called by its client.

@@ -388,6 +388,9 @@ impl ReplyTransport for Mailbox {
 
     fn set_aside(&mut self) -> Option<Ticket> {
         let ticket = self.held.take()?;
+        if let Some(request) = self.memory.exchange().request(ticket.request) {
+            request.set_aside(ticket, self.claim().pid());
+        }
         self.claim().let_go();
         Some(ticket)
     }
