@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_int};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::ubf::{
     self, Field, FieldId, HEADER_BYTES, JsonError, LineForm, Ubf, UbfError, UbfMut, UbfRef, Value,
-    apply_printed, from_json, region_size, to_json,
+    apply_printed, escaped, from_json, region_size, to_json, unescaped,
 };
 use pollux_xatmi::view;
 
@@ -464,8 +464,29 @@ fn without_addresses(fields: UbfRef<'_>) -> Result<Ubf, UbfError> {
 
 /// Whether addresses are taken from texts and files: only where NDRX_APIFLAGS says so.
 pub(crate) fn reads_addresses() -> bool {
+    has_flag("ubf_ptrparse")
+}
+
+fn has_flag(name: &str) -> bool {
     let flags = std::env::var("NDRX_APIFLAGS").unwrap_or_default();
-    flags.split([',', ';', ' ']).any(|flag| flag == "ubf_ptrparse")
+    flags.split([',', ';', ' ']).any(|flag| flag == name)
+}
+
+/// Fields as JSON, texts with the escapes that NDRX_APIFLAGS asks for.
+pub(crate) fn json_of_fields(fields: UbfRef<'_>) -> Result<String, Fault> {
+    if !has_flag("json_escape") {
+        return Ok(to_json(fields, table_or_empty())?);
+    }
+    Ok(to_json(escaped(fields)?.fields(), table_or_empty())?)
+}
+
+/// The fields of JSON, texts without these escapes.
+pub(crate) fn fields_of_json(text: &str) -> Result<Ubf, Fault> {
+    let fields = from_json(text, table_or_empty())?;
+    if !has_flag("json_escape") {
+        return Ok(fields);
+    }
+    Ok(unescaped(fields.fields())?)
 }
 
 /// Fills `bytes` from a file.
@@ -554,7 +575,7 @@ pub unsafe extern "C" fn tpubftojson(ubf: *const c_char, text: *mut c_char, size
         }
         let room = usize::try_from(size).unwrap_or(0);
         // SAFETY: the caller's promise.
-        let json = to_json(unsafe { reading(ubf) }?, table_or_empty())?;
+        let json = json_of_fields(unsafe { reading(ubf) }?)?;
         if json.len() >= room {
             let detail = format!("the text needs {} bytes, there are {room}", json.len() + 1);
             return Err(Fault::new(Code::Limit.number(), detail));
@@ -579,7 +600,7 @@ pub unsafe extern "C" fn tpjsontoubf(ubf: *mut c_char, text: *const c_char) -> c
         let text = unsafe { caller::text(text) };
         let text = text.ok_or_else(|| Fault::invalid("the pointer to the text is null"))?;
         let text = text.to_str().map_err(|_| Fault::invalid("the text is not UTF-8"))?;
-        let fields = from_json(text, table_or_empty())?;
+        let fields = fields_of_json(text)?;
         // SAFETY: the caller's promise.
         unsafe { changing(ubf) }?.copy_from(fields.fields())?;
         Ok(0)

@@ -4,11 +4,11 @@
 //! buffer of another type is passed as it is; one that cannot be converted is TPESVCERR at the caller.
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
-use pollux_xatmi::ubf::{UbfMut, UbfRef, from_json, to_json};
+use pollux_xatmi::ubf::{UbfMut, UbfRef};
 use pollux_xatmi::worker::{Conversion, Done, Incoming};
 
+use crate::buffers::{fields_of_json, json_of_fields};
 use crate::fault::Fault;
-use crate::fields::table_or_empty;
 
 /// Bytes beside those of the fields that a converted buffer has: a function may add some.
 const ROOM_BYTES: usize = 1024;
@@ -70,14 +70,14 @@ fn converted(from: &Buffer, len: usize, conversion: Conversion) -> Result<Buffer
         Conversion::JsonToUbf => {
             let text = from.as_bytes()[..len].split(|byte| *byte == 0).next().unwrap_or_default();
             let text = str::from_utf8(text).map_err(|_| Fault::invalid("the text is not UTF-8"))?;
-            let fields = from_json(text, table_or_empty())?;
+            let fields = fields_of_json(text)?;
             let size = fields.fields().used() + ROOM_BYTES;
             let mut made = Buffer::new(BufferType::Ubf, "", size)?;
             UbfMut::open(made.as_bytes_mut())?.copy_from(fields.fields())?;
             Ok(made)
         }
         Conversion::UbfToJson => {
-            let text = to_json(UbfRef::open(from.as_bytes())?, table_or_empty())?;
+            let text = json_of_fields(UbfRef::open(from.as_bytes())?)?;
             let mut made = Buffer::new(BufferType::Json, "", text.len() + ROOM_BYTES)?;
             made.as_bytes_mut()[..text.len()].copy_from_slice(text.as_bytes());
             Ok(made)

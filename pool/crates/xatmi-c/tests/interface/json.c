@@ -1,5 +1,6 @@
 /* Fields as JSON and back, with each error. */
 #include <atmi.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ubf.h>
 
@@ -38,6 +39,14 @@ int main(void) {
   CHECK(tperrno == TPELIMIT && Bnum(small) == 0);
   CHECK(Badds(ubf, name, "\xff") == 0 && tpubftojson(ubf, text, sizeof text) == -1);
   CHECK(tperrno == TPEINVAL && strstr(tpstrerror(tperrno), "T_NAME") != NULL);
+  /* With escapes of its own a text of any bytes goes there and back. */
+  CHECK(setenv("NDRX_APIFLAGS", "json_escape", 1) == 0);
+  CHECK(Bdelall(ubf, Bfldid("T_BYTES")) == 0 && Bdelall(ubf, age) == 0 && Bdelall(ubf, name) == 0);
+  CHECK(Badds(ubf, name, "\x01 a\\\xff") == 0 && tpubftojson(ubf, text, sizeof text) == 0);
+  CHECK(strcmp(text, "{\"T_NAME\":\"\\\\01 a\\\\\\\\\\\\ff\"}") == 0);
+  CHECK(tpjsontoubf(other, text) == 0 && Bcmp(other, ubf) == 0);
+  CHECK(tpjsontoubf(other, "{\"T_NAME\":\"\\\\0\"}") == -1 && tperrno == TPEINVAL);
+  CHECK(unsetenv("NDRX_APIFLAGS") == 0);
   tpfree((char *)ubf);
   tpfree((char *)other);
   tpfree((char *)small);

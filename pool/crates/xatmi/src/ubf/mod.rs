@@ -22,8 +22,9 @@
 //! | to read a region | [`UbfRef`] |
 //! | to write into memory of a caller | [`UbfMut`] |
 //! | text that a person reads, and back | [`print()`], [`read_printed`] |
-//! | JSON, and back | [`to_json`], [`from_json`] |
+//! | JSON, and back | [`to_json`], [`from_json`], with escapes of its own [`escaped`], [`unescaped`] |
 
+mod escape;
 mod layout;
 mod read;
 mod text;
@@ -32,6 +33,7 @@ mod write;
 
 use thiserror::Error;
 
+pub use escape::{escaped, unescaped};
 pub use layout::{
     FieldId, FieldType, HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size,
 };
