@@ -316,7 +316,7 @@ pub(crate) struct ViewFlags {
     /// Do not look whether the field tables have the fields of the members
     #[arg(short = 'n', long = "no-fields")]
     pub(crate) is_without_fields: bool,
-    /// Folder for what is written [default: the one that it is called in]
+    /// Folder for the compiled files; headers are written to the one that it is called in [default: that one]
     #[arg(short = 'd', long = "dir", value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     /// Of Enduro/X: where libraries of its own small program are

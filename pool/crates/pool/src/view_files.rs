@@ -29,8 +29,9 @@ pub(crate) fn run(flags: &ViewFlags) -> Result<ExitCode, Failure> {
         let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
         let header = format!("{stem}.h");
         let text = c_header(file, &header);
-        for (name, text) in [(header, text), (format!("{stem}.V"), file.compiled())] {
-            let path = folder.join(name);
+        // Makefiles look for the header beside them, whatever folder they name for the compiled file.
+        let compiled = folder.join(format!("{stem}.V"));
+        for (path, text) in [(PathBuf::from(header), text), (compiled, file.compiled())] {
             if written.iter().any(|(other, _)| *other == path) {
                 let path = path.display();
                 return Err(Failure::usage(format!("two files would both be written to {path}")));

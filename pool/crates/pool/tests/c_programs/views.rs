@@ -80,6 +80,12 @@ fn a_struct_goes_to_a_service_and_comes_back_with_its_view() {
     }
     let said = succeeded(&mut viewc(&workshop, &["account.v"])).stderr;
     assert!(said.contains("account.v: ACCOUNT (56 bytes)"), "{said}");
+    // As the makefiles of other makers expect: the compiled file goes elsewhere, the header does not.
+    std::fs::create_dir(workshop.path("views")).expect("a folder");
+    workshop.write("beside.v", VIEWS);
+    succeeded(&mut viewc(&workshop, &["-d", "views", "beside.v"]));
+    assert!(workshop.path("beside.h").exists() && workshop.path("views/beside.V").exists());
+    assert!(!workshop.path("views/beside.h").exists());
     // The other view has the same name and size, and another order.
     workshop.write("other.v", &VIEWS.replace("number T_NUMBER", "digits T_NUMBER"));
     succeeded(&mut viewc(&workshop, &["-n", "other.v"]));

@@ -190,6 +190,11 @@ fn member(line: &str) -> Result<Member, String> {
         (None, size) => within(size, "size", SIZE_MAX)?,
     };
     let flags = Flags::read(name, flags)?;
+    if flags.has_len && member_type.layout().0.is_some() {
+        return Err(format!(
+            "flag 'L' of {name}: a {type_name} has no length of its own, expected it for string and carray alone"
+        ));
+    }
     let null = null_value(member_type, name, size, null)?;
     Ok(Member {
         name: name.to_owned(),

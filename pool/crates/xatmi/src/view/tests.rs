@@ -129,6 +129,7 @@ fn a_mistake_names_line_and_what_is_expected() {
             "people.v:2: size '-' of one: expected a number of 1 to 65535",
         ),
         ("VIEW A\nshort one - 1 X - -\n", "people.v:2: flag 'X' of one: "),
+        ("VIEW A\nlong one - 5 L - -\n", "people.v:2: flag 'L' of one: a long has no length"),
         ("VIEW A\nshort one - 1 - - 40000\n", "people.v:2: the null value of one is '40000': "),
         ("VIEW A\nstring one - 1 - 3 'abc'\n", "people.v:2: the null value of one is longer, "),
         ("VIEW A\nstring one - 1 - 3 'ab\n", "people.v:2: the null value 'ab has no ' at its end"),
