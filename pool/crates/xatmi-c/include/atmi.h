@@ -13,6 +13,8 @@
 #ifndef POLLUX_ATMI_H
 #define POLLUX_ATMI_H
 
+#include <stdlib.h>
+
 #include "ndrstandard.h"
 
 #ifdef __cplusplus

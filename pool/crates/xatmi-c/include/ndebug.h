@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "thlock.h"
 #include "ubf.h"
 #include "userlog.h"
 
