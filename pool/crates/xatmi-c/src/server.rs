@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pollux_xatmi::error::Code;
-use pollux_xatmi::worker::{Conversion, Ending, Options, Registry, Worker};
+use pollux_xatmi::worker::{Conversion, Ending, Options, Registry, Worker, arguments_or_left};
 
 use crate::fault::{self, Fault};
 use crate::messages::service_name;
@@ -355,7 +355,8 @@ fn run(
     context::set_servers(true);
     registry.on_log_level(|level| logging::set_level_of_process(level.into()));
     // A line that makes no sense is refused below.
-    let options = Options::parse(arguments.iter().skip(1).cloned()).ok();
+    let given = arguments_or_left(arguments.to_vec());
+    let options = Options::parse(given.into_iter().skip(1)).ok();
     let srvid = options.as_ref().map(|options| options.srvid);
     CONVERSIONS.set(options.into_iter().flat_map(|options| options.conversions).collect());
     SRVID.store(
@@ -365,7 +366,6 @@ fn run(
     let (thread_init, thread_done) = *OF_THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let start = |application: &[OsString]| {
         for row in rows {
-            advertise(&registry, &row.name, row.function, &row.called)
             if row.name.is_empty() {
                 let function = row.function;
                 let conversions = CONVERSIONS.with_borrow(|all| all.get(&row.called).copied());
@@ -373,6 +373,7 @@ fn run(
                     .link_in(&row.called, move |incoming| serve(function, incoming, conversions));
                 continue;
             }
+            advertise(&registry, &row.name, row.function, &row.called)
                 .map_err(|fault| fault.detail)?;
         }
         registry.built_in_end();
@@ -418,8 +419,8 @@ fn call_init(
 
 /// A service that is offered from the start.
 struct Row {
-    name: String,
     /// Empty for a function that is only linked in: the command line may give it a name.
+    name: String,
     function: Function,
     called: String,
 }

@@ -6,6 +6,7 @@
 //! tests are skipped with the reason, which `POLLUX_FORBID_SKIP` forbids.
 
 mod access;
+mod anew;
 mod building;
 mod field_tables;
 mod handover;

@@ -96,6 +96,10 @@ impl Spinning {
 pub struct Entry {
     /// `name`: an executable to be found in PATH; no `/`, no `,`.
     pub program: String,
+    /// `<fullpath>`: the file that is started in its place.
+    pub full_path: Option<PathBuf>,
+    /// `<cmdline>`: the command that is started in its place, with [`Entry::command`].
+    pub command_line: Option<String>,
     /// `<srvid>`: id of the first copy, from 1.
     pub first_id: u32,
     /// `<min>`: copies that run from the start.
@@ -134,8 +138,18 @@ pub struct Policy {
     pub ping_max_cycles: Option<u32>,
     /// `<end_max>`: cycles until a worker that was asked to stop must have ended.
     pub end_max_cycles: Option<u32>,
-    /// `<killtime>`: cycles between two signals of the sequence 2, 15, 9, 9, …
+    /// `<killtime>`: cycles between two signals.
     pub kill_cycles: u32,
+    /// `<killseq>`: the signals; 9 is sent after the last one, again and again.
+    pub kill_sequence: Vec<i32>,
+    /// `<sleep_after>`: time from the moment a copy is up to the start of what stands behind it.
+    pub pause_after: Duration,
+    /// `<rssmax>`: bytes of memory in use above which a copy is started anew.
+    pub rss_max_bytes: Option<u64>,
+    /// `<vszmax>`: bytes of address space above which a copy is started anew.
+    pub vsz_max_bytes: Option<u64>,
+    /// `<reloadonchange>`: whether copies are started anew when the file of their program has changed.
+    pub restarts_on_change: bool,
 }
 
 /// Files that a worker's output is appended to; without one it goes to the manager's log.
@@ -174,6 +188,11 @@ impl Default for Policy {
             ping_max_cycles: Some(4),
             end_max_cycles: Some(5),
             kill_cycles: 1,
+            kill_sequence: vec![2, 15, 9],
+            pause_after: Duration::ZERO,
+            rss_max_bytes: None,
+            vsz_max_bytes: None,
+            restarts_on_change: false,
         }
     }
 }
@@ -181,8 +200,13 @@ impl Default for Policy {
 /// The variable with a worker's own id.
 pub const ID_VARIABLE: &str = "NDRX_SVSRVID";
 
-/// How a configuration writes it, where each copy has its own: in `sysopt`, `appopt` and `env`.
+/// How a configuration writes it, where each copy has its own: in `sysopt`, `appopt`, `cmdline` and `env`.
 const OWN_ID: &str = "${NDRX_SVSRVID}";
+
+/// The variable with the options of a worker: a program that a `<cmdline>` starts without any takes them from there.
+pub const OPTIONS_VARIABLE: &str = "NDRX_SVCLOPT";
+/// The variable with the name of a worker's program in the configuration.
+pub const NAME_VARIABLE: &str = "NDRX_SVPROCNAME";
 
 impl Entry {
     /// The ids of all its copies, running or not.
@@ -195,9 +219,18 @@ impl Entry {
     #[must_use]
     pub fn starts_as(&self, other: &Self) -> bool {
         let of = |entry: &Self| {
-            let Self { system_options, program_options, output, variables, cleared, .. } =
-                entry.clone();
-            (system_options, program_options, output, variables, cleared)
+            let Self {
+                system_options,
+                program_options,
+                output,
+                variables,
+                cleared,
+                full_path,
+                command_line,
+                ..
+            } = entry.clone();
+            let options = (system_options, program_options, full_path, command_line);
+            (options, output, variables, cleared)
         };
         of(self) == of(other)
     }
@@ -218,8 +251,19 @@ impl Entry {
                 .map(|(name, value)| (name.clone(), own(value)))
                 .collect(),
             output: Output { error: error.as_ref().map(path), out: out.as_ref().map(path) },
+            command_line: self.command_line.as_ref().map(own),
             ..self.clone()
         }
+    }
+
+    /// The words that `<cmdline>` starts, if there is one: `options` are those that the program would have got.
+    #[must_use]
+    pub fn command(&self, options: &[String]) -> Option<Vec<String>> {
+        let text = self.command_line.as_ref()?;
+        let text = text.replace(&format!("${{{NAME_VARIABLE}}}"), &self.program);
+        let text = text.replace(&format!("${{{OPTIONS_VARIABLE}}}"), &joined(options));
+        // It was split when it was read.
+        split_words(&text).ok()
     }
 }
 
@@ -266,6 +310,21 @@ impl PoolConfig {
     pub fn workers_max(&self) -> u32 {
         self.entries.iter().map(|entry| entry.max).sum()
     }
+}
+
+/// One text of words, which [`split_words`] makes the same words of.
+#[must_use]
+pub fn joined(words: &[String]) -> String {
+    let quoted: Vec<String> = words.iter().map(quoted).collect();
+    quoted.join(" ")
+}
+
+fn quoted(word: &String) -> String {
+    let is_plain = |letter: char| !letter.is_whitespace() && !matches!(letter, '"' | '\'' | '\\');
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.clone();
+    }
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Takes the redirections out of the options for the runtime; those stay as they are, for `ps`.

@@ -11,8 +11,8 @@ use super::document::Element;
 use super::entities::{ReadFile, expanded};
 use super::system_servers::passed_over;
 use super::{
-    ConfigError, Diagnostic, Entry, ID_VARIABLE, Policy, PoolConfig, Settings, Spinning,
-    redirections,
+    ConfigError, Diagnostic, Entry, ID_VARIABLE, NAME_VARIABLE, OPTIONS_VARIABLE, Policy,
+    PoolConfig, Settings, Spinning, redirections,
 };
 use crate::common_config::TAG_VARIABLE;
 use crate::environment::{Group, Transport};
@@ -20,6 +20,9 @@ use crate::queue::ServiceName;
 
 /// Most cycles or seconds that a value may have: a day of seconds.
 const COUNT_MAX: i64 = 86_400;
+
+/// The highest number of a signal.
+const SIGNAL_MAX: i32 = 64;
 
 /// Most warnings that are kept: each goes to the terminal and into the log.
 const WARNINGS_MAX: usize = 100;
@@ -29,25 +32,23 @@ const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_m
      restart_to_check, gather_pq_stats";
 /// Elements of `<server>`.
 const SERVER_NAMES: &str = "srvid, min, max, autokill, respawn, start_max, pingtime, ping_max, \
-     end_max, killtime, exportsvcs, sysopt, appopt, envs, cctag";
+     end_max, killtime, killseq, sleep_after, rssmax, vszmax, reloadonchange, fullpath, cmdline, \
+     exportsvcs, sysopt, appopt, envs, cctag";
 /// Elements of `<defaults>`.
 const DEFAULT_NAMES: &str = "min, max, autokill, respawn, start_max, pingtime, ping_max, \
-     end_max, killtime, exportsvcs, envs, cctag";
+     end_max, killtime, killseq, sleep_after, rssmax, vszmax, reloadonchange, exportsvcs, envs, \
+     cctag";
 /// Elements of Enduro/X that are not used here. Nearly every configuration of it has some, so one warning names them all.
-const NOT_USED: [&str; 17] = [
+const NOT_USED: [&str; 13] = [
     "checkpm",
     "rqaddrttl",
     "ddrreload",
     "respawncheck",
     "protected",
     "isprot",
-    "reloadonchange",
     "blacklistsvcs",
     "srvstartwait",
     "srvstopwait",
-    "sleep_after",
-    "rssmax",
-    "vszmax",
     "mindispatchthreads",
     "maxdispatchthreads",
     "threadstacksize",
@@ -255,6 +256,7 @@ impl Reading<'_> {
     fn server(&mut self, part: &Element, mut own: Defaults) -> Option<Entry> {
         self.warn_of_repeats(part);
         let mut id = None;
+        let (mut full_path, mut command_line) = (None, None);
         let (mut system_options, mut program_options) = (Vec::new(), Vec::new());
         for one in &part.children {
             match one.name.as_str() {
@@ -264,6 +266,8 @@ impl Reading<'_> {
                 }
                 "sysopt" => system_options = self.words(one),
                 "appopt" => program_options = self.words(one),
+                "fullpath" => full_path = Some(PathBuf::from(self.text(one))),
+                "cmdline" => command_line = self.command_line(one),
                 _ if self.common(one, &mut own) => {}
                 _ => self.unknown(one, SERVER_NAMES),
             }
@@ -299,6 +303,8 @@ impl Reading<'_> {
         let line = part.line;
         Some(Entry {
             program,
+            full_path: full_path.filter(|path| !path.as_os_str().is_empty()),
+            command_line,
             first_id,
             min,
             max,
@@ -325,6 +331,11 @@ impl Reading<'_> {
             "ping_max" => self.limit(one, &mut policy.ping_max_cycles),
             "end_max" => self.limit(one, &mut policy.end_max_cycles),
             "killtime" => self.count(one, 1, "cycles", &mut policy.kill_cycles),
+            "killseq" => self.signals(one, &mut policy.kill_sequence),
+            "sleep_after" => self.count(one, 0, "seconds", &mut policy.pause_after),
+            "rssmax" => self.bytes(one, &mut policy.rss_max_bytes),
+            "vszmax" => self.bytes(one, &mut policy.vsz_max_bytes),
+            "reloadonchange" => self.flag(one, &mut policy.restarts_on_change),
             "exportsvcs" => self.exports(one),
             "envs" => self.variables(one, into),
             "cctag" => {
@@ -432,6 +443,60 @@ impl Reading<'_> {
             self.mistake(one, format!("<{name}>{text}</{name}>: {expected}"));
         }
         number
+    }
+
+    /// Numbers of signals, with commas.
+    fn signals(&mut self, one: &Element, into: &mut Vec<i32>) {
+        let text = self.text(one);
+        let number = |word: &str| word.trim().parse().ok().filter(|n| (1..=SIGNAL_MAX).contains(n));
+        match text.split(',').map(number).collect::<Option<Vec<i32>>>() {
+            Some(signals) => *into = signals,
+            None => {
+                let expected =
+                    format!("expected numbers of signals from 1 to {SIGNAL_MAX}, with commas");
+                self.mistake(one, format!("<killseq>{text}</killseq>: {expected}"));
+            }
+        }
+    }
+
+    /// A number of bytes with K, M, G or T behind it; -1 is none.
+    fn bytes(&mut self, one: &Element, into: &mut Option<u64>) {
+        let text = self.text(one);
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+            "" => Some(0),
+            "K" => Some(10),
+            "M" => Some(20),
+            "G" => Some(30),
+            "T" => Some(40),
+            _ => None,
+        };
+        let number = digits.parse::<i64>().ok().filter(|number| *number >= -1);
+        let bytes = number.zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+        match bytes {
+            Some(bytes) => *into = u64::try_from(bytes).ok(),
+            None => {
+                let name = &one.name;
+                let expected = "expected bytes, with K, M, G or T behind the number, or -1";
+                self.mistake(one, format!("<{name}>{text}</{name}>: {expected}"));
+            }
+        }
+    }
+
+    /// The command of a copy, whose options, name and id are filled in at its start.
+    fn command_line(&mut self, one: &Element) -> Option<String> {
+        let lookup = self.lookup;
+        let text = self.text_by(one, &|name| match name {
+            ID_VARIABLE | NAME_VARIABLE | OPTIONS_VARIABLE => Some(format!("${{{name}}}")),
+            other => lookup(other),
+        });
+        match split(&text) {
+            Ok(words) => (!words.is_empty()).then_some(text),
+            Err(why) => {
+                self.mistake(one, format!("<cmdline>: {why}"));
+                None
+            }
+        }
     }
 
     fn flag(&mut self, one: &Element, into: &mut bool) {

@@ -105,11 +105,69 @@ fn a_server_overrides_the_defaults_and_zero_switches_limits_off() {
         ping_max_cycles: None,
         end_max_cycles: Some(7),
         kill_cycles: 2,
+        ..Policy::default()
     };
     assert_eq!(b.policy, policy);
     assert_eq!(b.program_options, ["-x", "a b", "/opt/app/f"]);
     assert_eq!(b.variables, [("X".to_owned(), "/opt/app".to_owned())]);
     assert_eq!(config.exported_services, ["A", "B"]);
+}
+
+#[test]
+fn a_server_says_how_its_copies_are_ended_paused_and_started_anew() {
+    let text = "<endurox><defaults><killseq>2, 14,15</killseq><rssmax>45M</rssmax>\
+                <reloadonchange>Y</reloadonchange></defaults><servers>\
+                <server name='a'><srvid>1</srvid><vszmax>1t</vszmax><sleep_after>20</sleep_after></server>\
+                <server name='b'><srvid>10</srvid><killseq>9</killseq><rssmax>-1</rssmax><vszmax>4096</vszmax>\
+                <reloadonchange>n</reloadonchange></server></servers></endurox>";
+    let config = read(text).expect("right");
+    assert_eq!(config.warnings, []);
+    let [a, b] = config.entries.as_slice() else { panic!("two servers") };
+    let of_a = Policy {
+        kill_sequence: vec![2, 14, 15],
+        pause_after: Duration::from_secs(20),
+        rss_max_bytes: Some(45 << 20),
+        vsz_max_bytes: Some(1 << 40),
+        restarts_on_change: true,
+        ..Policy::default()
+    };
+    assert_eq!(a.policy, of_a);
+    let of_b = Policy { kill_sequence: vec![9], vsz_max_bytes: Some(4096), ..Policy::default() };
+    assert_eq!(b.policy, of_b);
+    for (element, expected) in [
+        ("<killseq>2,x</killseq>", "numbers of signals from 1 to 64"),
+        ("<killseq>0</killseq>", "numbers of signals from 1 to 64"),
+        ("<rssmax>5X</rssmax>", "expected bytes, with K, M, G or T"),
+        ("<vszmax>-2</vszmax>", "expected bytes, with K, M, G or T"),
+        ("<rssmax>9223372036854775807T</rssmax>", "expected bytes, with K, M, G or T"),
+    ] {
+        let text = servers(&format!("<server name='a'><srvid>1</srvid>{element}</server>"));
+        let said = read(&text).expect_err(element).to_string();
+        assert!(said.contains(expected), "{element}: {said}");
+    }
+}
+
+#[test]
+fn a_command_line_has_the_options_of_its_copy() {
+    let text = servers(
+        "<server name='a'><srvid>10</srvid><sysopt>-e 'log file' -r</sysopt><appopt>x \\\"</appopt>\
+         <cmdline>java -cp ${APP} Main ${NDRX_SVPROCNAME} '${NDRX_SVSRVID}' ${NDRX_SVCLOPT}</cmdline></server>\
+         <server name='b'><srvid>20</srvid><fullpath>${APP}/b.debug</fullpath></server>\
+         <server name='c'><srvid>30</srvid><cmdline></cmdline></server>",
+    );
+    let config = read(&text).expect("right");
+    let [a, b, c] = config.entries.as_slice() else { panic!("three servers") };
+    let options: Vec<String> =
+        ["-i", "11", "-e", "log file", "", "\"\\"].map(str::to_owned).to_vec();
+    let words = a.of_copy(11).command(&options).expect("it has one");
+    let expected =
+        ["java", "-cp", "/opt/app", "Main", "a", "11", "-i", "11", "-e", "log file", "", "\"\\"];
+    assert_eq!(words, expected);
+    assert_eq!(b.full_path.as_deref(), Some(Path::new("/opt/app/b.debug")));
+    assert_eq!((b.command(&options), c.command(&options)), (None, None));
+    assert!(!a.starts_as(&Entry { command_line: None, ..a.clone() }));
+    let broken = servers("<server name='a'><srvid>1</srvid><cmdline>x 'y</cmdline></server>");
+    assert!(read(&broken).is_err_and(|error| error.to_string().contains("<cmdline>")));
 }
 
 #[test]

@@ -21,6 +21,7 @@
 //! | `workers` | what the supervisor asks for, and what workers say |
 //! | `control_socket`, `connections` | who comes to the control socket; what is known of each connection, answers, its end |
 //! | `orders` | orders and their progress |
+//! | `anew` | workers that use too much memory, or whose program has changed |
 //! | `logs` | files opened again, levels |
 //! | `readiness` | what the service manager is notified of |
 //! | `services`, `unsent` | queues of services; answers for the dead |
@@ -30,6 +31,7 @@
 //! | `figures` | tables of workers, services, queues, clients and counts; the page of metrics over HTTP |
 //! | `options` | what a pool is started with; its log |
 
+mod anew;
 mod connections;
 mod control_socket;
 mod events;

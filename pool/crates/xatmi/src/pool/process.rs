@@ -29,9 +29,12 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
+use super::anew::Stamp;
 use super::options::Log;
 use super::poller::{PoolPoller, Source};
-use crate::config::{Entry, ID_VARIABLE, Output, PoolConfig};
+use crate::config::{
+    Entry, ID_VARIABLE, NAME_VARIABLE, OPTIONS_VARIABLE, Output, PoolConfig, joined,
+};
 use crate::environment::{GROUP_VARIABLE, Group};
 use crate::error::Code;
 use crate::link::{Advert, PeerLink, Received, ToManager, ToWorker};
@@ -90,6 +93,8 @@ pub(super) struct Process {
     pub(super) adverts: Vec<Advert>,
     /// What keeps it from its work, as it says.
     pub(super) trouble: Option<String>,
+    /// The file of its program as it was at its start, where that is looked at.
+    pub(super) program_stamp: Option<Stamp>,
 }
 
 /// A slot of a worker.
@@ -126,9 +131,19 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     let entry = &start.entry.of_copy(start.id);
     let path = find(entry)?;
     let mut command = Command::new(&path);
-    command.arg0(&entry.program);
-    command.args(["-k", start.key, "-i", &start.id.to_string()]);
-    command.args(&entry.system_options).arg("--").args(&entry.program_options);
+    let own = ["-k", start.key, "-i", &start.id.to_string()].map(str::to_owned);
+    let between = ["--".to_owned()];
+    let options: Vec<String> =
+        [&own[..], &entry.system_options, &between, &entry.program_options].concat();
+    match entry.command(&options) {
+        Some(words) => {
+            command.args(words.iter().skip(1));
+        }
+        None => {
+            command.arg0(&entry.program).args(&options);
+        }
+    }
+    command.env(OPTIONS_VARIABLE, joined(&options)).env(NAME_VARIABLE, &entry.program);
     for name in &entry.cleared {
         command.env_remove(name);
     }
@@ -194,12 +209,21 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     let own = entry.variables.iter().find(|(name, _)| name == "PATH");
     let path = own.map(|(_, value)| value.into()).or_else(|| std::env::var_os("PATH"));
     let path = path.unwrap_or_default();
+    let command = entry.command(&[]).and_then(|words| words.into_iter().next());
+    let given = entry.full_path.clone().filter(|_| command.is_none());
+    let given =
+        given.or_else(|| command.as_ref().filter(|word| word.contains('/')).map(PathBuf::from));
+    if let Some(file) = given {
+        let why = || format!("{} is not an executable file", file.display());
+        return if is_executable(&file) { Ok(file) } else { Err(why()) };
+    }
     let folders = std::env::split_paths(&path);
-    let mut candidates = folders.map(|folder| folder.join(&entry.program));
+    let name = command.unwrap_or_else(|| entry.program.clone());
+    let mut candidates = folders.map(|folder| folder.join(&name));
     let found = candidates.find(|file| is_executable(file));
     let beside = || bridge_beside().filter(|_| entry.program == BRIDGE_PROGRAM);
     found.or_else(beside).ok_or_else(|| {
-        let program = &entry.program;
+        let program = &name;
         let path = path.to_string_lossy();
         let nor =
             if program == BRIDGE_PROGRAM { ", nor beside the pool's own program" } else { "" };
@@ -334,6 +358,7 @@ impl Process {
             number: None,
             adverts,
             trouble: None,
+            program_stamp: None,
         })
     }
 

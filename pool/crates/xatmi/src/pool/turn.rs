@@ -197,6 +197,7 @@ impl Pool {
                 self.services.note_depths();
             }
             self.look_into_memory();
+            self.start_anew_what_must(now);
             self.wake_all();
         }
         self.nudge_when_due(now);

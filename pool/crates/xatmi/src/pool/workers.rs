@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::Pool;
+use super::anew::stamp_of;
 use super::process::{Process, SlotHandle, Start, spawn};
 use super::services::caller_of;
 use super::unsent::CallerAddress;
@@ -310,6 +311,7 @@ impl Pool {
             slot: slot_handle.index,
             memory: memory.as_ref().map(|memory| memory.files()).zip(number),
         };
+        let program_stamp = if entry.policy.restarts_on_change { stamp_of(&entry) } else { None };
         let spawned = spawn(&start, &self.log).and_then(|child| {
             let poller = &mut self.poller;
             Process::of_child(id, child, PeerLink::new(ours), slot_handle.clone(), poller)
@@ -319,6 +321,7 @@ impl Pool {
             Ok(mut process) => {
                 self.counts.starts += 1;
                 process.number = number;
+                process.program_stamp = program_stamp;
                 if let Some((memory, number)) = memory.zip(number) {
                     memory.name(number, process.pid);
                 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Entry, Policy, Settings};
 
-/// The signals by which a worker is ended; the last one is repeated.
-const KILL_SEQUENCE: [i32; 3] = [2, 15, 9];
+/// What is sent behind the signals of a policy, and repeated.
+const LAST_SIGNAL: i32 = 9;
 
 /// What the pool has to do; it adds nothing to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub enum Action {
     /// Send a signal to the process.
     Signal {
         id: u32,
-        /// Its number: 2, 15 or 9.
+        /// Its number.
         signal: i32,
     },
 }
@@ -202,11 +202,13 @@ impl Member {
         out.push(Action::Spawn { id: self.id });
     }
 
-    /// Starting → up.
-    pub(super) fn ready(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Starting) {
+    /// Starting → up; whether it was on its way.
+    pub(super) fn ready(&mut self, now: Instant) -> bool {
+        let is_starting = matches!(self.phase, Phase::Starting);
+        if is_starting {
             self.enter(Phase::Up(Pinging::default()), now);
         }
+        is_starting
     }
 
     /// Starting → ending: it said that it does not want to run.
@@ -283,7 +285,7 @@ impl Member {
     pub(super) fn kill(&mut self, then: Then, now: Instant, out: &mut Vec<Action>) {
         let cycles_left = self.policy.kill_cycles;
         self.enter(Phase::Killing { step: 0, cycles_left, then }, now);
-        out.push(Action::Signal { id: self.id, signal: KILL_SEQUENCE[0] });
+        out.push(Action::Signal { id: self.id, signal: self.signal(0) });
     }
 
     /// Alive → what comes next: down, queued or waiting.
@@ -384,11 +386,15 @@ impl Member {
         let mut step = step;
         let mut cycles_left = cycles_left.saturating_sub(1);
         if cycles_left == 0 {
-            step = (step + 1).min(KILL_SEQUENCE.len() - 1);
+            step = (step + 1).min(self.policy.kill_sequence.len());
             cycles_left = self.policy.kill_cycles;
-            out.push(Action::Signal { id: self.id, signal: KILL_SEQUENCE[step] });
+            out.push(Action::Signal { id: self.id, signal: self.signal(step) });
         }
         self.phase = Phase::Killing { step, cycles_left, then };
+    }
+
+    fn signal(&self, step: usize) -> i32 {
+        self.policy.kill_sequence.get(step).copied().unwrap_or(LAST_SIGNAL)
     }
 
     fn over(&self, what: &str) -> String {

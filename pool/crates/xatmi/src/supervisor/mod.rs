@@ -124,6 +124,8 @@ pub struct Supervisor {
     next_cycle: Instant,
     /// Until when workers of an earlier manager may report.
     learning_until: Option<Instant>,
+    /// Until when what stands behind a copy that is up waits for its start: `sleep_after`.
+    paused_until: Option<Instant>,
     is_ending: bool,
     cycles: u64,
 }
@@ -140,6 +142,7 @@ impl Supervisor {
             only: Selection::All,
             members: BTreeMap::new(),
             learning_until: None,
+            paused_until: None,
             is_ending: false,
             cycles: 0,
         };
@@ -209,7 +212,12 @@ impl Supervisor {
         | Event::Pong { id, .. }) = event;
         let Some(member) = self.members.get_mut(&id) else { return };
         match event {
-            Event::Ready { .. } => member.ready(now),
+            Event::Ready { .. } => {
+                let pause = member.policy.pause_after;
+                if member.ready(now) && !pause.is_zero() {
+                    self.paused_until = self.paused_until.max(Some(now + pause));
+                }
+            }
             Event::Refused { why, .. } => member.refused(why, now),
             Event::Pong { number, .. } => member.pong(number),
             Event::Died { how, .. } => {
@@ -254,6 +262,10 @@ impl Supervisor {
     /// Time passes: runs the check cycle if it is due.
     pub fn pass(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.end_learning(now, out);
+        if self.paused_until.is_some_and(|until| now >= until) {
+            self.paused_until = None;
+            self.take_turns(now, out);
+        }
         if now < self.next_cycle {
             return;
         }
@@ -340,7 +352,8 @@ impl Supervisor {
     /// When [`Supervisor::pass`] has to be called next.
     #[must_use]
     pub fn next_moment(&self) -> Instant {
-        self.learning_until.map_or(self.next_cycle, |until| until.min(self.next_cycle))
+        let others = [self.learning_until, self.paused_until].into_iter().flatten();
+        others.fold(self.next_cycle, Instant::min)
     }
 
     /// Check cycles so far.
@@ -484,7 +497,9 @@ impl Supervisor {
             if starting >= STARTING_MAX {
                 return;
             }
-            if !in_order || first.is_none_or(|first| member.entry == first) {
+            let is_its_turn = self.paused_until.is_none_or(|until| now >= until)
+                && first.is_none_or(|first| member.entry == first);
+            if !in_order || is_its_turn {
                 member.spawn(now, out);
                 starting += 1;
             }

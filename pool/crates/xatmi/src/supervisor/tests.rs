@@ -150,6 +150,36 @@ fn a_slow_start_is_ended_by_2_15_9_9_in_steps_of_killtime() {
 }
 
 #[test]
+fn killseq_names_the_signals_and_9_follows_them() {
+    let mut world = World::of("", "<start_max>2</start_max><killseq>2,14,15</killseq>");
+    assert_eq!(
+        world.until(30),
+        [(0, SPAWN), signal(10, 2), signal(15, 14), signal(20, 15), signal(25, 9), signal(30, 9)]
+    );
+}
+
+#[test]
+fn sleep_after_holds_back_what_stands_behind_and_nothing_else() {
+    let servers = "<server name=\"a\"><srvid>1</srvid><sleep_after>12</sleep_after></server>\
+                   <server name=\"b\"><srvid>10</srvid></server>";
+    let mut world = World::unbegun("", servers);
+    world.act(|s, now, out| s.begin(&[], now, out));
+    assert_eq!(world.spawned(), [1]);
+    world.until(1);
+    world.ready(1);
+    assert_eq!(world.until(12), []);
+    assert!(!world.supervisor.is_settled());
+    assert_eq!(world.until(13), [(13, Action::Spawn { id: 10 })]);
+    world.ready(10);
+    assert!(world.supervisor.is_settled());
+    // A restart by hand waits for nothing.
+    world.until(14);
+    world.died(10);
+    let started = world.act(|s, now, out| s.start(&Selection::Id(10), now, out));
+    assert_eq!((started, world.spawned()), (Ok(1), vec![10]));
+}
+
+#[test]
 fn killtime_counts_in_cycles() {
     let mut world = World::of("", "<start_max>1</start_max><killtime>3</killtime>");
     assert_eq!(

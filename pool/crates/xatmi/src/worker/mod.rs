@@ -59,7 +59,7 @@ use pollux_poller::Events;
 pub(crate) use output::{GivenOutput, OUTPUT_VARIABLE};
 pub use registrations::Registry;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
-pub use setup::{Alias, Conversion, Options};
+pub use setup::{Alias, Conversion, Options, arguments_or_left};
 pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
 
 use crate::error::{Code, Error};
@@ -161,7 +161,7 @@ impl Worker {
         init: impl FnOnce(&[OsString]) -> Result<(), String>,
         done: impl FnOnce(),
     ) -> Result<Ending, Error> {
-        let mut arguments = arguments.into_iter();
+        let mut arguments = arguments_or_left(arguments.into_iter().collect()).into_iter();
         let name = program_name(arguments.next().as_deref());
         let options =
             Options::parse(arguments).map_err(|wrong| Error::new(Code::Invalid, wrong))?;

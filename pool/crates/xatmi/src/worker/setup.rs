@@ -10,6 +10,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use pollux_sys::process;
 
 use super::output::GivenOutput;
+use crate::config::{OPTIONS_VARIABLE, split_words};
 use crate::environment::Environment;
 use crate::error::{Code, Error};
 use crate::memory::WorkerMemory;
@@ -86,6 +87,15 @@ impl Setup {
         let output = GivenOutput::of_process();
         Ok(Self { link, slots, slot: numbers.slot, wake, memory, output, environment })
     }
+}
+
+/// The arguments of a worker: `given`, or those that the manager left in the environment for the program that a
+/// command line (`<cmdline>`) starts without any.
+#[must_use]
+pub fn arguments_or_left(given: Vec<OsString>) -> Vec<OsString> {
+    let left = env::var(OPTIONS_VARIABLE).ok().filter(|_| given.len() <= 1);
+    let words = left.and_then(|text| split_words(&text).ok()).unwrap_or_default();
+    given.into_iter().chain(words.into_iter().map(OsString::from)).collect()
 }
 
 #[derive(Debug, PartialEq, Eq)]
