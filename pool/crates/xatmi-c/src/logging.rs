@@ -101,8 +101,10 @@ impl Settings {
         let mut settings = Self::default();
         for word in text.split_whitespace() {
             match word.split_once('=') {
-                Some(("tp", level)) => settings.level = Some(level_of(level)?),
-                Some(("file", path)) => settings.path = Some(PathBuf::from(path)),
+                Some(("tp", level)) => settings.level = Some(level_of(level.trim_matches('"'))?),
+                Some(("file", path)) => {
+                    settings.path = Some(PathBuf::from(path.trim_matches('"')));
+                }
                 Some(_) => {}
                 None => return Err(format!("`{word}`: words are NAME=VALUE, as in tp=5 file=log")),
             }

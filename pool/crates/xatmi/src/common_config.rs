@@ -21,6 +21,10 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use regex::bytes::RegexBuilder;
+
+use crate::config::NAME_VARIABLE;
+
 /// The variables that name files or folders of files; of what stands in several the later one counts.
 pub const VARIABLES: [&str; 6] = [
     "NDRX_CCONFIG5",
@@ -172,17 +176,58 @@ pub fn debug_words_of_file(
     Ok(words_for(program, lines, variable))
 }
 
-/// Words of lines for all programs, then of those for one: a later one counts.
+/// Words of lines for all programs, then of those for one: a later one counts. A server is one by its name in the
+/// configuration. For a program without a line, the lines that `rebins` of those for all names are tried: the first one whose
+/// `match` fits counts.
 fn words_for<'a>(
     program: &str,
     lines: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> String {
+    let of_server = variable(NAME_VARIABLE).filter(|name| !name.is_empty());
+    let program = of_server.as_deref().unwrap_or(program);
+    let of = |wanted: &str| -> Vec<String> {
+        let own = lines.clone().filter(|(name, _)| *name == wanted);
+        own.map(|(_, words)| substituted(words, variable)).collect()
+    };
     let of_all = lines.clone().filter(|(name, _)| name.starts_with('*'));
-    let of_one = lines.filter(|(name, _)| *name == program);
-    let words: Vec<_> =
-        of_all.chain(of_one).map(|(_, words)| substituted(words, variable)).collect();
+    let mut words: Vec<String> = of_all.map(|(_, words)| substituted(words, variable)).collect();
+    let mut of_one = of(program);
+    if of_one.is_empty() {
+        let names: Vec<String> =
+            words.iter().filter_map(|words| value_in(words, "rebins")).collect();
+        let mut tried = names.iter().flat_map(|names| names.split(',')).map(|name| of(name.trim()));
+        of_one =
+            tried.find(|words| words.iter().any(|words| fits(words, program))).unwrap_or_default();
+    }
+    words.append(&mut of_one);
     words.join(" ")
+}
+
+/// Whether the regular expression of a line, if it has one, fits a program; one that is broken fits none.
+fn fits(words: &str, program: &str) -> bool {
+    let pattern = value_in(words, "match").unwrap_or_default();
+    let pattern = RegexBuilder::new(&pattern).unicode(false).build();
+    pattern
+        .is_ok_and(|pattern| !pattern.as_str().is_empty() && pattern.is_match(program.as_bytes()))
+}
+
+/// The value of a word NAME=VALUE, which may stand in quotes and have blanks then.
+fn value_in(words: &str, name: &str) -> Option<String> {
+    let mut rest = words;
+    loop {
+        rest = rest.trim_start();
+        let (word, behind) = rest.split_once('=')?;
+        let (value, behind) =
+            match behind.chars().next().filter(|first| matches!(first, '"' | '\'')) {
+                Some(quote) => behind[1..].split_once(quote).unwrap_or((&behind[1..], "")),
+                None => behind.split_at(behind.find(char::is_whitespace).unwrap_or(behind.len())),
+            };
+        if word == name {
+            return Some(value.to_owned());
+        }
+        rest = behind;
+    }
 }
 
 /// A line without its comment and blanks around it. A comment behind something begins with a blank and `;`.
@@ -331,6 +376,34 @@ mod tests {
         let none = CommonConfig::of_environment(&of(&[("NDRX_CCONFIG", "/no/such.ini")]));
         let none = none.expect_err("not there");
         assert!(none.starts_with("NDRX_CCONFIG=/no/such.ini: No such file"), "{none}");
+    }
+
+    #[test]
+    fn a_line_of_logs_is_found_by_the_name_of_the_server_and_by_an_expression() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("app.ini");
+        let text = "[@debug]\n*= tp=0 rebins=\"one, two,three\" file=\none=match=\"^bank .*|^a+$\" tp=1\n\
+                    two=tp=2 match=.*cl$\nthree=match=( tp=3\nbanksv=tp=4\nhello=tp=\"5\"\n";
+        fs::write(&file, text).expect("written");
+        let path = file.display().to_string();
+        let words = |program: &str, server: &str| {
+            let environment = of(&[("NDRX_CCONFIG", &path), ("NDRX_SVPROCNAME", server)]);
+            let config = CommonConfig::of_environment(&environment).expect("sound").expect("there");
+            let words = config.debug_words(program, &environment).expect("a section");
+            value_in(&words.replace("tp=0", ""), "tp")
+        };
+        for (program, server, level) in [
+            ("aaa", "", Some("1")),
+            ("bank two", "", Some("1")),
+            ("bankcl", "", Some("2")),
+            ("banksv", "", Some("4")),
+            ("banksv", "hello", Some("5")),
+            ("banksv", "othercl", Some("2")),
+            ("banksv", "two", Some("2")),
+            ("other", "", None),
+        ] {
+            assert_eq!(words(program, server).as_deref(), level, "{program} {server}");
+        }
     }
 
     #[test]
