@@ -204,6 +204,7 @@ expublic int check(void) {
     if (EXOFFSET(struct pair, other) != (long)sizeof(long)) return 8;
     if (EXELEM_SIZE(struct pair, one) != 1 || EXDIRSEP != '/') return 9;
     if (EX_NREQLOGFILE != 167772562 || EX_TPERRNO != 33554882) return 10;
+    if (EX_CC_CMD != 67109364 || EX_CC_VALUE != 167772671) return 30;
     if (Bmkfldid(BFLD_STRING, 402) != EX_NREQLOGFILE) return 11;
     NDRX_SPIN_INIT_V(turns);
     NDRX_SPIN_LOCK_V(turns);
