@@ -277,6 +277,7 @@ fn tokens(file: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> VecDeque<(u
                     match letters.next() {
                         Some('"') => break,
                         Some('\\') if letters.next_if_eq(&'"').is_some() => word.push('"'),
+                        Some('\\') if letters.next_if_eq(&'\\').is_some() => word.push('\\'),
                         Some('\\') if letters.next_if_eq(&'\n').is_some() => line += 1,
                         Some(next) if next != '\n' => word.push(next),
                         ended => {
@@ -345,6 +346,16 @@ mod tests {
         // A new line of defaults takes the place of the one before.
         assert_eq!((last.value("CLOPT"), last.value("SRVGRP")), (None, Some("none")));
         assert_eq!(servers.written.len(), 6);
+    }
+
+    #[test]
+    fn a_backslash_within_quotes_stands_for_the_letter_behind_it() {
+        let text = r#"*SERVERS
+A CLOPT="-A -- -c \"HELLO \\\"WORLD\" \\ \x"
+"#;
+        let found = sections(text);
+        let clopt = found[0].entries[0].value("CLOPT");
+        assert_eq!(clopt, Some(r#"-A -- -c "HELLO \"WORLD" \ \x"#));
     }
 
     #[test]
