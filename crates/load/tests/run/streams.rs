@@ -412,28 +412,37 @@ fn refused_streams_are_sent_again_and_fail_when_that_is_in_vain() {
 /// later.
 #[test]
 fn what_one_connection_refuses_another_one_is_asked() {
-    let state = Arc::new((Mutex::new(false), Condvar::new()));
-    let seen = Arc::clone(&state);
+    // The other one is asked first, then the one refuses, then the other one answers.
+    let steps = Arc::new((Mutex::new(0), Condvar::new()));
+    let seen = Arc::clone(&steps);
     let server = Server::start(move |peer| {
         let refuses = peer.number.is_multiple_of(2);
         let mut h2 = H2::new(peer, Settings::DEFAULT);
-        let (has_refused, changed) = &*seen;
+        let (step, changed) = &*seen;
+        let go_to = |next: u32| {
+            let mut step = step.lock().expect("no panic");
+            *step = next.max(*step);
+            changed.notify_all();
+        };
+        let wait_for = |step_min: u32| {
+            let step = step.lock().expect("no panic");
+            drop(changed.wait_while(step, |step| *step < step_min).expect("no panic"));
+        };
         while let Some((stream, _)) = h2.request() {
             if refuses {
+                wait_for(1);
                 h2.reset(stream, ErrorCode::REFUSED_STREAM);
-                *has_refused.lock().expect("no panic") = true;
-                changed.notify_all();
+                go_to(2);
             } else {
-                let is_before = |has_refused: &mut bool| !*has_refused;
-                let waited = changed.wait_while(has_refused.lock().expect("no panic"), is_before);
-                drop(waited.expect("no panic"));
+                go_to(1);
+                wait_for(2);
                 h2.answer(stream);
             }
         }
     });
     on_every_driver(
         |driver| {
-            *state.0.lock().expect("no panic") = false;
+            *steps.0.lock().expect("no panic") = 0;
             streams(driver, &server.url("/"), 2, 1, 2)
         },
         |outcome| {
