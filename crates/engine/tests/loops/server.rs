@@ -39,9 +39,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The bytes of `big`: position modulo a prime, so that an exchange would show.
+    /// A prime, so that an exchange would show.
+    pub(crate) const PERIOD: usize = 251;
+
+    /// The bytes of `big`: the position in a period.
     pub(crate) fn byte(position: usize) -> u8 {
-        (position % 251) as u8
+        (position % Self::PERIOD) as u8
     }
 
     fn answer(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, line: &str) -> bool {
