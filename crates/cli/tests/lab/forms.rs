@@ -16,6 +16,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::measure;
+
 const SOURCE: &str = include_str!("../../../lab/src/experiments/http/forms.c");
 /// Each word of the table, and those together that share code.
 const FORMS: [&str; 19] = [
@@ -247,7 +249,7 @@ fn forbid(call: i64) {
 fn lab(verb: &str, arms: &str, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", verb, "http", "--only", "keep-alive", "--connections", "2"]);
-    command.args(["--arm", arms]).args(options).output().expect("pollux starts")
+    measure(command.args(["--arm", arms]).args(options))
 }
 
 #[test]

@@ -16,3 +16,24 @@ mod herd;
 mod pages;
 mod runs;
 mod servers;
+
+use std::process::{Command, Output};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::available_parallelism;
+
+/// Runs of the lab that are under way.
+static UNDER_WAY: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// Runs a command of the lab to its end. As many measure at once as there are processors, however many tests run: with
+/// fewer than one each, servers and generators keep to no time.
+pub(crate) fn measure(command: &mut Command) -> Output {
+    let (count, ended) = &UNDER_WAY;
+    let most = available_parallelism().map_or(1, usize::from);
+    let is_full = |count: &mut usize| *count >= most;
+    let waits = ended.wait_while(count.lock().unwrap_or_else(PoisonError::into_inner), is_full);
+    *waits.unwrap_or_else(PoisonError::into_inner) += 1;
+    let output = command.output();
+    *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    ended.notify_one();
+    output.expect("the program starts")
+}

@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use pollux_testing::{Process, Signal, children, has, is_running, script, skip, wait_for};
 use serde_json::{Value, json};
 
+use crate::measure;
+
 /// The flags of a short run of pollux on one mechanism that is everywhere.
 const ON_EPOLL: [&str; 6] = ["--arm", "epoll", "--baseline", "epoll", "--runtime", "500ms"];
 
@@ -30,7 +32,7 @@ impl Drop for Folder {
 }
 
 fn lab(words: &[&str], folder: &Folder) -> Output {
-    command(words, folder).output().expect("pollux starts")
+    measure(&mut command(words, folder))
 }
 
 fn command(words: &[&str], folder: &Folder) -> Command {
@@ -171,7 +173,7 @@ fn dead_connections_beyond_a_process_are_held_by_several() {
     let mut limited = Command::new("prlimit");
     let lab = command(&words, &folder);
     limited.arg("--nofile=1000:1000").arg(lab.get_program()).args(lab.get_args());
-    let record = record(&limited.output().expect("prlimit is part of util-linux"));
+    let record = record(&measure(&mut limited));
     let point = "8 connections, 1000 dead, 2 processes";
     let runs = record["runs"].as_array().expect("runs").iter().filter(|run| run["point"] == point);
     let runs: Vec<&Value> = runs.collect();
