@@ -1,6 +1,7 @@
 //! Runs by HTTP/2 against servers whose conduct each test writes itself, frame by frame: what servers may do to streams, and
 //! what is counted of it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::atomic::Ordering::SeqCst;
@@ -412,6 +413,7 @@ fn refused_streams_are_sent_again_and_fail_when_that_is_in_vain() {
 /// later.
 #[test]
 fn what_one_connection_refuses_another_one_is_asked() {
+    let fewest = Cell::new(u64::MAX);
     // The other one is asked first, then the one refuses, then the other one answers.
     let steps = Arc::new((Mutex::new(0), Condvar::new()));
     let seen = Arc::clone(&steps);
@@ -448,9 +450,12 @@ fn what_one_connection_refuses_another_one_is_asked() {
         |outcome| {
             all_right(outcome, 2);
             let http2 = outcome.http2.as_ref().expect("it was spoken");
-            assert_eq!((http2.resent, http2.resets["refused_stream"]), (1, 1));
+            assert_eq!(http2.resent, http2.resets["refused_stream"]);
+            fewest.set(http2.resent.min(fewest.get()));
         },
     );
+    // The one is asked again when the other one has not come to rest within two milliseconds, as on a machine that is busy.
+    assert_eq!(fewest.get(), 1);
 }
 
 /// A limit that is lowered while requests are under way.
