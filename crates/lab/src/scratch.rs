@@ -91,8 +91,10 @@ mod tests {
 
     #[test]
     fn it_is_private_and_goes_with_its_content() {
-        let first = Scratch::make().expect("a folder");
-        let second = Scratch::make().expect("two");
+        // Another test of this process would be given the name that the first one has left.
+        let base = Scratch::make().expect("a folder");
+        let first = Scratch::make_in(base.path()).expect("in it");
+        let second = Scratch::make_in(base.path()).expect("two");
         assert_ne!(first.path(), second.path());
         let mode = fs::metadata(first.path()).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
