@@ -375,7 +375,17 @@ fn long_run(folder: &Folder, nohup: bool) -> Process {
     };
     command.args(["lab", "run", "pipes", "--pipes", "4", "--arm", "epoll", "--arm", "poll"]);
     command
-        .args(["--blocks", "1000", "--max-blocks", "1000", "--overwrite", "--out"])
+        .args([
+            "--blocks",
+            "1000",
+            "--max-blocks",
+            "1000",
+            "--runtime",
+            "200ms",
+            "--interval",
+            "20ms",
+        ])
+        .args(["--overwrite", "--out"])
         .arg(&folder.0);
     let run = Process::start(command.stdout(Stdio::piped()));
     wait_for("files of the first set", || folder.0.join("job.toml").exists().then_some(()));
