@@ -54,7 +54,7 @@ impl Pool {
             "pool.xml",
             &format!(
                 "<endurox><appconfig transport=\"{transport}\"{attribute}><sanity>1</sanity></appconfig>\
-                 <servers><server name=\"talksv\"><srvid>1</srvid><min>2</min><max>2</max>\
+                 <servers><server name=\"talksv\"><srvid>1</srvid><start_max>60</start_max><min>2</min><max>2</max>\
                  <sysopt>-e {}/log</sysopt></server></servers></endurox>",
                 folder.display()
             ),

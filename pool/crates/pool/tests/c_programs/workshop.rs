@@ -156,11 +156,12 @@ pub(crate) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Starts the programs of `xml`, which stand in the workshop; all of them must come up.
+    /// Starts the programs of `xml`, which stand in the workshop; all of them must come up, for which a busy machine needs
+    /// longer than two cycles.
     pub(crate) fn start(workshop: &'a Workshop, xml: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        workshop.write("pool.xml", xml);
+        workshop.write("pool.xml", &xml.replace("</srvid>", "</srvid><start_max>60</start_max>"));
         let prefix = format!("/pollux-test-{}-{number}", std::process::id());
         let pool = Self { workshop, prefix };
         succeeded(&mut pool.order(&["start"]));
