@@ -73,12 +73,14 @@ fn bounded(mut plan: Plan) {
         rate_max: None,
         duration_max: Duration::from_secs(60),
         body_bytes_max: 1_000,
+        threads_max: 8,
     };
     if bounds.check(&mut plan).is_ok() {
         let after = plan.end.after.expect("it ends in time");
         assert!(plan.warm_up + after <= bounds.duration_max);
         let all = u64::from(plan.connections) + u64::from(plan.crowd.dead);
         assert!(all <= bounds.connections_max);
+        assert!(plan.threads <= bounds.threads_max);
     }
     let slow = LoadBounds { rate_max: Some(1_000.0), ..bounds };
     if slow.check(&mut plan).is_ok() {

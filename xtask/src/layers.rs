@@ -140,6 +140,28 @@ mod tests {
         }
     }
 
+    /// Programs beside it have the client of the broker, so that `pollux` is built as fast as without it.
+    #[test]
+    fn pollux_is_built_without_the_client_of_a_broker() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        let names = |package: &str| {
+            let mut cargo = crate::cargo();
+            cargo.args(["tree", "--offline", "--locked", "--edges", "normal,build"]);
+            cargo.args(["--prefix", "none", "--format", "{p}", "--package", package]);
+            let told = cargo.current_dir(root).output().expect("cargo");
+            assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+            let text = String::from_utf8(told.stdout).expect("text");
+            let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+            text.lines().map(first).collect::<BTreeSet<String>>()
+        };
+        let clients = ["async-nats", "tokio"];
+        let pollux = names("pollux-cli");
+        let agent = names("pollux-agent");
+        for client in clients {
+            assert!(!pollux.contains(client) && agent.contains(client), "{client}");
+        }
+    }
+
     #[test]
     fn a_dependency_that_goes_up_is_found_wherever_it_stands() {
         let head = "[package]\nname = \"pollux-poller\"\n";

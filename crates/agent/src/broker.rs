@@ -7,6 +7,7 @@
 //!
 //! Answers come to inboxes of the client. The login is read from a file and shown nowhere.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,8 +27,10 @@ const FIRST_TRY: Duration = Duration::from_secs(2);
 const AGAIN_AFTER_MS: std::ops::Range<u64> = 80..160;
 /// The longest file with a login.
 const LOGIN_BYTES_MAX: u64 = 4096;
-/// Messages that wait in this process at most.
+/// Messages that wait in this process at most: answers of many agents, and what one agent is asked. Each may be a megabyte
+/// long; what comes beyond that is lost.
 const WAITING_MAX: usize = 4096;
+const WAITING_OF_AGENT_MAX: usize = 256;
 
 /// A connection to the broker.
 #[derive(Clone, Debug)]
@@ -64,7 +67,9 @@ impl Broker {
             std::fs::metadata(ca).map_err(unread)?;
         }
         let (sender, connected) = watch::channel(None);
+        let waiting = if is_patient { WAITING_OF_AGENT_MAX } else { WAITING_MAX };
         let options = options(flags, who, login.clone(), sender.clone());
+        let options = options.subscription_capacity(waiting);
         let first = tokio::time::timeout(FIRST_TRY, options.connect(&*servers)).await;
         let why = match first {
             Ok(Ok(client)) => {
@@ -81,7 +86,7 @@ impl Broker {
         output::remark(&format!(
             "{who}: {text}: {why}; it is tried again until there is a connection"
         ));
-        let options = options_again(flags, who, login, sender);
+        let options = options_again(flags, who, login, sender).subscription_capacity(waiting);
         let client = options.connect(&*servers).await;
         let client = client.map_err(|error| Failure::failed(format!("{text}: {error}")))?;
         Ok(Self { client, group: flags.group.clone(), connected })
@@ -145,7 +150,6 @@ fn options(
     let said = who.to_owned();
     let mut options = ConnectOptions::new()
         .name(who)
-        .subscription_capacity(WAITING_MAX)
         .reconnect_delay_callback(|_| Duration::from_millis(fastrand::u64(AGAIN_AFTER_MS)))
         .event_callback(move |event| {
             match event {
@@ -192,8 +196,23 @@ fn login(path: &Path) -> Result<Login, String> {
     let at = |what: &dyn std::fmt::Display| format!("--nats-login {}: {what}", path.display());
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| at(&error))?;
-    file.take(LOGIN_BYTES_MAX).read_to_string(&mut text).map_err(|error| at(&error))?;
+    let mode = file.metadata().map_err(|error| at(&error))?.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        let shown = path.display();
+        return Err(at(&format!(
+            "others can read or write it (mode {mode:04o}); expected mode 0600: chmod 600 {shown}"
+        )));
+    }
+    file.take(LOGIN_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| at(&error))?;
+    if text.len() as u64 > LOGIN_BYTES_MAX {
+        return Err(at(&format!(
+            "more than {LOGIN_BYTES_MAX} bytes; expected USER:PASSWORD or TOKEN"
+        )));
+    }
     let text = text.trim();
+    if text.contains(char::is_control) {
+        return Err(at(&"more than a line; expected USER:PASSWORD or TOKEN"));
+    }
     if text.is_empty() {
         return Err(at(&"it is empty; expected USER:PASSWORD or TOKEN"));
     }
@@ -230,6 +249,8 @@ fn servers(text: &str) -> Result<Vec<ServerAddr>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
 
     #[test]
@@ -257,7 +278,22 @@ mod tests {
             ("\n", None),
         ] {
             std::fs::write(&file, text).expect("written");
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its own");
             assert!(login(&file).ok() == read, "{text}");
+        }
+        for (mode, text, says) in [
+            (
+                0o644,
+                "token",
+                "others can read or write it (mode 0644); expected mode 0600: chmod 600 ",
+            ),
+            (0o602, "token", "mode 0602"),
+            (0o600, "a\nb", "more than a line"),
+            (0o640, &*"x".repeat(4_097), "more than 4096 bytes"),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).expect("its own");
+            assert!(login(&file).err().is_some_and(|why| why.contains(says)), "{says}");
         }
         assert!(login(&folder.join("none")).err().is_some_and(|why| why.contains("--nats-login")));
         std::fs::remove_dir_all(&folder).expect("removed");

@@ -127,7 +127,7 @@ async fn driven(
     let campaign = campaign_name();
     let broker = Broker::connect(flags, &format!("pollux load {campaign}"), false).await;
     let broker = broker.map_err(|failure| Failed::new(failure.message))?;
-    let found = enough(&broker, &campaign, agents as usize).await?;
+    let found = unless_ended(lines, enough(&broker, &campaign, agents as usize)).await?;
     let mut run = Run {
         asker: Asker { broker, campaign, unread: Arc::default() },
         agents: Vec::new(),
@@ -135,13 +135,13 @@ async fn driven(
         results: ResultSum::default(),
         away_since: None,
     };
-    run.clocks(found).await?;
+    unless_ended(lines, run.clocks(found)).await?;
     run.live = LiveSum::new(run.agents.iter().map(|agent| agent.found.name.to_string()));
-    let begun = match run.prepare(parts).await {
-        Ok(()) => run.begin(order.warm_up(), lines).await,
-        Err(failed) => Err(failed),
+    let begin = async {
+        run.prepare(parts).await?;
+        run.begin(order.warm_up()).await
     };
-    match begun {
+    match unless_ended(lines, begin).await {
         Ok(began_unix_s) => {
             let followed = run.follow(on_lost_agent, lines).await;
             run.dismiss().await;
@@ -154,6 +154,17 @@ async fn driven(
             run.dismiss().await;
             Err(failed)
         }
+    }
+}
+
+/// Does what precedes the requests, but for as long as nobody wants it to end.
+async fn unless_ended<T>(
+    lines: &mut mpsc::Receiver<ToldOrder>,
+    work: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    tokio::select! {
+        done = work => done,
+        _ = lines.recv() => Err(Failed::new("ended before it began")),
     }
 }
 
@@ -267,14 +278,18 @@ impl Asker {
     async fn clock(&self, agent: &Found) -> Result<ClockDistance, Failed> {
         let mut samples = Vec::with_capacity(PINGS);
         let mut why = String::new();
+        let mut answered = Instant::now();
         for _ in 0..PINGS {
+            if answered.elapsed() > SILENCE_MAX {
+                return Err(Failed::new(format!("agent {}: {why}", agent.name)));
+            }
             let sent_ns = monotonic_ns();
             match self.ask(agent, Demand::Ping).await {
-                Ok(reply) => samples.push(PingSample {
-                    sent_ns,
-                    agent_ns: reply.now_ns,
-                    received_ns: monotonic_ns(),
-                }),
+                Ok(reply) => {
+                    let received_ns = monotonic_ns();
+                    samples.push(PingSample { sent_ns, agent_ns: reply.now_ns, received_ns });
+                    answered = Instant::now();
+                }
                 Err(AskError::Silent(error) | AskError::Unread(error) | AskError::Final(error)) => {
                     why = error;
                 }
@@ -423,18 +438,8 @@ impl Run {
 
     /// Waits until all are ready, and has them begin at one moment. Returns when that was counted to begin, in seconds since
     /// 1970.
-    async fn begin(
-        &mut self,
-        warm_up: Duration,
-        lines: &mut mpsc::Receiver<ToldOrder>,
-    ) -> Result<f64, Failed> {
+    async fn begin(&mut self, warm_up: Duration) -> Result<f64, Failed> {
         loop {
-            match lines.try_recv() {
-                Ok(_) | Err(mpsc::error::TryRecvError::Disconnected) => {
-                    return Err(Failed::new("ended before it began"));
-                }
-                Err(mpsc::error::TryRecvError::Empty) => {}
-            }
             if self.is_away()? {
                 tokio::time::sleep(BEAT_OF_SETTING_UP).await;
                 continue;

@@ -5,12 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use pollux_engine::CpuList;
 use pollux_load::campaign::{AgentName, AllowedTarget, LoadBounds};
 use pollux_settings::command::help::Section;
 use pollux_settings::quantity;
 
 /// The broker when nothing is said.
 pub(crate) const NATS_DEFAULT: &str = "nats://127.0.0.1:4222";
+
+/// Threads of an order at most where nothing is said: more than a load has a use for.
+const THREADS_PER_CPU: u64 = 4;
+const THREADS_LEAST: u64 = 16;
 
 /// What stands below the flags, in help and manual.
 pub(crate) fn sections(path: &str) -> Vec<Section> {
@@ -112,6 +117,9 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = size)]
     #[arg(help_heading = "What an order may ask for")]
     pub(crate) max_body: u64,
+    /// Threads of one order at most [default: four for each CPU, and 16 at least]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "What an order may ask for")]
+    pub(crate) max_threads: Option<u64>,
     /// An address of this host that connections come from, in turn with others: each has the kernel's ports for each target;
     /// may be repeated
     #[arg(long, value_name = "ADDRESS")]
@@ -150,7 +158,16 @@ impl AgentFlags {
             rate_max: self.max_rate,
             duration_max: self.max_duration,
             body_bytes_max: self.max_body,
+            threads_max: self.threads_max(),
         }
+    }
+}
+
+impl AgentFlags {
+    fn threads_max(&self) -> u32 {
+        let cpus = CpuList::allowed().map_or(1, |cpus| cpus.as_slice().len());
+        let usual = (cpus as u64 * THREADS_PER_CPU).max(THREADS_LEAST);
+        u32::try_from(self.max_threads.unwrap_or(usual)).unwrap_or(u32::MAX)
     }
 }
 

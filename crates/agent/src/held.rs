@@ -35,6 +35,9 @@ use crate::work::BEAT_MAX;
 const LOADS_MAX: usize = 256;
 /// Numbers of closed loads that are remembered: a message that is older than so many loads is of another day.
 const CLOSED_MAX: usize = 4096;
+/// How long an agent is kept for a campaign that has closed its last load: the lab closes those of one set before it opens
+/// those of the next. Others wait longer than that for an agent that is busy.
+const RESERVED: Duration = Duration::from_millis(1500);
 /// How long an opening waits for connections that were closed before it; messages of others wait as long.
 const ENDING_TIME_MAX: Duration = Duration::from_millis(500);
 /// Messages of threads that wait; each load has one at most.
@@ -58,12 +61,18 @@ pub(crate) enum Answer {
     Later,
 }
 
+/// Numbers of loads that were closed, of all campaigns, the last ones: what opened them is not done again.
+#[derive(Debug, Default)]
+pub(crate) struct ClosedLoads(VecDeque<TurnsNumber>);
+
 /// The loads of a campaign.
 #[derive(Debug)]
 pub(crate) struct HeldLoads {
     campaign: AgentName,
     loads: BTreeMap<TurnsNumber, HeldLoad>,
-    closed: VecDeque<TurnsNumber>,
+    closed: ClosedLoads,
+    /// Until when the agent is kept for further ones.
+    reserved_until: Option<Instant>,
     /// Threads that give up what they hold, with their connections.
     ending: Vec<(JoinHandle<()>, u64)>,
     overs: mpsc::Sender<Over>,
@@ -91,9 +100,14 @@ struct HeldLoad {
 
 impl HeldLoads {
     /// None yet; threads say by `overs` what they have done.
-    pub(crate) fn new(campaign: AgentName, overs: mpsc::Sender<Over>) -> Self {
+    pub(crate) fn new(campaign: AgentName, overs: mpsc::Sender<Over>, closed: ClosedLoads) -> Self {
         let loads = BTreeMap::new();
-        Self { campaign, loads, closed: VecDeque::new(), ending: Vec::new(), overs }
+        Self { campaign, loads, closed, reserved_until: None, ending: Vec::new(), overs }
+    }
+
+    /// What is left of it for the next.
+    pub(crate) fn into_closed(self) -> ClosedLoads {
+        self.closed
     }
 
     pub(crate) fn campaign(&self) -> &AgentName {
@@ -103,6 +117,16 @@ impl HeldLoads {
     /// Whether it holds connections, or still closes them.
     pub(crate) fn is_busy(&self) -> bool {
         !self.loads.is_empty() || !self.ending.is_empty()
+    }
+
+    /// Whether others are refused: it is busy, or a load of this campaign was closed a moment ago.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_busy() || self.reserved_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Keeps the agent for this campaign for a while.
+    pub(crate) fn reserve(&mut self) {
+        self.reserved_until = Some(Instant::now() + RESERVED);
     }
 
     /// Opens connections; what to log of it, where it is begun here.
@@ -120,7 +144,7 @@ impl HeldLoads {
             // The answer to the first one was lost, or is not there yet.
             return Ok((load.say_again(0, inbox)?, None));
         }
-        if self.closed.contains(&number) {
+        if self.closed.0.contains(&number) {
             return Err("connections of this number were closed".to_owned());
         }
         if self.loads.len() >= LOADS_MAX {
@@ -229,9 +253,9 @@ impl HeldLoads {
         let HeldLoad { orders, thread, connections, begun, answered, .. } = load;
         drop(orders);
         self.ending.push((thread, connections));
-        self.closed.push_back(of);
-        if self.closed.len() > CLOSED_MAX {
-            self.closed.pop_front();
+        self.closed.0.push_back(of);
+        if self.closed.0.len() > CLOSED_MAX {
+            self.closed.0.pop_front();
         }
         let turns = plural(begun.into(), "turn");
         let answers = plural(answered, "answer");
@@ -410,7 +434,7 @@ mod tests {
 
     fn held() -> (HeldLoads, mpsc::Receiver<Over>) {
         let (sender, overs) = mpsc::channel(OVERS_MAX);
-        (HeldLoads::new(AgentName::nearest("c"), sender), overs)
+        (HeldLoads::new(AgentName::nearest("c"), sender, ClosedLoads::default()), overs)
     }
 
     /// A load without a thread that does anything, whose connections are open.
@@ -496,6 +520,7 @@ mod tests {
             rate_max: None,
             duration_max: Duration::from_secs(60),
             body_bytes_max: 10,
+            threads_max: 8,
         };
         let refused = all.open(TurnsNumber(1), &order, (&bounds, &[]), ("h", None));
         assert!(refused.is_err_and(|why| why.contains("were closed")));

@@ -1,6 +1,7 @@
 //! The agent: waits for orders, carries out one at a time, and answers what it is asked. What it can't read, or will not do,
 //! is counted and logged.
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::agent_clock::AgentClock;
 use crate::agent_metrics::{self, AgentCounts};
 use crate::broker::Broker;
 use crate::flags::AgentFlags;
-use crate::held::{Answer, HeldLoads, OVERS_MAX, Over};
+use crate::held::{Answer, ClosedLoads, HeldLoads, OVERS_MAX, Over};
 use crate::sandbox;
 use crate::work::Work;
 
@@ -33,6 +34,8 @@ const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);
 const LOGGED_EACH: u64 = 64;
 /// Descriptors that are listed: a limit that is none is a number like any other.
 const DESCRIPTORS_TOLD_MAX: u64 = 1 << 40;
+/// Campaigns that are remembered once they were ordered: an order of one that is over was recorded, and is sent again.
+const CAMPAIGNS_MAX: usize = 4096;
 /// Targets that are listed: the list is a message.
 const ALLOWED_TOLD_MAX: usize = 20;
 /// Of a piece of a result, four bytes become this many with what stands around them.
@@ -93,7 +96,9 @@ pub(crate) async fn serve(flags: &AgentFlags, ready: Ready) -> Result<ExitCode, 
         bounds: flags.bounds(),
         flags,
         work: None,
+        campaigns: VecDeque::new(),
         held: None,
+        closed: ClosedLoads::default(),
         says_over,
         overs,
         page,
@@ -125,8 +130,12 @@ struct Agent<'f> {
     bounds: LoadBounds,
     flags: &'f AgentFlags,
     work: Option<Work>,
+    /// Those of which there was an order, the last ones.
+    campaigns: VecDeque<AgentName>,
     /// Loads that come in turns: of one campaign, and not beside an order.
     held: Option<HeldLoads>,
+    /// Those that were closed, while there are none.
+    closed: ClosedLoads,
     says_over: mpsc::Sender<Over>,
     overs: mpsc::Receiver<Over>,
     page: Option<ScrapedPage>,
@@ -208,6 +217,11 @@ impl Agent<'_> {
             ));
             return None;
         }
+        if request.instance == 0 && request.demand.is_order() {
+            let why = "it does not name the process that it is for";
+            self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
+            return Some(Said::Refused(why.to_owned()));
+        }
         let request = match request {
             CampaignRequest { campaign, demand: Demand::Turns(demand), .. } => {
                 return self.answer_of_turns(&campaign, demand, message.reply.clone());
@@ -238,19 +252,28 @@ impl Agent<'_> {
                 self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
                 Some(Said::Refused(why))
             }
-            (Demand::Prepare(_), None) if self.held.as_ref().is_some_and(HeldLoads::is_busy) => {
+            (Demand::Prepare(_), None) if self.campaigns.contains(&request.campaign) => {
+                let why = "its run is over";
+                self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
+                Some(Said::Refused(why.to_owned()))
+            }
+            (Demand::Prepare(_), None) if self.held.as_ref().is_some_and(HeldLoads::is_taken) => {
                 let why = format!("it is busy with {}", self.busy_with()?);
                 self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
                 Some(Said::Refused(why))
             }
             (Demand::Prepare(order), None) => {
-                self.held = None;
+                self.forget_held();
                 let campaign = request.campaign;
                 let len_bytes = self.piece_len_bytes();
                 let bounds = (&self.bounds, &*self.flags.source);
                 match Work::begin(campaign.clone(), &order, bounds, len_bytes) {
                     Ok((work, about)) => {
                         self.work = Some(work);
+                        self.campaigns.push_back(campaign.clone());
+                        if self.campaigns.len() > CAMPAIGNS_MAX {
+                            self.campaigns.pop_front();
+                        }
                         self.counts.orders += 1;
                         output::remark(&format!("{}: {campaign}: order: {about}", self.who));
                         Some(Said::Accepted)
@@ -328,8 +351,12 @@ impl Agent<'_> {
         if let Some(busy) = self.busy_with().filter(|_| !is_mine) {
             return Err(format!("it is busy with {busy}"));
         }
-        self.held.take_if(|held| is_other(held));
-        let new = || HeldLoads::new(campaign.clone(), self.says_over.clone());
+        if self.held.as_ref().is_some_and(is_other) {
+            self.forget_held();
+        }
+        let closed = &mut self.closed;
+        let says_over = &self.says_over;
+        let new = || HeldLoads::new(campaign.clone(), says_over.clone(), std::mem::take(closed));
         let held = self.held.get_or_insert_with(new);
         let bounds = (&self.bounds, &*self.flags.source);
         let (answer, about) = held.open(number, order, bounds, (&self.host, inbox))?;
@@ -341,7 +368,9 @@ impl Agent<'_> {
     }
 
     fn close(&mut self, campaign: &AgentName, of: TurnsNumber) -> Result<(), String> {
-        if let Some(line) = self.held_of(campaign)?.close(of) {
+        let held = self.held_of(campaign)?;
+        held.reserve();
+        if let Some(line) = held.close(of) {
             self.counts.orders_finished += 1;
             output::remark(&format!("{}: {line}", self.who));
         }
@@ -351,6 +380,13 @@ impl Agent<'_> {
     fn held_of(&mut self, campaign: &AgentName) -> Result<&mut HeldLoads, String> {
         let held = self.held.as_mut().filter(|held| held.campaign() == campaign);
         held.ok_or_else(|| "it holds no connections of this campaign".to_owned())
+    }
+
+    /// Forgets loads that come in turns, but for which were closed.
+    fn forget_held(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.closed = held.into_closed();
+        }
     }
 
     /// Forgets what nobody fetches, before another campaign is refused for it.
@@ -457,7 +493,7 @@ impl Agent<'_> {
 
     /// The campaign for which another one is refused.
     fn busy_with(&self) -> Option<&AgentName> {
-        let held = self.held.as_ref().filter(|held| held.is_busy()).map(HeldLoads::campaign);
+        let held = self.held.as_ref().filter(|held| held.is_taken()).map(HeldLoads::campaign);
         self.work.as_ref().filter(|work| !work.gives_way()).map(Work::campaign).or(held)
     }
 

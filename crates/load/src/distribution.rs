@@ -1,15 +1,17 @@
 //! Times in a high dynamic range histogram: recorded by the threads of a run, read by reports.
 //!
 //! Values are nanoseconds with three significant digits, up to [`LONGEST_NS`]; what is longer
-//! counts as that. Those of single seconds have two, and no more counters than their longest value needs.
+//! counts as that. Those of single seconds have two, and no more counters than their longest value needs; once a second is
+//! over its counters are packed, as a long run has many seconds.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{
-    Deserializer as HistogramReader, Serializer as _, V2DeflateSerializer,
+    Deserializer as HistogramReader, Serializer as _, V2DeflateSerializer, V2Serializer,
 };
 use pollux_stats::{LATENCY_DIGITS, LONGEST_NS};
 use serde::de::Error as _;
@@ -40,11 +42,53 @@ const COARSE_DIGITS: u8 = 2;
 /// but the longest: see [`Distribution::note_longest`].
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    counted: Histogram<u64>,
+    counted: Counted,
     /// Zero when none was noted.
     noted_ns: u64,
     /// Quantiles that are written beside [`QUANTILES`].
     further: Vec<f64>,
+}
+
+/// What was counted.
+#[derive(Clone, Debug)]
+enum Counted {
+    /// A counter for each step of values.
+    Counters(Histogram<u64>),
+    /// The same, in some hundred bytes.
+    Packed { count: u64, bytes: Box<[u8]> },
+}
+
+impl Counted {
+    fn counters(&self) -> Cow<'_, Histogram<u64>> {
+        match self {
+            Self::Counters(counters) => Cow::Borrowed(counters),
+            Self::Packed { bytes, .. } => Cow::Owned(unpacked_counters(bytes)),
+        }
+    }
+
+    #[inline]
+    fn counters_mut(&mut self) -> &mut Histogram<u64> {
+        if let Self::Packed { bytes, .. } = self {
+            *self = Self::Counters(unpacked_counters(bytes));
+        }
+        match self {
+            Self::Counters(counters) => counters,
+            Self::Packed { .. } => unreachable!("it was just unpacked"),
+        }
+    }
+}
+
+#[cold]
+fn unpacked_counters(bytes: &[u8]) -> Histogram<u64> {
+    let packed: Histogram<u64> =
+        HistogramReader::new().deserialize(&mut &*bytes).expect("this process has packed it");
+    let mut counters = coarse_counters();
+    counters.add(packed).expect("it grows as needed");
+    counters
+}
+
+fn coarse_counters() -> Histogram<u64> {
+    Histogram::new(COARSE_DIGITS).expect("so many digits are allowed")
 }
 
 impl Distribution {
@@ -52,17 +96,14 @@ impl Distribution {
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, LATENCY_DIGITS);
-        Self {
-            counted: histogram.expect("the bounds are those of a histogram"),
-            noted_ns: 0,
-            further: Vec::new(),
-        }
+        let histogram = histogram.expect("the bounds are those of a histogram");
+        Self { counted: Counted::Counters(histogram), noted_ns: 0, further: Vec::new() }
     }
 
     /// Counts one time.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
-        self.counted.saturating_record(nanoseconds);
+        self.counted.counters_mut().saturating_record(nanoseconds);
     }
 
     /// Takes a time into the longest alone, as the least that a request has waited.
@@ -79,7 +120,8 @@ impl Distribution {
     pub fn add(&mut self, other: &Self) {
         self.note_longest(other.noted_ns);
         if other.count() > 0 {
-            self.counted.add(&other.counted).expect("no value is beyond the longest");
+            let added = self.counted.counters_mut().add(&*other.counted.counters());
+            added.expect("no value is beyond the longest");
         }
     }
 
@@ -92,34 +134,50 @@ impl Distribution {
     /// The same to two significant digits, in a tenth of the memory or less.
     pub(crate) fn to_coarse(&self) -> Self {
         let mut coarse = Self::coarse();
-        coarse.counted.add(&self.counted).expect("it grows as needed");
-        coarse.noted_ns = self.noted_ns;
+        coarse.add(self);
         coarse
     }
 
     fn coarse() -> Self {
-        let counted = Histogram::new(COARSE_DIGITS).expect("so many digits are allowed");
+        let counted = Counted::Counters(coarse_counters());
         Self { counted, noted_ns: 0, further: Vec::new() }
+    }
+
+    /// Packs what has two significant digits: it is kept and seldom looked at. All of it can be asked and done as before, at
+    /// the cost of unpacking it.
+    pub(crate) fn pack(&mut self) {
+        let Counted::Counters(counters) = &self.counted else { return };
+        if counters.sigfig() > COARSE_DIGITS {
+            return;
+        }
+        let count = counters.len();
+        let mut bytes = Vec::new();
+        let written = V2Serializer::new().serialize(counters, &mut bytes);
+        written.expect("memory takes it, and no count exceeds 63 bits");
+        self.counted = Counted::Packed { count, bytes: bytes.into() };
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.noted_ns = 0;
         if self.count() > 0 {
-            self.counted.reset();
+            self.counted.counters_mut().reset();
         }
     }
 
     /// How many times were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counted.len()
+        match &self.counted {
+            Counted::Counters(counters) => counters.len(),
+            Counted::Packed { count, .. } => *count,
+        }
     }
 
     /// The time that a part of `quantile` (0 to 1) do not exceed; `None` without values.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        (self.count() > 0).then(|| self.counted.value_at_quantile(quantile))
+        (self.count() > 0).then(|| self.histogram().value_at_quantile(quantile))
     }
 
     /// A quantile that the values show: at least one of them is beyond it.
@@ -132,26 +190,26 @@ impl Distribution {
     /// Shortest time; `None` without values.
     #[must_use]
     pub fn min_ns(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.counted.min())
+        (self.count() > 0).then(|| self.histogram().min())
     }
 
     /// Longest time, those that were only noted included; `None` without any.
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
-        let counted = (self.count() > 0).then(|| self.counted.max());
+        let counted = (self.count() > 0).then(|| self.histogram().max());
         counted.max((self.noted_ns > 0).then_some(self.noted_ns))
     }
 
     /// Mean; `None` without values.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
-        (self.count() > 0).then(|| self.counted.mean())
+        (self.count() > 0).then(|| self.histogram().mean())
     }
 
     /// Standard deviation; `None` without values.
     #[must_use]
     pub fn stddev_ns(&self) -> Option<f64> {
-        (self.count() > 0).then(|| self.counted.stdev())
+        (self.count() > 0).then(|| self.histogram().stdev())
     }
 
     /// Standard deviation as `ab`, `wrk` and `httperf` show it: of a sample, divided by one less than the count;
@@ -166,18 +224,18 @@ impl Distribution {
         let mean = self.mean_ns()?;
         let deviation = self.sample_deviation_ns()?;
         let is_within = |value: u64| (value as f64 - mean).abs() <= deviation;
-        let within = self
-            .counted
+        let counters = self.histogram();
+        let within = counters
             .iter_recorded()
-            .filter(|step| is_within(self.counted.median_equivalent(step.value_iterated_to())));
+            .filter(|step| is_within(counters.median_equivalent(step.value_iterated_to())));
         let within: u64 = within.map(|step| step.count_since_last_iteration()).sum();
         Some(within as f64 / self.count() as f64)
     }
 
     /// The histogram, for curves and for files that other tools read.
     #[must_use]
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.counted
+    pub fn histogram(&self) -> Cow<'_, Histogram<u64>> {
+        self.counted.counters()
     }
 }
 
@@ -249,7 +307,7 @@ impl<'de> Deserialize<'de> for Distribution {
 impl Distribution {
     fn packed(&self) -> String {
         let mut bytes = Vec::new();
-        let written = V2DeflateSerializer::new().serialize(&self.counted, &mut bytes);
+        let written = V2DeflateSerializer::new().serialize(&self.histogram(), &mut bytes);
         written.expect("memory takes it, and no count exceeds 63 bits");
         STANDARD.encode(bytes)
     }
@@ -271,9 +329,10 @@ impl Distribution {
         for value in read.iter_recorded() {
             let at_ns = value.value_iterated_to().min(LONGEST_NS);
             let times = value.count_at_value();
-            let recorded = distribution.counted.record_n(at_ns, times);
+            let recorded = distribution.counted.counters_mut().record_n(at_ns, times);
             recorded.expect("the bounds contain the longest, or grow to it");
         }
+        distribution.pack();
         Ok(distribution)
     }
 }
@@ -448,7 +507,7 @@ mod tests {
         times.record(u64::MAX);
         times.record(7_000_000);
         let coarse = Distribution::unpacked(&times.to_coarse().packed()).expect("sound");
-        assert!(coarse.counted.distinct_values() * 5 < times.counted.distinct_values());
+        assert!(coarse.histogram().distinct_values() * 5 < times.histogram().distinct_values());
         let mut all = Distribution::new();
         all.add(&coarse);
         all.add(&coarse);
@@ -456,6 +515,32 @@ mod tests {
             Distribution::unpacked(&Distribution::new().to_coarse().packed()).expect("sound");
         small.add(&times);
         assert_eq!((all.count(), small.count()), (4, 2));
+    }
+
+    #[test]
+    fn packed_ones_say_and_take_the_same_in_little_memory() {
+        let mut times = Distribution::new();
+        (1..=1_000).for_each(|each| times.record(each * each * 100));
+        times.note_longest(3_000_000_000);
+        let coarse = times.to_coarse();
+        let mut packed = coarse.clone();
+        packed.pack();
+        let Counted::Packed { bytes, .. } = &packed.counted else { panic!("it is not packed") };
+        let counters_bytes = coarse.histogram().distinct_values() * 8;
+        assert!(bytes.len() * 8 < counters_bytes, "{} of {counters_bytes}", bytes.len());
+        assert_eq!((packed.count(), packed.max_ns()), (coarse.count(), coarse.max_ns()));
+        assert_eq!(packed.histogram(), coarse.histogram());
+        assert_eq!(packed.packed(), coarse.packed());
+        packed.record(5_000_000_000);
+        packed.add(&coarse);
+        assert_eq!(packed.count(), 2 * coarse.count() + 1);
+        assert!(packed.max_ns() >= Some(4_900_000_000), "{:?}", packed.max_ns());
+        // What has more digits stays as it is.
+        times.pack();
+        assert!(matches!(times.counted, Counted::Counters(_)));
+        let mut none = Distribution::coarse();
+        none.pack();
+        assert_eq!((none.count(), none.quantile_ns(0.5), none.max_ns()), (0, None, None));
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl Gatherer {
         let is_whole = *threads == self.plan.threads;
         if is_whole {
             second.latency = second.latency.to_coarse();
+            second.latency.pack();
             // A moment of another thread may come later for the same second.
             second.server_cpu_s = self.server.as_mut().map(ServerCpu::since_last);
         }

@@ -257,6 +257,7 @@ impl Outcome {
                 continue;
             };
             second.join(more);
+            second.latency.pack();
         }
     }
 }

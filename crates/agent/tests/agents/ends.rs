@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pollux_load::campaign::{OnLostAgent, ToldOrder};
-use pollux_load::{Arrival, FindingKind, Pace, Plan, Stage};
+use pollux_load::{Arrival, FindingKind, Pace, Plan, Stage, Trust};
 use pollux_testing::{Process, Signal};
 
 use crate::broker::Broker;
@@ -126,6 +126,36 @@ pub(crate) fn agents_stop_without_their_controller() {
         let missed = agent.stderr_lines().iter().filter(|line| line.contains("no message of"));
         assert_eq!(missed.count(), 1, "the first time: {:?}", agent.stderr_lines());
     }
+}
+
+/// While agents are looked for of which one is silent, while clocks are looked at, and while connections are opened that are
+/// not answered.
+pub(crate) fn an_end_before_the_first_request_is_one_at_once() {
+    let broker = Broker::start(&[]);
+    let server = Counting::start();
+    let ended = |plan: &Plan, agents: u32, after_ms: u64| {
+        let mut driven = Driven::start(&broker, plan, agents);
+        // Not a wait for anything: each step lasts longer than that, and the one before it less.
+        std::thread::sleep(Duration::from_millis(after_ms));
+        let began = Instant::now();
+        driven.tell(&ToldOrder::Stop);
+        assert_eq!(driven.end().expect_err("it did not begin"), "ended before it began");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    };
+    let plain = lasting(&server.url(), LONG_S);
+    let all = agents(&broker, 2);
+    all[1].signal(Signal::STOP);
+    ended(&plain, 2, 300);
+    all[1].signal(Signal::CONT);
+    let unanswered = Plan {
+        trust: Trust::AnyCertificate,
+        connect_timeout: Duration::from_secs(60),
+        ..lasting(&server.url().replace("http:", "https:"), LONG_S)
+    };
+    ended(&unanswered, 2, 1_500);
+    let _late = forged(&broker, "0", Manner::AnswersLate);
+    ended(&plain, 3, 1_000);
+    assert_eq!(server.requests(), 0);
 }
 
 /// The others are dismissed before the moment at which they were to begin.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use pollux_load::campaign::{
     AgentFacts, AgentName, AgentState, AgentStatus, CampaignReply, CampaignRequest, Demand, Said,
@@ -25,7 +26,12 @@ pub(crate) enum Manner {
     KeepsItsResult,
     /// It does not answer to the start.
     NeverBegins,
+    /// Its answers take so long that its clock is known to no better than 60 ms.
+    AnswersLate,
 }
+
+/// How long they take then.
+const LATE: Duration = Duration::from_millis(120);
 
 impl Manner {
     pub(crate) fn finishes(outcome: &Outcome) -> Self {
@@ -45,11 +51,14 @@ pub(crate) fn forged(broker: &Broker, name: &'static str, manner: Manner) -> Joi
 fn play(mut own: Raw, name: &str, manner: &Manner) {
     let result: &[String] = match manner {
         Manner::Finishes(pieces) => pieces,
-        Manner::KeepsItsResult | Manner::NeverBegins => &[],
+        Manner::KeepsItsResult | Manner::NeverBegins | Manner::AnswersLate => &[],
     };
     let mut state = AgentState::Idle;
     while let Some((reply, asked)) = own.message_or_end() {
         let asked = CampaignRequest::decode(&asked).expect("what a controller asks");
+        if matches!(manner, Manner::AnswersLate) {
+            std::thread::sleep(LATE);
+        }
         let said = match asked.demand {
             Demand::Hello => Some(Said::Here(facts())),
             Demand::Ping => Some(Said::Pong),

@@ -10,7 +10,7 @@ use pollux_load::campaign::{
     AgentName, CampaignReply, CampaignRequest, Demand, Said, TurnOrder, TurnsDemand, TurnsNumber,
     TurnsOrder, VERSION,
 };
-use pollux_testing::{Output, Pid, Process, await_end, children};
+use pollux_testing::{Output, Pid, Process, await_end, children, wait_until};
 use serde_json::Value;
 
 use crate::broker::{Broker, Raw};
@@ -103,7 +103,9 @@ pub(crate) fn an_agent_makes_the_load_of_the_lab() -> Result<(), String> {
     }
     let [same] = *rows(&record, "A/A") else { panic!("{}", record["results"]) };
     let alike = same["ratio"].as_f64().expect("a ratio");
-    assert!((0.8..1.25).contains(&alike), "the same program twice: {same}");
+    // One set says nothing of that on a busy machine.
+    let is_alike = same["blocks"] == 1 || (0.8..1.25).contains(&alike);
+    assert!(is_alike, "the same program twice: {same}");
     let runs = record["runs"].as_array().expect("runs");
     // Three arms in each set.
     assert!(!runs.is_empty() && runs.len().is_multiple_of(3), "{}", runs.len());
@@ -203,31 +205,30 @@ pub(crate) fn a_server_of_the_lab_that_is_not_allowed_is_never_asked() -> Result
 struct Asked {
     raw: Raw,
     campaign: AgentName,
+    /// The process that is asked.
+    instance: u64,
 }
 
 impl Asked {
     fn new(broker: &Broker) -> Self {
         let mut raw = broker.raw();
         raw.subscribe("answers");
-        Self { raw, campaign: AgentName::nearest("by-hand") }
+        let mut asked = Self { raw, campaign: AgentName::nearest("by-hand"), instance: 0 };
+        asked.instance = asked.answer(Demand::Hello).instance;
+        asked
     }
 
-    fn send(&mut self, demand: TurnsDemand) -> Vec<u8> {
+    fn answer(&mut self, demand: Demand) -> CampaignReply {
         let campaign = self.campaign.clone();
-        let demand = Demand::Turns(demand);
-        let bytes = CampaignRequest { version: VERSION, campaign, instance: 0, demand }.encode();
-        self.raw.publish("pollux-load.default.agent.gen", "answers", &bytes);
-        bytes
-    }
-
-    fn answer(&mut self) -> Said {
+        let instance = self.instance;
+        let request = CampaignRequest { version: VERSION, campaign, instance, demand };
+        self.raw.publish("pollux-load.default.agent.gen", "answers", &request.encode());
         let (_, bytes) = self.raw.message();
-        CampaignReply::decode(&bytes).expect("an answer").said
+        CampaignReply::decode(&bytes).expect("an answer")
     }
 
     fn ask(&mut self, demand: TurnsDemand) -> Said {
-        self.send(demand);
-        self.answer()
+        self.answer(Demand::Turns(demand)).said
     }
 
     fn refusal(&mut self, demand: TurnsDemand) -> String {
@@ -247,6 +248,9 @@ pub(crate) fn turns_that_are_repeated_or_forged_are_not_done() {
     let of = TurnsNumber(7);
     let order = |plan: &Plan| Box::new(TurnsOrder::of(plan).expect("it can be sent"));
     let open = TurnsDemand::Open { number: of, order: order(&plan(&server.url())) };
+    let process = std::mem::take(&mut asked.instance);
+    assert!(asked.refusal(open.clone()).contains("does not name the process"));
+    asked.instance = process;
     let Said::Opened(opened) = asked.ask(open.clone()) else { panic!("not opened") };
     // Each connection has asked once.
     assert_eq!((opened.first.right, server.requests()), (12, 12));
@@ -282,7 +286,7 @@ pub(crate) fn turns_that_are_repeated_or_forged_are_not_done() {
     assert!(why.contains("busy with by-hand"), "{why}");
     assert!(matches!(asked.ask(TurnsDemand::Close { of }), Said::Accepted));
     assert!(asked.refusal(turn(2)).contains("were closed"));
-    assert!(asked.refusal(open).contains("were closed"));
+    assert!(asked.refusal(open.clone()).contains("were closed"));
     assert_eq!(server.requests(), counted_by_server);
     generator.wait_for_stderr_line("by-hand: closed after 1 turn with");
     // A silent controller loses its connections.
@@ -290,5 +294,32 @@ pub(crate) fn turns_that_are_repeated_or_forged_are_not_done() {
     let said = asked.ask(other);
     assert!(matches!(said, Said::Opened(_)), "{said:?}");
     generator.wait_for_stderr_line("no message of its controller for 5s");
+    assert!(run(&broker, &counted(&server.url(), 30), 1).is_ok());
+    // What was recorded of it is sent again, when it was followed by another campaign.
+    let before = server.requests();
+    wait_until("that is over", || asked.refusal(open.clone()).contains("were closed"));
+    assert_eq!(server.requests(), before);
+}
+
+/// The lab closes the loads of one set before it opens those of the next: nobody comes between them.
+pub(crate) fn a_generator_is_kept_between_the_sets_of_a_run() {
+    let broker = Broker::start(&[]);
+    let _generator = agent(&broker, "gen", &[]);
+    let server = Counting::start();
+    let mut asked = Asked::new(&broker);
+    let order = |plan: &Plan| Box::new(TurnsOrder::of(plan).expect("it can be sent"));
+    let open = |number| TurnsDemand::Open { number, order: order(&plan(&server.url())) };
+    let one = TurnsNumber(7);
+    let said = asked.ask(open(one));
+    assert!(matches!(said, Said::Opened(_)), "{said:?}");
+    assert!(matches!(asked.ask(TurnsDemand::Close { of: one }), Said::Accepted));
+    let own = std::mem::replace(&mut asked.campaign, AgentName::nearest("other"));
+    assert!(asked.refusal(open(TurnsNumber(8))).contains("busy with by-hand"));
+    asked.campaign = own;
+    let next = TurnsNumber(9);
+    let said = asked.ask(open(next));
+    assert!(matches!(said, Said::Opened(_)), "{said:?}");
+    assert!(matches!(asked.ask(TurnsDemand::Close { of: next }), Said::Accepted));
+    // One that waits for it, as each does that finds it busy, has it then.
     assert!(run(&broker, &counted(&server.url(), 30), 1).is_ok());
 }

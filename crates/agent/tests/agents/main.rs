@@ -32,12 +32,16 @@ const THREADS: usize = 14;
 /// Held by each test that runs beside others, and by one that looks at moments alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-const BESIDE_OTHERS: [Test; 27] = [
+const BESIDE_OTHERS: [Test; 31] = [
+    (
+        "an_end_before_the_first_request_is_one_at_once",
+        ends::an_end_before_the_first_request_is_one_at_once,
+    ),
     ("runs_may_follow_each_other_at_once", ends::runs_may_follow_each_other_at_once),
     ("requests_reported_are_those_that_the_server_counted", sums::requests_are_those_counted),
     ("percentiles_are_those_of_the_joined_histograms", sums::percentiles_are_those_of_the_joined),
     ("one_agent_is_a_load_as_well", sums::one_agent_is_a_load_as_well),
-    ("results_of_an_hour_take_little_memory", sums::results_of_an_hour_take_little_memory),
+    ("results_of_a_long_run_take_little_memory", sums::results_of_a_long_run_take_little_memory),
     ("a_stop_gives_the_result_so_far", ends::a_stop_gives_the_result_so_far),
     ("an_end_leaves_agents_idle", ends::an_end_leaves_agents_idle),
     ("an_agent_that_dies_stops_all_and_is_named", ends::an_agent_that_dies_stops_all),
@@ -66,6 +70,12 @@ const BESIDE_OTHERS: [Test; 27] = [
     (
         "a_long_list_of_targets_is_shown_in_short",
         refusals::a_long_list_of_targets_is_shown_in_short,
+    ),
+    ("forged_requests_are_never_sent", refusals::forged_requests_are_never_sent),
+    ("clocks_that_are_not_known_begin_nothing", refusals::clocks_that_are_not_known_begin_nothing),
+    (
+        "a_generator_is_kept_between_the_sets_of_a_run",
+        lab::a_generator_is_kept_between_the_sets_of_a_run,
     ),
     ("another_version_is_named", refusals::another_version_is_named),
     ("a_login_comes_from_a_file", refusals::a_login_comes_from_a_file),

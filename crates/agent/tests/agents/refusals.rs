@@ -1,5 +1,7 @@
 //! What is refused: targets, loads and messages.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use pollux_testing::Process;
 
 use crate::broker::Broker;
 use crate::driven::{Driven, agent, agents, counted, lasting, run};
+use crate::forged::{Manner, forged};
 use crate::server::Counting;
 
 pub(crate) fn a_target_that_is_not_allowed() {
@@ -64,6 +67,53 @@ pub(crate) fn garbage_disturbs_no_load() {
     assert_eq!(outcome.totals.sent, server.requests() - before);
     all[0].wait_for_stderr_line("refused (1 in all)");
     all[0].wait_for_stderr_line("refused (8 in all)");
+    // And when it has nothing else to do: orders of runs that are over open nothing.
+    let before = server.requests();
+    for message in &old {
+        raw.publish("pollux-load.default.agent.a", "nowhere", message);
+    }
+    all[0].wait_for_stderr_line("order refused: its run is over");
+    let again = run(&broker, &counted(&server.url(), 20), 2).expect("they are idle");
+    assert_eq!((again.totals.answered, server.requests() - before), (20, 20));
+}
+
+/// What an order may say that flags can't.
+pub(crate) fn forged_requests_are_never_sent() {
+    let broker = Broker::start(&[]);
+    let mut asked = agent(&broker, "a", &["--max-threads", "2"]);
+    let server = Counting::start();
+    let url = server.url();
+    let with = |change: &dyn Fn(&mut pollux_load::Target)| {
+        let mut plan = counted(&url, 30);
+        change(&mut plan.targets[0]);
+        run(&broker, &plan, 1).expect_err("it is refused")
+    };
+    let line = "x\r\n\r\nGET /forged HTTP/1.1\r\nHost: x".to_owned();
+    let all = [
+        with(&|target| target.path = format!("/{line}")),
+        with(&|target| target.method.clone_from(&line)),
+        with(&|target| target.host.clone_from(&line)),
+        with(&|target| target.fields = vec![("A".to_owned(), line.clone())]),
+        with(&|target| target.fields = vec![(line.clone(), "a".to_owned())]),
+    ];
+    assert!(all.iter().all(|why| why.starts_with("agent a could not begin: ")), "{all:#?}");
+    let wide = pollux_load::Plan { threads: 3, ..counted(&url, 30) };
+    let why = run(&broker, &wide, 1).expect_err("too many threads");
+    assert!(why.contains("3 threads; this agent has 2 at most (--max-threads)"), "{why}");
+    assert_eq!(server.requests(), 0);
+    asked.wait_for_stderr_line("could not begin");
+}
+
+/// Two seconds of questions whose answers take too long.
+pub(crate) fn clocks_that_are_not_known_begin_nothing() {
+    let broker = Broker::start(&[]);
+    let _slow = forged(&broker, "0", Manner::AnswersLate);
+    let _agents = agents(&broker, 1);
+    let server = Counting::start();
+    let why = run(&broker, &counted(&server.url(), 30), 2).expect_err("one is not known");
+    assert!(why.starts_with("agent 0: its clock is known to within "), "{why}");
+    assert!(why.contains("expected 50ms, to start together with the others"), "{why}");
+    assert_eq!(server.requests(), 0);
 }
 
 /// A client that may read the questions of the controller may answer in the place of the agent.
@@ -200,7 +250,18 @@ pub(crate) fn a_login_comes_from_a_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("login");
     std::fs::write(&file, "load:se:cret\n").expect("written");
+    let mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode));
+    mode(0o604).expect("its own");
     let login = ["--nats-login", file.to_str().expect("text")];
+    let mut open = Command::new(env!("CARGO_BIN_EXE_pollux-agent"));
+    let refused = Process::run(open.args(["--nats", &broker.url()]).args(login));
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("others can read or write it (mode 0604)"),
+        "{}",
+        refused.stderr
+    );
+    mode(0o600).expect("its own");
     let _agent = agent(&broker, "a", &login);
     let server = Counting::start();
     let plan = counted(&server.url(), 50);

@@ -362,6 +362,8 @@ pub struct Needs {
     pub start: Duration,
     /// The shortest window that says something.
     pub runtime_min: Duration,
+    /// The shortest turn, where that is longer than turns usually are.
+    pub turn_min: Duration,
     /// Bytes that its message queues are charged to their user.
     pub queue_bytes: u64,
     /// What of the machine limits it beside that.
@@ -380,6 +382,7 @@ impl Needs {
             memory_bytes: 0,
             start: PROCESS_COST.saturating_add(fd_cost.saturating_mul(fds as u32)),
             runtime_min: RUNTIME_MIN,
+            turn_min: Duration::ZERO,
             queue_bytes: 0,
             concerns: &[Concern::Descriptors],
         }

@@ -245,7 +245,7 @@ fn least_window(point: &PlannedPoint) -> Duration {
 /// was measured. In turns all arms start and end at the same time.
 fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
     let whole = match point.method {
-        Method::Turns => window.mul_f64(TURN_COST),
+        Method::Turns => window.max(point.window_min()).mul_f64(TURN_COST),
         Method::Runs => window,
     };
     let start = point.experiment.needs(&point.point.axes).start;
@@ -278,15 +278,21 @@ fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
 /// What the first set at a point costs beside what every set does: how long turns are is found out, and what is done in
 /// them is counted.
 fn first_set_cost(point: &PlannedPoint) -> Duration {
-    let paces = point.arms.iter().filter_map(|arm| point.pace(&arm.name));
-    let each = paces.map(|pace| if pace.is_slow { pace.turn } else { pace.turn * FIRST_SET_TURNS });
+    let each = point.arms.iter().map(|arm| match point.pace(&arm.name) {
+        Some(pace) if pace.is_slow => pace.turn,
+        Some(pace) => pace.turn * FIRST_SET_TURNS,
+        None if point.method == Method::Turns => point.turn_min() * FIRST_SET_TURNS,
+        None => Duration::ZERO,
+    });
     each.sum()
 }
 
 fn runtime_min(point: &PlannedPoint) -> Duration {
     let least = point.experiment.needs(&point.point.axes).runtime_min;
     match point.method {
-        Method::Turns if !point.experiment.cost.is_shared => least.min(TURNS_MIN),
+        Method::Turns if !point.experiment.cost.is_shared => {
+            least.min(TURNS_MIN).max(point.window_min())
+        }
         _ => least,
     }
 }
@@ -441,6 +447,37 @@ mod tests {
             assert_eq!(plan.budget_fault(), None, "{enough} s");
             assert!(plan.forecast().total <= Duration::from_secs(enough), "{enough} s");
         }
+    }
+
+    #[test]
+    fn turns_of_an_agent_are_as_long_in_the_forecast_as_they_are() {
+        let forecast = |generator: &str, runtime_ms: u64| {
+            let mut job = job::find("quick").expect("the default job");
+            job.budget = None;
+            job.parts.retain(|part| part.experiment.name == "http");
+            for part in &mut job.parts {
+                part.axes.insert("generator".to_owned(), vec![Value::of(generator)]);
+                part.runtime = Duration::from_millis(runtime_ms);
+            }
+            let plan = Plan::make(job, &PLAIN_MACHINE);
+            let arms: usize = plan.points.iter().map(|point| point.arms.len()).sum();
+            assert!(arms > 2, "{:?}", plan.left_out);
+            (plan.forecast().block.as_secs_f64() / arms as f64, plan)
+        };
+        let (here_s, _) = forecast("pollux", 60);
+        let (agent_s, plan) = forecast("agent:a", 60);
+        // Eight turns of 50 ms at least, each with its lead-in.
+        assert!(here_s < 0.4 && agent_s > 8.0 * 0.05 * 1.25, "{here_s} {agent_s}");
+        let first = plan.points.iter().map(first_set_cost).sum::<Duration>();
+        assert!(first > Duration::from_millis(600), "{first:?}");
+        let mut small = plan;
+        small.job.budget = Some(Duration::from_secs(1));
+        small.fit_budget();
+        assert!(small.points.iter().all(|point| runtime_min(point) == Duration::from_millis(400)));
+        let (long_s, _) = forecast("agent:a", 2_000);
+        let (long_here_s, _) = forecast("pollux", 2_000);
+        // Windows that hold more turns than the fewest are as long as before.
+        assert!(long_s - long_here_s < 0.2, "{long_here_s} {long_s}");
     }
 
     fn point(experiment: &str, axes: &[(&str, &str)]) -> Point {

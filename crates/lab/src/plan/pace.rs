@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use pollux_stats::ROUNDS_MIN;
+
 use super::PlannedPoint;
 use crate::arm::ArmKind;
 use crate::record::ArmTimes;
@@ -36,14 +38,15 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Of an arm that takes so long, with so many requests under way at a time.
-    pub(crate) fn of(times: &ArmTimes, wave: u64) -> Self {
+    /// Of an arm that takes so long, with so many requests under way at a time, where other turns are no shorter than
+    /// `turn_min`.
+    pub(crate) fn of(times: &ArmTimes, wave: u64, turn_min: Duration) -> Self {
         let usual =
             times.request.saturating_mul(u32::try_from(least_units(wave)).unwrap_or(u32::MAX));
         if usual > SLOW_TURN {
             Self { turn: times.wave.max(times.request), is_slow: true }
         } else {
-            Self { turn: usual.max(TURN), is_slow: false }
+            Self { turn: usual.max(turn_min), is_slow: false }
         }
     }
 }
@@ -55,7 +58,17 @@ impl PlannedPoint {
         let axes = &self.point.axes;
         let number = |axis: &str| axes.get(axis).map_or(1, |_| axes.number(axis));
         let wave = number("connections") * number("pipeline") * number("streams");
-        Some(Pace::of(self.times[index].as_ref()?, wave))
+        Some(Pace::of(self.times[index].as_ref()?, wave, self.turn_min()))
+    }
+
+    /// A turn of an arm that is not slow, at least.
+    pub(super) fn turn_min(&self) -> Duration {
+        TURN.max(self.experiment.needs(&self.point.axes).turn_min)
+    }
+
+    /// What the fewest of these are together.
+    pub(super) fn window_min(&self) -> Duration {
+        self.turn_min().min(self.runtime) * ROUNDS_MIN
     }
 
     /// Whether an arm has to be killed at its end, as a look at it says.
@@ -97,7 +110,8 @@ mod tests {
         let of = |wave_ms: u64, connections: u64| {
             let wave = Duration::from_millis(wave_ms);
             let request = wave / connections as u32;
-            Pace::of(&ArmTimes { wave, request, ..ArmTimes::default() }, connections)
+            let times = ArmTimes { wave, request, ..ArmTimes::default() };
+            Pace::of(&times, connections, TURN)
         };
         assert_eq!(of(0, 64), Pace { turn: TURN, is_slow: false });
         assert_eq!(of(10, 64), Pace { turn: Duration::from_nanos(156_250) * 192, is_slow: false });

@@ -24,7 +24,12 @@ pub struct LoadBounds {
     pub duration_max: Duration,
     /// Bytes of all bodies of an order.
     pub body_bytes_max: u64,
+    /// Threads at most.
+    pub threads_max: u32,
 }
+
+/// Each thread has counters for each URL of an order with several, and times take a megabyte: so many of both together.
+const COUNTED_MAX: u64 = 1024;
 
 /// Servers that an order may name: `HOST:PORT`, `HOST`, `NETWORK/BITS:PORT` or `NETWORK/BITS`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,6 +78,19 @@ impl LoadBounds {
             let asked = plural(connections, "connection");
             let most = count(self.connections_max);
             return Err(format!("{asked}; this agent opens {most} at most (--max-connections)"));
+        }
+        if plan.threads > self.threads_max {
+            let asked = plural(plan.threads.into(), "thread");
+            let most = self.threads_max;
+            return Err(format!("{asked}; this agent has {most} at most (--max-threads)"));
+        }
+        let counted = plan.targets.len() as u64 * u64::from(plan.threads);
+        if plan.targets.len() > 1 && counted > COUNTED_MAX {
+            return Err(format!(
+                "{} on {}; an agent counts for {COUNTED_MAX} URLs of all its threads at most",
+                plural(plan.targets.len() as u64, "URL"),
+                plural(plan.threads.into(), "thread")
+            ));
         }
         if let Some(most) = self.rate_max {
             let asked = rate(plan);
@@ -158,11 +176,16 @@ impl ByName {
     }
 }
 
-/// The highest rate of this part of the schedule; `None` of a closed loop.
+/// The highest rate of this part of the schedule, with what its slow connections send; `None` of a closed loop.
 fn rate(plan: &Plan) -> Option<f64> {
     let Pace::Open { stages, .. } = &plan.pace else { return None };
     let highest = stages.iter().map(|stage| stage.from_per_s.max(stage.to_per_s));
-    Some(highest.fold(0.0, f64::max) / f64::from(plan.part.of.max(1)))
+    let highest = highest.fold(0.0, f64::max) / f64::from(plan.part.of.max(1));
+    let dripped = match plan.crowd.slow {
+        0 => 0.0,
+        slow => f64::from(slow) / plan.crowd.drip.as_secs_f64(),
+    };
+    Some(highest + dripped)
 }
 
 impl AllowedTarget {
@@ -273,7 +296,7 @@ mod tests {
     use pollux_engine::Driver;
 
     use super::*;
-    use crate::{Arrival, End, LoadPart, Stage, Target};
+    use crate::{Arrival, Crowd, End, LoadPart, Stage, Target};
 
     fn bounds(allowed: &[&str]) -> LoadBounds {
         LoadBounds {
@@ -282,6 +305,7 @@ mod tests {
             rate_max: None,
             duration_max: Duration::from_secs(60),
             body_bytes_max: 10,
+            threads_max: 8,
         }
     }
 
@@ -373,16 +397,28 @@ mod tests {
         let mut large = plan("http://127.0.0.1:1/");
         large.targets[0].body = vec![0; 11];
         let crowded = Plan { connections: 101, ..plan("http://127.0.0.1:1/") };
+        let wide = Plan { threads: 9, ..plan("http://127.0.0.1:1/") };
+        // A byte of each in each millisecond.
+        let drip = Duration::from_millis(1);
+        let dripping = Plan { crowd: Crowd { slow: 1, drip, ..Crowd::default() }, ..open(3) };
         for (bounds, mut plan, flag) in [
             (&slow, open(2), "--max-rate"),
             (&slow, plan("http://127.0.0.1:1/"), "--max-rate"),
             (&bounds(&[]), long, "--max-duration"),
             (&bounds(&[]), large, "--max-body"),
             (&bounds(&[]), crowded, "--max-connections"),
+            (&bounds(&[]), wide, "--max-threads"),
+            (&slow, dripping, "--max-rate"),
         ] {
             let why = bounds.check(&mut plan).expect_err(flag);
             assert!(why.contains(flag), "{why}");
         }
+        let mut many = Plan { threads: 8, ..plan("http://127.0.0.1:1/") };
+        many.targets = vec![many.targets[0].clone(); 129];
+        let why = bounds(&[]).check(&mut many).expect_err("a gigabyte of counters");
+        assert!(why.starts_with("129 URLs on 8 threads; "), "{why}");
+        many.targets.pop();
+        assert_eq!(bounds(&[]).check(&mut many).err(), None);
         let mut counted = plan("http://127.0.0.1:1/");
         counted.end = End { requests: Some(5), after: None };
         assert_eq!(bounds(&[]).check(&mut counted).err(), None);

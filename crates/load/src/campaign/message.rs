@@ -81,7 +81,8 @@ pub struct CampaignRequest {
     pub version: u32,
     /// Which run it belongs to. An agent that is busy with another refuses it.
     pub campaign: AgentName,
-    /// The process that is meant, as it has named itself; 0 for any. One that was started anew is another.
+    /// The process that is meant, as it has named itself; 0 for any, which no order may have: one that was started anew is
+    /// another, and does nothing that was asked of the one before.
     pub instance: u64,
     /// What.
     pub demand: Demand,
@@ -236,6 +237,14 @@ pub struct AgentStatus {
     pub pieces: u32,
 }
 
+impl Demand {
+    /// Whether connections are opened for it.
+    #[must_use]
+    pub fn is_order(&self) -> bool {
+        matches!(self, Self::Prepare(_) | Self::Turns(TurnsDemand::Open { .. }))
+    }
+}
+
 impl CampaignRequest {
     /// Reads what came.
     ///
@@ -288,9 +297,23 @@ pub fn pieces(result: &str, len_bytes: usize) -> Vec<String> {
 /// [`MessageError`].
 pub fn result_of(bytes: &[u8]) -> Result<Outcome, MessageError> {
     let malformed = |error: serde_json::Error| MessageError::Malformed(error.to_string());
-    let value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
+    let mut value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
     countable(&value)?;
+    without_controls(&mut value);
     serde_json::from_value(value).map_err(malformed)
+}
+
+/// Replaces control characters in texts, which are shown on a terminal.
+fn without_controls(value: &mut Value) {
+    let is_of_terminal = |letter: char| letter.is_control() && letter != '\n';
+    match value {
+        Value::String(text) if text.contains(is_of_terminal) => {
+            *text = text.replace(is_of_terminal, "\u{fffd}");
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_controls),
+        Value::Object(fields) => fields.values_mut().for_each(without_controls),
+        _ => {}
+    }
 }
 
 /// Refuses numbers that no run counts to: sums of those that are left never overflow.
@@ -321,7 +344,8 @@ fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, MessageError> {
     if version != VERSION {
         return Err(MessageError::Version(version));
     }
-    let value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
+    let mut value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
+    value.get_mut("said").into_iter().for_each(without_controls);
     let said = value.get("said");
     said.map_or(Ok(()), countable)?;
     // Before each of them becomes a histogram.
@@ -416,6 +440,25 @@ mod tests {
         assert_ne!(forged, text);
         let error = CampaignReply::decode(forged.as_bytes()).expect_err("no count");
         assert!(error.to_string().contains("is not a count"), "{error}");
+    }
+
+    #[test]
+    fn texts_of_agents_say_nothing_to_a_terminal() {
+        let status = |why: &str| {
+            let mut reply = status(0);
+            if let Said::Status(status) = &mut reply.said {
+                status.why = Some(why.to_owned());
+            }
+            reply.encode()
+        };
+        let reply = CampaignReply::decode(&status("a\x1b[2J\u{9b}ä\n")).expect("a reply");
+        let Said::Status(status) = reply.said else { panic!("{:?}", reply.said) };
+        assert_eq!(status.why.as_deref(), Some("a\u{fffd}[2J\u{fffd}ä\n"));
+        let mut outcome = crate::sample::sample(8, 100, 1_000_000);
+        outcome.first_failure = Some("\x1b]0;x\x07".to_owned());
+        let text = serde_json::to_vec(&outcome).expect("plain data");
+        let read = result_of(&text).expect("a result").first_failure;
+        assert_eq!(read.as_deref(), Some("\u{fffd}]0;x\u{fffd}"));
     }
 
     #[test]

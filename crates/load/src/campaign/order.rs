@@ -22,6 +22,9 @@ use crate::{
 
 /// The longest time of an order, for anything: a week, as flags have it.
 const TIME_NS_MAX: u64 = 7 * 24 * 3600 * 1_000_000_000;
+/// The longest run of several agents: each has a result with every second of it, some kilobytes each, and the controller
+/// reads it whole.
+const RUN_TIME_MAX: Duration = Duration::from_secs(12 * 3600);
 /// Targets, stages, percentiles and addresses of an order at most.
 const TARGETS_MAX: usize = 1024;
 const STAGES_MAX: usize = 10_000;
@@ -173,6 +176,14 @@ impl LoadOrder {
         }
         if let Some(requests) = self.requests.filter(|requests| *requests < u64::from(agents)) {
             return refused("--requests", requests, "one for each");
+        }
+        let lasts = self.warm_up() + Duration::from_nanos(self.after_ns.unwrap_or(0));
+        if lasts > RUN_TIME_MAX {
+            let hours = RUN_TIME_MAX.as_secs() / 3600;
+            let why = format!(
+                "{lasts:?} with agents, whose results have every second; expected {hours} hours at most, warm-up included"
+            );
+            return Err(LoadError::Plan { what: "--duration", why });
         }
         let part = |number: u32| {
             let of = |all: u32| share(all.into(), number, agents) as u32;
@@ -425,6 +436,9 @@ mod tests {
         assert_eq!(of(|part| part.part.0.into()), [0, 1, 2]);
         let error = whole.parts(5).expect_err("too few connections").to_string();
         assert!(error.contains("8 for 5 agents") && error.contains("10"), "{error}");
+        let long = LoadOrder { after_ns: Some(ns(RUN_TIME_MAX)), warm_up_ns: 1, ..whole.clone() };
+        let error = long.parts(3).expect_err("more than half a day").to_string();
+        assert!(error.contains("--duration") && error.contains("12 hours at most"), "{error}");
         let few = LoadOrder { connections: 99, ..whole };
         let error = few.parts(12).expect_err("too few requests").to_string();
         assert!(error.contains("--requests") && error.contains("11 for 12"), "{error}");

@@ -172,7 +172,7 @@ pub fn hlog(outcome: &Outcome) -> String {
         let start = Duration::from_secs_f64(start_s.max(0.0));
         let length = Duration::from_secs_f64((second.end_s - start_s).max(0.0));
         let tag = Tag::new("warm-up").filter(|_| second.is_warm_up);
-        let written = log.write_histogram(second.latency.histogram(), start, length, tag);
+        let written = log.write_histogram(&*second.latency.histogram(), start, length, tag);
         written.expect("memory takes it");
     }
     // The second head is a line about the divisor, which the first one has said.
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(intervals.len(), outcome.seconds.len());
         for ((is_tagged, start_s, histogram), second) in intervals.iter().zip(&outcome.seconds) {
             assert_eq!((*is_tagged, *start_s), (second.is_warm_up, second.end_s - 1.0));
-            assert_eq!(histogram, second.latency.histogram());
+            assert_eq!(*histogram, *second.latency.histogram());
         }
         let measured: u64 =
             intervals.iter().filter(|(tag, ..)| !tag).map(|(.., histogram)| histogram.len()).sum();

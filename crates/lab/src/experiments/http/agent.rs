@@ -26,6 +26,9 @@ use crate::subject::TurnSize;
 
 /// A turn is so long at least: several times as long as an order is under way.
 pub(super) const TURN_MIN: Duration = Duration::from_millis(50);
+/// What an arm takes to find its agent and have connections opened, beside what those take on this host, and to have them
+/// closed.
+pub(super) const START_COST: Duration = Duration::from_millis(60);
 /// How long a broker, an agent and its connections are waited for; each of those has a shorter patience of its own.
 const OPENED_WITHIN: Duration = Duration::from_secs(120);
 /// What a turn takes beside its length and its last answers.

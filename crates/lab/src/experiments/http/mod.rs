@@ -403,8 +403,11 @@ impl Experiment for Http {
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number("connections");
         let is_own = Generator::of(axes).is_own();
+        let is_of_agent = Generator::of(axes) == Generator::Agent;
         let all = Needs::of_server(connections + axes.number("dead"));
         Needs {
+            start: all.start + if is_of_agent { agent::START_COST } else { Duration::ZERO },
+            turn_min: if is_of_agent { agent::TURN_MIN } else { Duration::ZERO },
             processes_max: PROCESSES_MAX,
             generator_fds: connections,
             runtime_min: if is_own { all.runtime_min } else { OTHER_GENERATOR_RUNTIME_MIN },
