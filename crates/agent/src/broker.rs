@@ -9,6 +9,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, RequestErrorKind, ServerAddr};
@@ -31,6 +32,14 @@ const LOGIN_BYTES_MAX: u64 = 4096;
 /// long; what comes beyond that is lost.
 const WAITING_MAX: usize = 4096;
 const WAITING_OF_AGENT_MAX: usize = 256;
+
+/// What happens again and again is logged each time until it did so often.
+const LOGGED_EACH: u64 = 16;
+
+/// Whether something is logged that happens for the time with this number: ever more rarely, so that no sender fills a disk.
+pub(crate) fn is_logged(count: u64) -> bool {
+    count <= LOGGED_EACH || count.is_power_of_two()
+}
 
 /// A connection to the broker.
 #[derive(Clone, Debug)]
@@ -148,6 +157,7 @@ fn options(
     connected: watch::Sender<Option<Instant>>,
 ) -> ConnectOptions {
     let said = who.to_owned();
+    let lost = AtomicU64::new(0);
     let mut options = ConnectOptions::new()
         .name(who)
         .reconnect_delay_callback(|_| Duration::from_millis(fastrand::u64(AGAIN_AFTER_MS)))
@@ -158,7 +168,12 @@ fn options(
                 }
                 Event::Disconnected | Event::Closed => {
                     connected.send_replace(None);
-                    output::remark(&format!("{said}: the connection to the broker was lost"));
+                    let count = lost.fetch_add(1, Relaxed) + 1;
+                    if is_logged(count) {
+                        output::remark(&format!(
+                            "{said}: the connection to the broker was lost ({count} in all)"
+                        ));
+                    }
                 }
                 _ => {}
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use async_nats::{Message, Subject};
+use async_nats::{Message, Subject, Subscriber};
 use futures_util::StreamExt;
 use pollux_engine::CpuList;
 use pollux_load::campaign::{
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::agent_clock::AgentClock;
 use crate::agent_metrics::{self, AgentCounts};
-use crate::broker::Broker;
+use crate::broker::{Broker, is_logged};
 use crate::flags::AgentFlags;
 use crate::held::{Answer, ClosedLoads, HeldLoads, OVERS_MAX, Over};
 use crate::sandbox;
@@ -30,8 +30,6 @@ use crate::work::Work;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the end of an order is waited for when the agent ends.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(3);
-/// What is refused is logged each time until so much was.
-const LOGGED_EACH: u64 = 64;
 /// Descriptors that are listed: a limit that is none is a number like any other.
 const DESCRIPTORS_TOLD_MAX: u64 = 1 << 40;
 /// Campaigns that are remembered once they were ordered: an order of one that is over was recorded, and is sent again.
@@ -79,12 +77,12 @@ pub(crate) async fn serve(flags: &AgentFlags, ready: Ready) -> Result<ExitCode, 
     let Ready { name, host, who, page } = ready;
     let mut ended = signal(SignalKind::terminate()).map_err(Failure::failed)?;
     let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::failed)?;
-    let broker = Broker::connect(&flags.broker, &who, true).await?;
-    let subscribed = |error: async_nats::SubscribeError| Failure::failed(error);
-    let mut hellos = broker.client.subscribe(broker.hello()).await.map_err(subscribed)?;
-    let mut own = broker.client.subscribe(broker.agent(&name)).await.map_err(subscribed)?;
-    // What is subscribed to is known to the broker before it is said.
-    broker.client.flush().await.map_err(Failure::failed)?;
+    // A broker may be away for days.
+    let (broker, mut hellos, mut own) = tokio::select! {
+        subscribed = subscribed(flags, &name, &who) => subscribed?,
+        _ = ended.recv() => return Ok(ExitCode::SUCCESS),
+        _ = interrupted.recv() => return Ok(ExitCode::SUCCESS),
+    };
     let (says_over, overs) = mpsc::channel(OVERS_MAX);
     let mut agent = Agent {
         broker,
@@ -117,6 +115,20 @@ pub(crate) async fn serve(flags: &AgentFlags, ready: Ready) -> Result<ExitCode, 
             _ = interrupted.recv() => return agent.leave().await,
         }
     }
+}
+
+/// Connects, and subscribes to what all agents of the group are asked, and to what this one is.
+async fn subscribed(
+    flags: &AgentFlags,
+    name: &AgentName,
+    who: &str,
+) -> Result<(Broker, Subscriber, Subscriber), Failure> {
+    let broker = Broker::connect(&flags.broker, who, true).await?;
+    let hellos = broker.client.subscribe(broker.hello()).await.map_err(Failure::failed)?;
+    let own = broker.client.subscribe(broker.agent(name)).await.map_err(Failure::failed)?;
+    // What is subscribed to is known to the broker before it is said.
+    broker.client.flush().await.map_err(Failure::failed)?;
+    Ok((broker, hellos, own))
 }
 
 struct Agent<'f> {
@@ -469,7 +481,7 @@ impl Agent<'_> {
     }
 
     fn log_refused(&self, count: u64, why: &str) {
-        if count <= LOGGED_EACH || count.is_power_of_two() {
+        if is_logged(count) {
             output::remark(&format!("{}: refused ({count} in all): {why}", self.who));
         }
     }

@@ -32,7 +32,15 @@ const THREADS: usize = 14;
 /// Held by each test that runs beside others, and by one that looks at moments alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-const BESIDE_OTHERS: [Test; 31] = [
+const BESIDE_OTHERS: [Test; 33] = [
+    (
+        "an_agent_without_a_broker_ends_when_it_is_told_to",
+        refusals::an_agent_without_a_broker_ends_when_it_is_told_to,
+    ),
+    (
+        "a_broker_that_is_lost_again_and_again_fills_no_log",
+        refusals::a_broker_that_is_lost_again_and_again_fills_no_log,
+    ),
     (
         "an_end_before_the_first_request_is_one_at_once",
         ends::an_end_before_the_first_request_is_one_at_once,

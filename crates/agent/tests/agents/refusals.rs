@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pollux_load::campaign::{CampaignReply, CampaignRequest, Demand, Said, ToldOrder};
-use pollux_testing::Process;
+use pollux_testing::{Process, Signal};
 
 use crate::broker::Broker;
 use crate::driven::{Driven, agent, agents, counted, lasting, run};
@@ -102,6 +102,48 @@ pub(crate) fn forged_requests_are_never_sent() {
     assert!(why.contains("3 threads; this agent has 2 at most (--max-threads)"), "{why}");
     assert_eq!(server.requests(), 0);
     asked.wait_for_stderr_line("could not begin");
+}
+
+/// A port where nobody listens, and one where nobody speaks.
+pub(crate) fn an_agent_without_a_broker_ends_when_it_is_told_to() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let silent = silent.local_addr().expect("it is bound").to_string();
+    for broker in ["127.0.0.1:1", &silent] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-agent"));
+        let mut agent = Process::start(command.args(["--nats", broker, "--name", "a"]));
+        agent.wait_for_stderr_line("it is tried again until there is a connection");
+        agent.signal(Signal::TERM);
+        assert!(agent.wait().success());
+    }
+}
+
+/// A broker that closes each connection as soon as it was accepted.
+pub(crate) fn a_broker_that_is_lost_again_and_again_fills_no_log() {
+    const INFO: &[u8] =
+        b"INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"go\":\"x\",\"host\":\"x\",\
+        \"port\":4222,\"headers\":true,\"max_payload\":1048576,\"proto\":1}\r\n";
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let broker = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for mut client in listener.incoming().flatten() {
+            let mut part = [0; 4096];
+            let mut spoken = Vec::new();
+            let _ = client.write_all(INFO);
+            while !spoken.windows(4).any(|word| word == b"PING") {
+                match client.read(&mut part) {
+                    Ok(len @ 1..) => spoken.extend_from_slice(&part[..len]),
+                    _ => break,
+                }
+            }
+            let _ = client.write_all(b"PONG\r\n");
+        }
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-agent"));
+    let mut agent = Process::start(command.args(["--nats", &broker, "--name", "a"]));
+    agent.wait_for_stderr_line("was lost (16 in all)");
+    let next = agent.wait_for_stderr_line("was lost");
+    assert!(next.contains("(32 in all)"), "{next}");
 }
 
 /// Two seconds of questions whose answers take too long.
