@@ -1,17 +1,19 @@
 //! The requests of one client in the memory of its pool: sent, waited for, given up.
 //!
-//! `send` and `receive` use it in place of queues; a reply is handed to them as the bytes of a message, so that
-//! the rest is the same. Only [`Mailbox::wait`] waits for a worker.
+//! The [`Transport`] of `send` and `receive` in place of queues; a reply is handed to them as the bytes of a message, so
+//! that the rest is the same. Only [`wait`](Transport::wait) waits for a worker.
 
 use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::KnownContext;
+use super::connection::{Files, KnownContext, Welcome};
+use super::poll_lock::Guard;
+use super::transport::{Message, RoomWait, SendError, Transport, not_offered};
 use crate::error::{Code, Error, is_errno};
 use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
-use crate::queue::{ServiceName, Waited, monotonic_ns};
+use crate::queue::{Prefix, ServiceName, Waited, monotonic_ns};
 use crate::wire::Reply;
 
 /// Services whose row is remembered.
@@ -47,6 +49,8 @@ pub(super) struct Mailbox {
     /// It counts as a thread that can run.
     is_calling: bool,
     spin: Spin,
+    /// What there was no room for the last time.
+    full: Unsent,
 }
 
 #[derive(Debug)]
@@ -60,7 +64,7 @@ struct Out {
 
 /// Why a request is not on its way.
 #[derive(Debug)]
-pub(super) enum Unsent {
+enum Unsent {
     /// The service is not offered.
     NotOffered,
     /// Its ring is full, or broken for the moment.
@@ -74,25 +78,27 @@ impl Mailbox {
     ///
     /// # Errors
     /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
-    pub(super) fn open(memory: Arc<ClientMemory>, context: u32, nonce: u64) -> Result<Self, Error> {
+    pub(super) fn open(
+        prefix: &Prefix,
+        memory: &Files,
+        context: u32,
+        nonce: u64,
+    ) -> Result<Self, Error> {
         let pid = std::process::id();
-        let owner = owner_of(pid, context);
-        let (blocks, free, out) = (Vec::new(), Vec::new(), Vec::new());
-        let services = Vec::new();
-        let (is_unwoken, is_calling, spin) = (false, false, Spin::default());
         let mut mailbox = Self {
-            memory,
+            memory: mapped(prefix, memory)?,
             pid,
             context,
-            owner,
+            owner: owner_of(pid, context),
             nonce,
-            blocks,
-            free,
-            out,
-            services,
-            is_unwoken,
-            is_calling,
-            spin,
+            blocks: Vec::new(),
+            free: Vec::new(),
+            out: Vec::new(),
+            services: Vec::new(),
+            is_unwoken: false,
+            is_calling: false,
+            spin: Spin::default(),
+            full: Unsent::NoRequest,
         };
         if mailbox.add_block() {
             return Ok(mailbox);
@@ -100,32 +106,37 @@ impl Mailbox {
         let detail = "the pool has no room for a further client context";
         Err(Error::new(Code::Limit, detail))
     }
+}
 
-    /// Whether the manager that wrote the records ended.
-    #[inline]
-    pub(super) fn is_manager_gone(&self) -> bool {
-        self.memory.records.is_manager_gone()
-    }
-
-    /// Its context, for the next manager.
-    pub(super) fn known(&self) -> KnownContext {
-        KnownContext { context: self.context, exchange: self.memory.exchange.inode() }
-    }
-
-    /// Continues with the records of another manager if they are those of the same exchange; whether so.
-    pub(super) fn follow(&mut self, memory: Arc<ClientMemory>) -> bool {
+impl Transport for Mailbox {
+    fn follow(
+        &mut self,
+        prefix: &Prefix,
+        _: &Welcome,
+        memory: Option<&Files>,
+    ) -> Result<bool, Error> {
+        let Some(memory) = memory else { return Ok(false) };
+        let memory = mapped(prefix, memory)?;
         let is_same = memory.exchange.inode() == self.memory.exchange.inode();
         if is_same {
             self.memory = memory;
         }
-        is_same
+        Ok(is_same)
     }
 
-    /// Gives up the call that was made first among those that are out; the length of its reply in `into`,
-    /// or of an error in its place: TPENOENT for a request that no worker took and none will serve, else
+    fn known(&self) -> Option<KnownContext> {
+        Some(KnownContext { context: self.context, exchange: self.memory.exchange.inode() })
+    }
+
+    #[inline]
+    fn is_manager_gone(&self) -> bool {
+        self.memory.records.is_manager_gone()
+    }
+
+    /// The error in place of a reply is TPENOENT for a request that no worker took and none will serve, else
     /// TPESVCERR.
-    pub(super) fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
-        if let Some(len) = self.take(into) {
+    fn end_next(&mut self, into: &mut [u8]) -> Option<usize> {
+        if let Some(len) = self.take_one(into) {
             return Some(len);
         }
         let Out { ticket, call_id, ring, at } = *self.out.first()?;
@@ -139,21 +150,74 @@ impl Mailbox {
         })
     }
 
-    /// Bytes of the longest message.
-    pub(super) fn message_len_bytes(&self) -> usize {
+    fn message_len_bytes(&self) -> usize {
         self.memory.exchange.message_len_bytes()
     }
 
-    /// Sends a message to a service. `is_awaited`: [`wait`](Self::wait) is called next.
-    #[inline]
-    pub(super) fn send(
+    fn send(&mut self, message: &Message<'_>) -> Result<(), SendError> {
+        self.try_send(message).map_err(|why| match why {
+            Unsent::NotOffered => SendError::Failed(not_offered(message.service.as_str())),
+            full => {
+                self.full = full;
+                SendError::Full
+            }
+        })
+    }
+
+    /// A full ring is waited for on a word of its own; the wait may end early or late.
+    fn wait_for_room(
         &mut self,
-        service: ServiceName,
-        call_id: u64,
-        wants_reply: bool,
-        is_awaited: bool,
-        message: &[u8],
-    ) -> Result<(), Unsent> {
+        _: ServiceName,
+        _: bool,
+        until_ns: u64,
+        _: &mut Option<Guard>,
+    ) -> Result<RoomWait, Error> {
+        let exchange = &self.memory.exchange;
+        let soon_ns = until_ns.min(monotonic_ns() + LOOK_AGAIN_NS);
+        let waited = match &self.full {
+            Unsent::Full(ring) if exchange.announce_wait_for_room(*ring) => {
+                exchange.wait_for_room(*ring, until_ns)
+            }
+            _ => self.home().map_or(Ok(()), |home| {
+                home.arm();
+                let waited = home.sleep(soon_ns);
+                home.disarm();
+                waited
+            }),
+        };
+        // Its only error is a signal.
+        let is_interrupted = interruption(waited).is_err();
+        Ok(if is_interrupted { RoomWait::Interrupted } else { RoomWait::Again })
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        Ok(self.take_one(into))
+    }
+
+    #[inline]
+    fn wait(&mut self, into: &mut [u8], deadline_ns: u64, look_ns: u64) -> io::Result<Waited> {
+        self.set_calling(true);
+        let waited = self.wait_counted(into, deadline_ns, look_ns);
+        self.set_calling(false);
+        waited
+    }
+
+    fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
+        let at = self.out.iter().position(|out| out.call_id == call_id)?;
+        let Out { ticket, .. } = self.out.remove(at);
+        let request = self.memory.exchange.request(ticket.request)?;
+        let is_answered = request.give_up();
+        // It is not written before it is asked again.
+        let len = is_answered.then(|| request.read(ticket, into)).flatten();
+        self.free.insert(0, ticket.request);
+        len
+    }
+}
+
+impl Mailbox {
+    #[inline]
+    fn try_send(&mut self, message: &Message<'_>) -> Result<(), Unsent> {
+        let Message { service, call_id, wants_reply, is_awaited, bytes, .. } = *message;
         let row = self.find(service).ok_or(Unsent::NotOffered)?;
         let ticket = self.open_request().ok_or(Unsent::NoRequest)?;
         // Before a worker is woken, which may take this thread's CPU at once.
@@ -164,7 +228,7 @@ impl Mailbox {
         else {
             return Err(Unsent::NotOffered);
         };
-        request.write(ticket, message);
+        request.write(ticket, bytes);
         request.ask(ticket, wants_reply);
         let Ok(Some(at)) = ring.push(ticket.request) else {
             request.take_back(ticket);
@@ -192,30 +256,9 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Waits until there may be room for what was not sent.
-    ///
-    /// # Errors
-    /// EINTR; the wait may end early or late without an error.
-    pub(super) fn wait_for_room(&self, why: &Unsent, until_ns: u64) -> io::Result<()> {
-        let exchange = &self.memory.exchange;
-        let soon_ns = until_ns.min(monotonic_ns() + LOOK_AGAIN_NS);
-        let waited = match why {
-            Unsent::Full(ring) if exchange.announce_wait_for_room(*ring) => {
-                exchange.wait_for_room(*ring, until_ns)
-            }
-            _ => self.home().map_or(Ok(()), |home| {
-                home.arm();
-                let waited = home.sleep(soon_ns);
-                home.disarm();
-                waited
-            }),
-        };
-        interruption(waited)
-    }
-
     /// Takes a reply if one is there; its length in `into`.
     #[inline]
-    pub(super) fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+    fn take_one(&mut self, into: &mut [u8]) -> Option<usize> {
         for at in 0..self.out.len() {
             let Out { ticket, call_id, .. } = self.out[at];
             let request = self.memory.exchange.request(ticket.request)?;
@@ -239,21 +282,6 @@ impl Mailbox {
         None
     }
 
-    /// Takes a reply, waiting for it until the monotonic clock shows `deadline_ns` (0 for as long as it
-    /// takes), or from `look_ns` on until the manager is gone.
-    #[inline]
-    pub(super) fn wait(
-        &mut self,
-        into: &mut [u8],
-        deadline_ns: u64,
-        look_ns: u64,
-    ) -> io::Result<Waited> {
-        self.set_calling(true);
-        let waited = self.wait_counted(into, deadline_ns, look_ns);
-        self.set_calling(false);
-        waited
-    }
-
     #[inline]
     fn wait_counted(
         &mut self,
@@ -266,7 +294,7 @@ impl Mailbox {
         }
         let mut sleep_ns = SLEEP_NS_MIN;
         loop {
-            if let Some(len) = self.take(into) {
+            if let Some(len) = self.take_one(into) {
                 return Ok(Waited::Message(len));
             }
             if std::mem::take(&mut self.is_unwoken) {
@@ -286,7 +314,7 @@ impl Mailbox {
             if let Some(home) = self.home() {
                 home.arm();
             }
-            let taken = self.take(into);
+            let taken = self.take_one(into);
             let Some(home) = self.home() else { return Err(Errno::INVAL.into()) };
             if let Some(len) = taken {
                 home.disarm();
@@ -343,18 +371,6 @@ impl Mailbox {
         };
         let waiting = requests.into_iter().filter(is_waiting);
         waiting.filter(|out| exchange.wake_one(&self.memory.records, out.ring)).count() > 0
-    }
-
-    /// The call is not waited for any more; the length of its reply in `into`, if that had come.
-    pub(super) fn give_up(&mut self, call_id: u64, into: &mut [u8]) -> Option<usize> {
-        let at = self.out.iter().position(|out| out.call_id == call_id)?;
-        let Out { ticket, .. } = self.out.remove(at);
-        let request = self.memory.exchange.request(ticket.request)?;
-        let is_answered = request.give_up();
-        // It is not written before it is asked again.
-        let len = is_answered.then(|| request.read(ticket, into)).flatten();
-        self.free.insert(0, ticket.request);
-        len
     }
 
     /// The row of a service, looked up anew when it has changed.
@@ -432,5 +448,15 @@ fn interruption(waited: io::Result<()>) -> io::Result<()> {
     waited.or_else(|error| match Errno::from_io_error(&error) {
         Some(Errno::INTR) => Err(error),
         _ => Ok(()),
+    })
+}
+
+fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemory>, Error> {
+    ClientMemory::shared(records, exchange).map_err(|source| {
+        let code = match source.kind() {
+            io::ErrorKind::InvalidData => Code::System,
+            _ => Code::Os,
+        };
+        Error::caused(code, format!("the memory of the pool {prefix} can't be used"), source)
     })
 }

@@ -8,17 +8,17 @@
 //! | file | subject |
 //! |---|---|
 //! | `call` | a request and its reply in one: calls, the begin of a conversation |
-//! | `receive` | replies that are waited for |
+//! | `receive` | replies: waited for, matched to their calls, kept or delivered |
 //! | `send` | requests on their way out, and waiting for room |
 //! | `successor` | the next manager, when this one ended |
-//! | `out_calls` | which calls are out; replies that came for them: matched, kept, delivered |
+//! | `out_calls` | which calls are out, and the replies that are kept for them |
 //! | `queues` | messages by a reply queue and those of services |
-//! | `shared_memory`, `mailbox` | messages as requests and replies in shared memory |
+//! | `mailbox` | messages as requests and replies in shared memory |
 //! | `transport` | what either is to the rest |
 //! | `poll_lock` | which thread of a process polls a full queue |
 //! | `connection` | the connection to the manager, and its greeting |
 //!
-//! Each uses only those below it.
+//! `send`, `receive` and `successor` call one another as methods of [`Client`]; else each uses only those below it.
 
 mod call;
 mod connection;
@@ -28,7 +28,6 @@ mod poll_lock;
 mod queues;
 mod receive;
 mod send;
-mod shared_memory;
 mod successor;
 mod transport;
 

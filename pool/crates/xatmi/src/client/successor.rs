@@ -21,9 +21,9 @@
 use std::time::Duration;
 
 use super::connection::{Connection, Files};
+use super::mailbox::Mailbox;
 use super::out_calls::Kept;
 use super::queues::Queues;
-use super::shared_memory::SharedMemory;
 use super::transport::Transport;
 use super::{Client, Welcome};
 use crate::error::{Code, Error};
@@ -168,7 +168,7 @@ pub(super) fn offered_transport(
     let (Some(context), Some(memory)) = (welcome.memory, memory) else {
         return Ok(Box::new(Queues::open(prefix, connection, welcome)?));
     };
-    Ok(Box::new(SharedMemory::open(prefix, memory, context, connection.address().nonce)?))
+    Ok(Box::new(Mailbox::open(prefix, memory, context, connection.address().nonce)?))
 }
 
 /// How long a call waits for the answer of a manager.

@@ -13,7 +13,7 @@ use super::continued::Waiting;
 use super::mailbox::Taken;
 use super::queues::Queues;
 use super::registrations::{Registrations, Sources};
-use super::reply::{Call, ReplyStatus, ReplyTransport};
+use super::reply::{Call, ReplyStatus, ReplyTransport, fail};
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::client::Outgoing;
@@ -250,11 +250,12 @@ impl Dispatch {
                 )
             }
             Done::Forward { service, buffer, len_bytes } => {
-                let registrations = &mut *self.registrations.borrow_mut();
+                let Registrations { replies, sources, .. } = &mut *self.registrations.borrow_mut();
+                let transport = sources.transport();
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
-                    Some(data) => registrations.forward(slot, call, service, data),
+                    Some(data) => replies.forward(transport, slot, call, service, data),
                     None => {
-                        registrations.fail(slot, call);
+                        fail(transport, slot, call, Code::ServiceError);
                         false
                     }
                 };
@@ -262,12 +263,14 @@ impl Dispatch {
                 (is_on_the_way, DispatchResult::Message)
             }
             Done::Continue(number) => {
-                let registrations = &mut *self.registrations.borrow_mut();
-                let ticket = registrations.sources.transport().set_aside();
-                let is_kept = registrations.continued.keep(number, Waiting { call: *call, ticket });
+                let Registrations { continued, sources, .. } =
+                    &mut *self.registrations.borrow_mut();
+                let transport = sources.transport();
+                let ticket = transport.set_aside();
+                let is_kept = continued.keep(number, Waiting { call: *call, ticket });
                 if !is_kept {
-                    registrations.sources.transport().take_back(ticket);
-                    registrations.fail(slot, call);
+                    transport.take_back(ticket);
+                    fail(transport, slot, call, Code::ServiceError);
                 }
                 (is_kept, DispatchResult::Message)
             }
@@ -333,7 +336,8 @@ impl Dispatch {
             let sent = data.filter(|_| carries).unwrap_or(Outgoing::NONE);
             let Return { rval, urcode, is_abort_only, .. } = returned;
             let status = ReplyStatus { error, rval, urcode, is_abort_only };
-            self.registrations.borrow_mut().reply(slot, call, status, sent);
+            let Registrations { replies, sources, .. } = &mut *self.registrations.borrow_mut();
+            replies.reply(sources.transport(), slot, call, status, sent);
         }
         self.spare.keep(returned.buffer);
         is_success && error.is_none()
@@ -341,7 +345,8 @@ impl Dispatch {
 
     /// Answers the caller with TPESVCERR, if it waits.
     fn fail(&self, slot: Slot<'_>, call: &Call) {
-        self.registrations.borrow_mut().fail(slot, call);
+        let sources = &mut self.registrations.borrow_mut().sources;
+        fail(sources.transport(), slot, call, Code::ServiceError);
     }
 }
 

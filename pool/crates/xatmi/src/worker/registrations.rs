@@ -18,12 +18,11 @@ use super::continued::Continued;
 use super::mailbox::Mailbox;
 use super::manager_link::ManagerLink;
 use super::queues::Queues;
-use super::reply::{Call, Replies, ReplyStatus, ReplyTransport, fail};
+use super::reply::{Replies, ReplyTransport};
 use super::service::{
     Done, Handler, Incoming, Offer, Offers, SharedHandler, Standing, service_name,
 };
 use super::setup::Options;
-use crate::client::Outgoing;
 use crate::error::{Code, Error};
 use crate::link::ToManager;
 use crate::queue::{Prefix, ServiceName};
@@ -256,34 +255,6 @@ impl Registrations {
             Sources::Queues(_) => (0, false),
             Sources::Memory(mailbox) => (mailbox.take_wake_flag(), mailbox.is_manager_new()),
         }
-    }
-
-    /// Answers `call`.
-    #[inline]
-    pub(super) fn reply(
-        &mut self,
-        slot: Slot<'_>,
-        call: &Call,
-        status: ReplyStatus,
-        data: Outgoing<'_>,
-    ) {
-        self.replies.reply(self.sources.transport(), slot, call, status, data);
-    }
-
-    /// Passes `call` on to another service; whether it is on the way. If not, the caller was answered.
-    pub(super) fn forward(
-        &mut self,
-        slot: Slot<'_>,
-        call: &Call,
-        service: ServiceName,
-        data: Outgoing<'_>,
-    ) -> bool {
-        self.replies.forward(self.sources.transport(), slot, call, service, data)
-    }
-
-    /// Answers the caller with TPESVCERR, if it waits.
-    pub(super) fn fail(&mut self, slot: Slot<'_>, call: &Call) {
-        fail(self.sources.transport(), slot, call, Code::ServiceError);
     }
 
     pub(super) fn slot(&self) -> Slot<'_> {
