@@ -1,21 +1,26 @@
 //! The measuring process: what the runner orders, and what it does.
 //!
-//! The runner starts a fresh process for each arm and hands it a [`Task`]. `pollux lab subject` calls
+//! The runner starts a fresh process for each arm and hands it a [`Task`], which is made of the arm and the planned point. `pollux lab subject` calls
 //! [`serve`], which does turns as they are ordered; `pollux lab measure` calls [`measure()`], which does
 //! one run by itself. Both read the types that the plan was made of.
 
 use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use pollux_host::Reading;
 use pollux_host::counting::Counting;
+use pollux_host::sources::Sources;
+use pollux_stats::Direction;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::{ArmKind, Build};
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
-use crate::measure::{self, Done, Profiling, RunSpec};
+use crate::measure::{self, Done, Pass, Profiling, RunSpec};
+use crate::plan::PlannedPoint;
 use crate::record::{Interval, Look, MEMORY_PER_CONNECTION, OPEN_DESCRIPTORS};
 use crate::subject::{Counted, Figure, Reply, Subject, SubjectCommand, TurnSize};
 use crate::warm_up::{Until, warm_up};
@@ -30,6 +35,52 @@ pub struct Task {
 }
 
 impl Task {
+    /// What the process of an arm receives when it takes turns, and another build that it is, if so.
+    pub(crate) fn in_turns(
+        arm: &ArmKind,
+        point: &PlannedPoint,
+        seed: u64,
+        scratch: &Path,
+    ) -> (Self, Option<PathBuf>) {
+        Self::of_run(arm, point, seed, Pass::Timing, None, scratch)
+    }
+
+    /// What it receives for a run by itself, with the same.
+    pub(crate) fn of_run(
+        arm: &ArmKind,
+        point: &PlannedPoint,
+        seed: u64,
+        pass: Pass,
+        sources: Option<&Sources>,
+        scratch: &Path,
+    ) -> (Self, Option<PathBuf>) {
+        let kills = point.kills(arm);
+        // A build that is a server is measured like any other; what has its workload in the measuring
+        // process is that process.
+        let (arm, program) = match arm {
+            ArmKind::Build(Build { program, driver }) if !point.experiment.has_processes => {
+                (ArmKind::Driver(*driver), Some(program.clone()))
+            }
+            arm => (arm.clone(), None),
+        };
+        let spec = RunSpec {
+            arm,
+            axes: point.point.axes.clone(),
+            seed,
+            ramp_ms: point.ramp_time.as_millis() as u64,
+            runtime_ms: point.runtime.as_millis() as u64,
+            interval_ms: point.interval.as_millis() as u64,
+            is_rate: point.metric().direction == Direction::HigherIsBetter,
+            pass,
+            sources: sources.filter(|_| pass == Pass::Counting).cloned(),
+            scratch: scratch.to_owned(),
+            budget_ms: point.budget.map(|budget| budget.as_millis() as u64),
+            hosts: point.hosts.clone(),
+            kills,
+        };
+        (Self { experiment: point.experiment, spec }, program)
+    }
+
     /// Reads what the runner has written.
     ///
     /// # Errors
@@ -255,7 +306,6 @@ mod tests {
     use crate::axis::Axes;
     use crate::experiments::known;
     use crate::subject::Life;
-    use pollux_host::sources::Sources;
 
     fn task(poller: &str) -> Task {
         let experiment = known("pipes");

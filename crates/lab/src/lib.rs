@@ -27,7 +27,7 @@
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
 //! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
 //! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
-//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/served.rs`), or the engine's parts in the measuring process |
+//! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/counted_calls.rs`), or the engine's parts in the measuring process |
 //! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: a service pool (`herd/pool.rs`), or one in C (`raw.c`, the baseline) |
 //! | `baselines` | servers that parse nothing, on bare system calls, to compare others with; on its own |

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::Stop;
 use super::process_output::run_to_end;
-use super::task::task_in_turns;
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
+use crate::child::Task;
 use crate::measure::{Line, Pass};
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::Look;
@@ -76,7 +76,7 @@ fn wanted(plan: &Plan) -> Vec<Wanted<'_>> {
 
 fn look_at(wanted: &Wanted<'_>, plan: &Plan, program: &Path, scratch: &Path, stop: &Stop) -> Look {
     let Wanted { arm, point, connections, pipeline, is_kept } = *wanted;
-    let (mut task, _) = task_in_turns(&arm.kind, point, plan.job.seed, scratch);
+    let (mut task, _) = Task::in_turns(&arm.kind, point, plan.job.seed, scratch);
     let spec = &mut task.spec;
     spec.pass = Pass::Look;
     let most = [

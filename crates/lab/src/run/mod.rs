@@ -42,7 +42,6 @@ mod load_first;
 mod passes;
 mod process_output;
 mod set;
-mod task;
 mod whole_run;
 
 pub use crate::scratch::Scratch;

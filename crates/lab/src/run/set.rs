@@ -25,7 +25,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::length::Length;
 use super::passes::{counting_run, profile_of};
 use super::process_output::{started, stopped_or};
-use super::task::task_in_turns;
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::child::Task;
@@ -225,7 +224,7 @@ impl Runner<'_> {
             .filter(|index| kept[*index].is_none())
             .map(|index| {
                 let (mut task, program) =
-                    task_in_turns(&planned[index].kind, point, seed, self.scratch.path());
+                    Task::in_turns(&planned[index].kind, point, seed, self.scratch.path());
                 if let Some(until) = until {
                     let left = until.saturating_duration_since(Instant::now());
                     task.spec.budget_ms = Some(left.as_millis() as u64);

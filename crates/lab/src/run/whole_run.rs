@@ -13,8 +13,8 @@ use pollux_host::sources::Sources;
 use pollux_stats::{Steadiness, steadiness};
 
 use super::process_output::{ProcessOutput, run_to_end};
-use super::task::task_of_run;
 use crate::arm::{ArmKind, Program};
+use crate::child::Task;
 use crate::measure::{Done, Line, Pass};
 use crate::plan::PlannedPoint;
 use crate::record::{Interval, Measurement, Steady, SteadyKind};
@@ -69,7 +69,7 @@ fn run_measured(
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
     let RunContext { seed, pass, sources, scratch, .. } = *context;
-    let (task, program) = task_of_run(arm, point, seed, pass, Some(sources), scratch);
+    let (task, program) = Task::of_run(arm, point, seed, pass, Some(sources), scratch);
     let input = serde_json::to_string(&task).expect("a spec is plain data");
     let mut process = Command::new(program.as_deref().unwrap_or(context.program));
     process.args(["lab", "measure"]);

@@ -17,8 +17,9 @@ use pollux_host::{self as host, Program, patience};
 use pollux_load::Protocol;
 use pollux_poller::Mechanism;
 
+use super::certificate::Certificate;
 use super::forms;
-use super::load::{Certificate, Load};
+use super::load::Load;
 use super::server::{CommandLine, write_site};
 use super::times::TimesSocket;
 use super::{

@@ -24,7 +24,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 
 use super::load::Load;
-use super::served::are_too_many;
+use super::load_turns::are_too_many;
 use super::server::ServerSpec;
 use super::{Generator, agent};
 use crate::error::MeasureError;

@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::Role;
 use super::generator;
 use super::load::Load;
-use super::served::{are_too_many, failures, generator_failed};
+use super::load_turns::{are_too_many, failures, generator_failed};
 use super::server::{ANSWER_PATIENCE, Server};
 use crate::arm::ArmKind;
 use crate::error::MeasureError;

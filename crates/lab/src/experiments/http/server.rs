@@ -21,9 +21,10 @@ use pollux_load::{Answered, Protocol, RequestError, Target, Trust, ask_by};
 use pollux_settings::command::output::error_chain;
 
 use super::Role;
+use super::certificate::Certificate;
 use super::command_lines::{Addresses, SUITE, backend, setup, spawn};
 use super::forms;
-use super::load::{Certificate, Load};
+use super::load::Load;
 use super::threads::KernelThreads;
 use super::times::TimesSocket;
 use crate::arm::ArmKind;
