@@ -627,6 +627,40 @@ mod tests {
     }
 
     #[test]
+    fn an_arm_that_serves_one_connection_at_a_time_is_left_out_of_replies_and_uploads() {
+        const ARMS: &str = "arms = [\"epoll\", \"poll\", { name = \"mine\", server = \"mine {port}\" }]\nbaseline = \"epoll\"\n";
+        let part = |(name, keys): (&str, &str)| {
+            format!("[[job]]\nname = \"{name}\"\nexperiment = \"http\"\n{keys}\n{ARMS}")
+        };
+        let parts = [
+            ("replies", "connections = 16\nreply_bytes = \"64KiB\""),
+            ("uploads", "connections = 8\nrequest_bytes = \"256KiB\""),
+            ("one", "connections = 1"),
+            ("short", "connections = 32\nkeepalive = false"),
+        ];
+        let job = of_text(&parts.map(part).concat());
+        let seen = |part: &Part| {
+            let axes = Look::axes_of(&points_of(part)[0].axes);
+            let keeps_connections = Some(true);
+            Look { axes, keeps_connections, serves_several: Some(false), ..look() }
+        };
+        let looks: Vec<Look> = job.parts.iter().map(seen).collect();
+        let plan = Plan::make(job, &Machine { looks: &looks, ..PLAIN_MACHINE });
+        assert_eq!(plan.points.len(), 4, "the others are compared everywhere: {:?}", plan.left_out);
+        for point in &plan.points {
+            let name = plan.part_name(point);
+            let takes_part = point.arms.iter().any(|arm| arm.name == "mine");
+            assert_eq!(takes_part, ["one", "short"].contains(&name), "{name}: {:?}", point.arms);
+        }
+        let out: Vec<_> = plan.left_out.iter().filter(|left| left.arm == "mine").collect();
+        assert_eq!(out.len(), 2, "{out:?}");
+        for (left, connections) in out.iter().zip([16, 8]) {
+            let why = format!("it serves one connection at a time: of {connections} that are kept");
+            assert!(left.reason.starts_with(&why), "{left:?}");
+        }
+    }
+
+    #[test]
     fn a_slow_arm_is_planned_for_and_a_budget_that_it_does_not_fit_is_refused_with_the_least() {
         let text = HTTP.replace("[1, 16]", "1");
         let slow = Look { answer_s: Some(1.0), wave_s: Some(1.0), wave_requests: 16, ..look() };
