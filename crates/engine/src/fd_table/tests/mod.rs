@@ -1,6 +1,8 @@
 //! What the table promises, on the simulated kernel, one scene each; what these and the random tests share.
 
+mod invariants;
 mod model;
+mod on_the_kernel;
 mod random_life;
 
 use std::collections::BTreeMap;

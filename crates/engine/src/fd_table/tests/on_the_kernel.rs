@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Counter, Counters, FdTable, Ready, Watch};
 use pollux_poller::{Error, Events, Mechanism, Poller, Readiness, Token, Trigger};
 use rustix::io::Errno;
+
+use crate::fd_table::{FdTable, Ready, Watch};
+use crate::{Counter, Counters};
 
 const CONNECTIONS: usize = 8;
 const REQUESTS: usize = 20;
@@ -162,7 +164,7 @@ fn check_updates(mechanism: Mechanism, server: &Server) {
     assert!(sent <= sent_max, "{mechanism}: {sent} updates for {stalls} stalls, {events} events");
 }
 
-const SOCKETS: usize = 200;
+const SOCKETS: usize = 128;
 
 /// A poller with many sockets registered for reading, and their peers.
 struct Registered {
