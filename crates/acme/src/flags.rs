@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser};
 use instant_acme::LetsEncrypt;
 use pollux_settings::command::help::Section;
+use pollux_settings::command::program::{TextCommand, long_version};
 
 /// What stands below the flags, in help and manual.
 pub(crate) fn sections(path: &str) -> Vec<Section> {
@@ -13,36 +14,14 @@ pub(crate) fn sections(path: &str) -> Vec<Section> {
 
 /// Get the certificates of sites from an authority that speaks ACME (RFC 8555), and renew them before they expire
 #[derive(Debug, Parser)]
-#[command(name = "pollux-acme", version, long_version = long_version())]
+#[command(name = "pollux-acme", version)]
+#[command(long_version = long_version(env!("CARGO_PKG_VERSION"), option_env!("POLLUX_COMMIT")))]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<AcmeCommand>,
+    pub(crate) text: Option<TextCommand>,
     #[command(flatten)]
     pub(crate) flags: AcmeFlags,
-}
-
-/// The version with the commit that was built, where the build knew it.
-fn long_version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
-    format!("{version}{}", commit.unwrap_or_default())
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AcmeCommand {
-    /// Print a completion script for a shell
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Write the manual page into a folder
-    #[command(hide = true)]
-    Man {
-        /// The folder, created where it is missing
-        folder: PathBuf,
-    },
 }
 
 #[derive(Debug, Args)]

@@ -24,38 +24,26 @@ mod rounds;
 mod trouble;
 mod wanted;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use pollux_settings::command::help;
-use pollux_settings::command::output::{self, Failure};
+use pollux_settings::command::output::Failure;
+use pollux_settings::command::program::{self, TextCommand};
 
-use flags::{AcmeCommand, AcmeFlags, Cli, sections};
+use flags::{AcmeFlags, Cli, sections};
 
 fn main() -> ExitCode {
-    let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os());
-    let ran = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => run(&cli),
-        Err(error) => output::answer(error, &mut command),
-    };
-    ran.unwrap_or_else(|failure| {
-        output::error(&failure.message);
-        failure.code
-    })
+    program::main(command(), |cli: Cli| run(&cli))
 }
 
 fn command() -> clap::Command {
-    help::decorated(Cli::command(), sections)
+    TextCommand::hidden(help::decorated(Cli::command(), sections))
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
-    match &cli.command {
-        Some(AcmeCommand::Completions { shell }) => {
-            help::completions(*shell, command(), "pollux-acme")
-        }
-        Some(AcmeCommand::Man { folder }) => man(folder),
+    match &cli.text {
+        Some(text) => text.write(command(), "pollux-acme", sections),
         None if cli.flags.check => rounds::check(&cli.flags),
         None => get(&cli.flags),
     }
@@ -67,12 +55,4 @@ fn get(flags: &AcmeFlags) -> Result<ExitCode, Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::failed)?.block_on(rounds::run(flags))
-}
-
-/// Writes the manual page.
-fn man(folder: &Path) -> Result<ExitCode, Failure> {
-    let mut command = command();
-    command.build();
-    help::write_pages(folder, &help::manual_pages(&command, sections))?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use pollux_engine::CpuList;
 use pollux_load::campaign::{AgentName, AllowedTarget, LoadBounds};
 use pollux_settings::command::help::Section;
+use pollux_settings::command::program::{TextCommand, long_version};
 use pollux_settings::quantity;
 
 /// The broker when nothing is said.
@@ -24,20 +25,14 @@ pub(crate) fn sections(path: &str) -> Vec<Section> {
 
 /// Put HTTP load on servers of this network, as `pollux load --agents` or `pollux lab` orders over a NATS broker
 #[derive(Debug, Parser)]
-#[command(name = "pollux-agent", version, long_version = long_version())]
+#[command(name = "pollux-agent", version)]
+#[command(long_version = long_version(env!("CARGO_PKG_VERSION"), option_env!("POLLUX_COMMIT")))]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<AgentCommand>,
     #[command(flatten)]
     pub(crate) agent: AgentFlags,
-}
-
-/// The version with the commit that was built, where the build knew it.
-fn long_version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
-    format!("{version}{}", commit.unwrap_or_default())
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,18 +52,8 @@ pub(crate) enum AgentCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a completion script for a shell
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Write the manual page into a folder
-    #[command(hide = true)]
-    Man {
-        /// The folder, created where it is missing
-        folder: PathBuf,
-    },
+    #[command(flatten)]
+    Text(TextCommand),
 }
 
 /// Where the broker is, and which agents belong together.

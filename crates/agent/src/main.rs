@@ -30,30 +30,21 @@ mod serve;
 mod turns;
 mod work;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use pollux_settings::command::help;
-use pollux_settings::command::output::{self, Failure};
+use pollux_settings::command::output::Failure;
+use pollux_settings::command::program::{self, TextCommand};
 
 use flags::{AgentCommand, Cli, sections};
 
 fn main() -> ExitCode {
-    let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os());
-    let ran = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => run(cli),
-        Err(error) => output::answer(error, &mut command),
-    };
-    ran.unwrap_or_else(|failure| {
-        output::error(&failure.message);
-        failure.code
-    })
+    program::main(command(), run)
 }
 
 fn command() -> clap::Command {
-    help::decorated(Cli::command(), sections)
+    TextCommand::hidden(help::decorated(Cli::command(), sections))
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
@@ -69,17 +60,6 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(AgentCommand::Drive(broker)) => runtime.block_on(drive::drive(&broker)),
         Some(AgentCommand::Turns(broker)) => runtime.block_on(turns::turns(&broker)),
         Some(AgentCommand::List { broker, json }) => runtime.block_on(list::list(&broker, json)),
-        Some(AgentCommand::Completions { shell }) => {
-            help::completions(shell, command(), "pollux-agent")
-        }
-        Some(AgentCommand::Man { folder }) => man(&folder),
+        Some(AgentCommand::Text(text)) => text.write(command(), "pollux-agent", sections),
     }
-}
-
-/// Writes the manual page.
-fn man(folder: &Path) -> Result<ExitCode, Failure> {
-    let mut command = command();
-    command.build();
-    help::write_pages(folder, &help::manual_pages(&command, sections))?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::job::{self, Job};
 use pollux_settings::command::help::{self, Section};
 use pollux_settings::command::output;
+use pollux_settings::command::program::{TextCommand, long_version};
 use pollux_settings::{FlagsOnly, Kind, one_of, parsed};
 
 use crate::doctor;
@@ -19,17 +20,11 @@ use crate::servers::{ProxyCommand, ServeCommand};
 
 /// HTTP server, proxy and load generator on every Linux event mechanism, and a lab that compares them.
 #[derive(Debug, Parser)]
-#[command(name = "pollux", version, long_version = long_version(), propagate_version = true)]
+#[command(name = "pollux", version, propagate_version = true)]
+#[command(long_version = long_version(env!("CARGO_PKG_VERSION"), option_env!("POLLUX_COMMIT")))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// The version with the commit that was built, where the build knew it.
-fn long_version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
-    format!("{version}{}", commit.unwrap_or_default())
 }
 
 /// The command line with everything that its help says.
@@ -65,16 +60,8 @@ pub(crate) enum Command {
     /// Make C headers or Rust modules of field tables (.fd files)
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Fld(HandedOver),
-    /// Print a completion script for a shell
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Write the manual pages into a folder
-    Man {
-        /// The folder, created where it is missing
-        folder: PathBuf,
-    },
+    #[command(flatten)]
+    Text(TextCommand),
 }
 
 /// Words for another program, which answers all of them, `--help` too.

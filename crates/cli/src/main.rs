@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use pollux_engine::Signals;
+use pollux_settings::command::program::{self, TextCommand};
 use pollux_settings::command::{foreign, help, output};
 
 use args::{Cli, Command};
@@ -26,14 +27,7 @@ mod servers;
 
 fn main() -> ExitCode {
     let internal = lab::find_internal(std::env::args_os().skip(1));
-    let ran = internal.map_or_else(handed_over_or_run, |run| run());
-    match ran {
-        Ok(code) => code,
-        Err(failure) => {
-            output::error(&failure.message);
-            failure.code
-        }
-    }
+    program::ended(internal.map_or_else(handed_over_or_run, |run| run()))
 }
 
 /// `pollux pool` is another program's, if that is there.
@@ -67,10 +61,10 @@ fn run(command: Command, early: Option<Signals>) -> Result<ExitCode, output::Fai
         Command::Proxy(flags) => servers::proxy(&flags, early),
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
-        Command::Completions { shell } => {
+        Command::Text(TextCommand::Completions { shell }) => {
             help::completions(shell, pool::with_its_commands(args::command()), "pollux")
         }
-        Command::Man { folder } => man(&folder),
+        Command::Text(TextCommand::Man { folder }) => man(&folder),
     }
 }
 

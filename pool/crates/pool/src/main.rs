@@ -30,10 +30,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use pollux_settings::command::help;
 use pollux_settings::command::outline::Outline;
 use pollux_settings::command::output::{self, Failure};
+use pollux_settings::command::program::{self, TextCommand, long_version};
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{Control, ControlError};
 use pollux_xatmi::environment::Environment;
@@ -45,7 +46,8 @@ use flags::{PoolCommand, Wake, Which, sections};
 
 /// Run a pool of service processes, called in shared memory or by message queues (XATMI)
 #[derive(Debug, Parser)]
-#[command(name = "pollux-pool", bin_name = "pollux pool", version, long_version = long_version())]
+#[command(name = "pollux-pool", bin_name = "pollux pool", version)]
+#[command(long_version = long_version(env!("CARGO_PKG_VERSION"), option_env!("POLLUX_COMMIT")))]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
@@ -56,28 +58,11 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Pool(PoolCommand),
-    /// Print a completion script for a shell
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    #[command(flatten)]
+    Text(TextCommand),
     /// Print what `pollux` completes the words by that it hands over
     #[command(hide = true)]
     Outline,
-    /// Write the manual pages of `pollux pool` and `pollux fld` into a folder
-    #[command(hide = true)]
-    Man {
-        /// The folder, created where it is missing
-        folder: PathBuf,
-    },
-}
-
-/// The version with the commit that was built, where the build knew it.
-fn long_version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
-    format!("{version}{}", commit.unwrap_or_default())
 }
 
 /// The command that hands words over to this program.
@@ -87,7 +72,8 @@ const POLLUX: &str = "pollux";
 /// `pollux` hands over under its own name, else `pollux pool`.
 fn command() -> clap::Command {
     let sections = |path: &str| sections(&path.replacen("pollux-pool", "pollux pool", 1));
-    let command = output::with_negative_numbers(help::decorated(Cli::command(), sections));
+    let command = TextCommand::hidden(Cli::command());
+    let command = output::with_negative_numbers(help::decorated(command, sections));
     if std::env::args_os().next().is_some_and(|name| name == POLLUX) {
         command.bin_name(POLLUX)
     } else {
@@ -97,7 +83,7 @@ fn command() -> clap::Command {
 
 /// The commands of `pollux` that this program is: the pool, and field tables by their own name.
 fn of_pollux() -> [clap::Command; 2] {
-    let pool = Cli::command().name("pool");
+    let pool = TextCommand::hidden(Cli::command()).name("pool");
     let tables = pool.find_subcommand("fld").expect("the command of field tables").clone();
     [pool, tables]
 }
@@ -126,28 +112,14 @@ fn man(folder: &Path) -> Result<ExitCode, Failure> {
 const SILENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match parsed_and_run() {
-        Ok(code) => code,
-        Err(failure) => {
-            output::error(&failure.message);
-            failure.code
+    program::main(command(), |cli: Cli| match cli.command {
+        Command::Pool(command) => run(command),
+        Command::Text(TextCommand::Completions { shell }) => {
+            help::completions(shell, command(), "pollux-pool")
         }
-    }
-}
-
-/// Does what the command line says, or what is due where it is wrong or asks for help.
-fn parsed_and_run() -> Result<ExitCode, Failure> {
-    let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os());
-    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(Cli { command: Command::Pool(command) }) => run(command),
-        Ok(Cli { command: Command::Completions { shell } }) => {
-            help::completions(shell, self::command(), "pollux-pool")
-        }
-        Ok(Cli { command: Command::Outline }) => outline(),
-        Ok(Cli { command: Command::Man { folder } }) => man(&folder),
-        Err(error) => output::answer(error, &mut command),
-    }
+        Command::Text(TextCommand::Man { folder }) => man(&folder),
+        Command::Outline => outline(),
+    })
 }
 
 fn run(command: PoolCommand) -> Result<ExitCode, Failure> {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 use pollux_settings::command::help::{self, Section};
-use pollux_settings::command::output;
+use pollux_settings::command::{output, program};
 
 fn main() -> ExitCode {
     let asks = |word: &str| ["-h", "--help", "-V", "--version"].contains(&word);
@@ -43,10 +43,9 @@ fn main() -> ExitCode {
 /// Answers a user who asks for help or for the version.
 fn answer() -> Result<ExitCode, output::Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
     let command = Command::new("tpbridge")
         .version(version)
-        .long_version(format!("{version}{}", commit.unwrap_or_default()))
+        .long_version(program::long_version(version, option_env!("POLLUX_COMMIT")))
         .about("Share the services of a pool with those of other hosts, over a NATS broker")
         .override_usage("<server name=\"tpbridge\"> in the configuration of a pool")
         .args(settings::options());
