@@ -217,7 +217,8 @@ impl Home {
     }
 
     fn below(prefix: &Path) -> Option<Self> {
-        let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+        let include = prefix.join("include");
+        let lib = prefix.join("lib");
         let is_whole = include.join("atmi.h").exists() && lib.join(layout::SONAME).exists();
         is_whole.then_some(Self { include, lib })
     }

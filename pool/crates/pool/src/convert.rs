@@ -27,7 +27,8 @@ pub(crate) fn run(flags: &ConvertFlags) -> Result<ExitCode, Failure> {
     for note in converted.notes.iter().filter(|_| !flags.is_without_notes) {
         output::remark(&format!("note: {note}"));
     }
-    let (servers, warnings) = (converted.servers, converted.warnings.len());
+    let servers = converted.servers;
+    let warnings = converted.warnings.len();
     match &flags.output {
         None => output::result(&converted.xml)?,
         Some(path) => std::fs::write(path, &converted.xml).map_err(|error| {

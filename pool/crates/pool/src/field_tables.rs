@@ -57,7 +57,8 @@ fn write_all(
     for table in files {
         let (path, text) = outcome(table);
         if let Some(other) = outcomes.iter().find(|other| other.path == path) {
-            let (one, two) = (other.table.path.display(), table.path.display());
+            let one = other.table.path.display();
+            let two = table.path.display();
             let path = path.display();
             return Err(Failure::usage(format!("{one} and {two} would both be written to {path}")));
         }
@@ -80,7 +81,8 @@ struct Outcome<'a> {
 impl Outcome<'_> {
     fn write(&self) -> Result<(), Failure> {
         fs::write(&self.path, &self.text).map_err(|error| unwritten(&self.path, &error))?;
-        let (fields, path) = (self.table.definitions().count(), self.path.display());
+        let fields = self.table.definitions().count();
+        let path = self.path.display();
         output::remark(&format!("{path}: {fields} fields of {}", self.table.path.display()));
         Ok(())
     }

@@ -68,7 +68,9 @@ fn check_fields(file: &ViewFile) -> Result<(), Failure> {
                 })?);
             }
             if table.as_ref().is_some_and(|table| table.id(field).is_none()) {
-                let (path, view, member) = (file.path.display(), &view.name, &member.name);
+                let path = file.path.display();
+                let view = &view.name;
+                let member = &member.name;
                 return Err(Failure::failed(format!(
                     "{path}: {view}.{member}: no field table has {field}; -n leaves fields unchecked"
                 )));

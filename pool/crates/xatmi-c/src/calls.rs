@@ -269,7 +269,8 @@ pub(crate) fn finish(outcome: Done) -> Done {
     };
     let deadline_ns = transactions::deadline_ns(transactions::timeout());
     conversation.finish(kind, data, urcode, deadline_ns);
-    let (buffer, len_bytes) = (None, 0);
+    let buffer = None;
+    let len_bytes = 0;
     Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }
 

@@ -102,7 +102,8 @@ unsafe fn lend_converted(
     user: c_int,
     len: *mut c_int,
 ) -> Result<*mut c_char, UbfFault> {
-    let (wanted, mut scratch) = (user_type_for(id, user)?, Scratch::new());
+    let wanted = user_type_for(id, user)?;
+    let mut scratch = Scratch::new();
     let value = fields.get_as(id, occurrence, wanted, &mut scratch)?;
     if let Value::View(found) = value {
         let (place, found_len) = lent(FieldType::View, found);
@@ -162,7 +163,8 @@ pub unsafe extern "C" fn CBgetalloc(
     fault::ubf(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
-        let (field, mut scratch) = (id(field)?, Scratch::new());
+        let field = id(field)?;
+        let mut scratch = Scratch::new();
         let value = fields.get_as(field, occurrence, user_type_for(field, user)?, &mut scratch)?;
         // SAFETY: the caller's promise.
         unsafe { give_copy(&value, extra) }
@@ -329,7 +331,9 @@ pub unsafe extern "C" fn Btypcvt(
         if !caller::is_sound(buf) {
             return Err(UbfError::Invalid { reason: "the pointer to the value is null" }.into());
         }
-        let (from, to, mut scratch) = (user_type(from)?, user_type(to)?, Scratch::new());
+        let from = user_type(from)?;
+        let to = user_type(to)?;
+        let mut scratch = Scratch::new();
         check_converted(from, to)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(from, buf, len) }?;
@@ -499,7 +503,8 @@ fn inner(fields: UbfRef<'_>, id: FieldId, occurrence: c_int) -> Result<UbfRef<'_
     match fields.get(id, occurrence)? {
         Value::Ubf(inner) => Ok(inner),
         other => {
-            let (raw, held) = (id.raw(), other.field_type());
+            let raw = id.raw();
+            let held = other.field_type();
             let detail = format!("field {raw} of the path holds {held}, not a buffer");
             Err(UbfFault::Other(BEBADOP, detail))
         }
@@ -582,7 +587,8 @@ unsafe fn view_at<'a>(
     // SAFETY: the caller's promise.
     let leaf = unsafe { leaf(ubf, path) }?;
     let Value::View(stored) = leaf.fields.get(leaf.id, leaf.occurrence)? else {
-        let (raw, held) = (leaf.id.raw(), leaf.id.field_type());
+        let raw = leaf.id.raw();
+        let held = leaf.id.field_type();
         let detail = format!("field {raw} of the path holds {held}, not a view");
         return Err(UbfFault::Other(BEBADOP, detail));
     };

@@ -109,9 +109,11 @@ pub unsafe extern "C" fn tpimport(
         let before = before.ok_or_else(|| Fault::invalid("the pointer to the buffer is null"))?;
         let before = Borrowed::from(before)?.ok_or_else(no_buffer)?;
         let (mut buffer, used) = from_text(text, table_or_empty())?;
-        let (old, new) = (before.buffer().buffer_type(), buffer.buffer_type());
+        let old = before.buffer().buffer_type();
+        let new = buffer.buffer_type();
         if flags & NO_CHANGE != 0 && old != new {
-            let (old, new) = (old.name(), new.name());
+            let old = old.name();
+            let new = new.name();
             return Err(Fault::invalid(format!("the text is a {new}, and the buffer a {old}")));
         }
         // No smaller than it was: programs add to it.

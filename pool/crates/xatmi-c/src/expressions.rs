@@ -155,7 +155,8 @@ fn call(ubf: *const c_char, name: &str, text: Option<&[u8]>) -> Result<i64, UbfE
         UbfError::Invalid { reason: "a function of the expression was taken back by Bboolsetcbf" };
     let given = CString::new(name).map_err(|_| GONE)?;
     let text = text.map(CString::new).transpose().map_err(|_| GONE)?;
-    let (ubf, given) = (ubf.cast_mut(), given.as_ptr().cast_mut());
+    let ubf = ubf.cast_mut();
+    let given = given.as_ptr().cast_mut();
     let value = match (function(name), text) {
         // SAFETY: Bboolsetcbf was given it for this.
         (Some(Function::Plain(function)), None) => unsafe { function(ubf, given) },

@@ -200,7 +200,8 @@ pub(crate) unsafe extern "C" fn tpalloc(
         })?;
         // SAFETY: the caller's promise.
         let subtype = unsafe { caller::text(subtype) }.unwrap_or_default();
-        let (name, subtype) = (name.to_string_lossy(), subtype.to_string_lossy());
+        let name = name.to_string_lossy();
+        let subtype = subtype.to_string_lossy();
         let buffer = Buffer::alloc(&name, &subtype, size(bytes)?)?;
         Ok(give_out(Held { buffer, is_request: false }))
     })

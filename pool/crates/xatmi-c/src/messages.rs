@@ -103,7 +103,8 @@ impl Landing {
         // Without a buffer nothing is written.
         let Some(buffer_type) = arriving.buffer_type else { return Ok(&mut []) };
         if let Some(only) = self.only.filter(|only| *only != buffer_type) {
-            let (came, only) = (buffer_type.name(), only.name());
+            let came = buffer_type.name();
+            let only = only.name();
             let detail = format!("the reply is {came}, and TPNOCHANGE allows only {only}");
             return Err(Error::new(Code::OutputType, detail));
         }

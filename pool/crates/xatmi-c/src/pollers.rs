@@ -240,7 +240,8 @@ fn taken() -> Vec<(u64, u32)> {
         let count = epoll::wait(&all.epoll, &mut events, Some(&none)).unwrap_or(0);
         let of = |event: &Event| {
             // The kernel's struct is packed.
-            let (data, flags) = (event.data, event.flags);
+            let data = event.data;
+            let flags = event.flags;
             (data.u64(), flags.bits())
         };
         let taken: Vec<(u64, u32)> = events[..count].iter().map(of).collect();

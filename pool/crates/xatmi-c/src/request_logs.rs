@@ -142,7 +142,8 @@ fn check_folder(file: &Path) -> Result<(), Fault> {
     if is_within {
         return Ok(());
     }
-    let (file, folder) = (file.display(), Path::new(&folder).display());
+    let file = file.display();
+    let folder = Path::new(&folder).display();
     Err(Fault::new(
         Code::Permission.number(),
         format!("the buffer names {file}, which is not in {folder} of {FOLDER_VARIABLE}"),

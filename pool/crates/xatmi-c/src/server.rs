@@ -251,7 +251,8 @@ pub static G_tpsvrdone__: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut(
 /// `argv` has `argc` texts; what `G_tpsvrinit__` and `G_tpsvrdone__` hold are functions of these types or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ndrx_main(argc: c_int, argv: *mut *mut c_char) -> c_int {
-    let (init, done) = (G_tpsvrinit__.load(Ordering::SeqCst), G_tpsvrdone__.load(Ordering::SeqCst));
+    let init = G_tpsvrinit__.load(Ordering::SeqCst);
+    let done = G_tpsvrdone__.load(Ordering::SeqCst);
     // SAFETY: a NULL is none, and the caller promises a function of this type.
     let init = unsafe { std::mem::transmute::<*mut c_void, Option<Init>>(init) };
     // SAFETY: as above.

@@ -90,7 +90,8 @@ impl Transaction {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let deadline = (!timeout.is_zero()).then(|| Instant::now().checked_add(timeout)).flatten();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (abort_reason, outstanding) = (None, Vec::new());
+        let abort_reason = None;
+        let outstanding = Vec::new();
         Self { number, deadline, abort_reason, outstanding, is_callers: false }
     }
 

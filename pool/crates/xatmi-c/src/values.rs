@@ -297,7 +297,8 @@ pub unsafe extern "C" fn CBget(
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
-        let (field, mut scratch) = (id(field)?, Scratch::new());
+        let field = id(field)?;
+        let mut scratch = Scratch::new();
         let value = fields.get_as(field, occurrence, user_type_for(field, user)?, &mut scratch)?;
         // SAFETY: the caller's promise.
         unsafe { give(&value, buf, len) }.map(|()| 0)

@@ -160,7 +160,8 @@ pub(crate) unsafe fn give_member(
 ) -> Result<c_int, UbfFault> {
     // SAFETY: the caller's promise.
     let member = unsafe { member(view, member_name) }?;
-    let (at, mut scratch) = (occurrence(at)?, Scratch::new());
+    let at = occurrence(at)?;
+    let mut scratch = Scratch::new();
     let value = seen(view, member, data, at, flags)?;
     if user == INT {
         if !caller::is_sound(buf) {
@@ -217,7 +218,8 @@ pub(crate) unsafe fn member_copy(
 ) -> Result<*mut c_char, UbfFault> {
     // SAFETY: the caller's promise.
     let member = unsafe { member(view, member_name) }?;
-    let (at, mut scratch) = (occurrence(at)?, Scratch::new());
+    let at = occurrence(at)?;
+    let mut scratch = Scratch::new();
     let value = seen(view, member, data, at, flags)?;
     // SAFETY: the caller promises room for an int.
     let more = unsafe { caller::read(extra) }.unwrap_or(0);
@@ -471,7 +473,8 @@ pub unsafe extern "C" fn Bvoccur(
         let member = unsafe { member(view, member_name) }?;
         // SAFETY: the caller's promise.
         let data = unsafe { looking(data, view) }?;
-        let (count, real_count) = (view.count(member, data)?, view.real_count(member, data)?);
+        let count = view.count(member, data)?;
+        let real_count = view.real_count(member, data)?;
         // SAFETY: the caller promises room for an int.
         unsafe { caller::write(most, int(member.count)?) };
         // SAFETY: the caller promises room for an int.

@@ -203,7 +203,8 @@ impl Buffer {
     /// # Errors
     /// As [`from_wire`](Self::from_wire), and [`BufferError::BeyondEnd`].
     pub fn received(&mut self, len: usize) -> Result<(), BufferError> {
-        let (buffer_type, size) = (self.buffer_type, self.size());
+        let buffer_type = self.buffer_type;
+        let size = self.size();
         let bytes = self.as_bytes_mut();
         let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
         // Other types may be long, and any byte is allowed there.
@@ -277,7 +278,8 @@ impl Buffer {
     /// [`BufferError::NoNul`], [`BufferError::Fields`] when a program has overwritten them,
     /// [`BufferError::BeyondEnd`].
     pub fn used_len(&self, given: usize) -> Result<usize, BufferError> {
-        let (bytes, name) = (self.as_bytes(), self.buffer_type.name());
+        let bytes = self.as_bytes();
+        let name = self.buffer_type.name();
         match self.buffer_type {
             BufferType::Ubf => Ok(UbfRef::open(bytes)?.used()),
             BufferType::String | BufferType::Json => {
@@ -347,7 +349,8 @@ impl Buffer {
     }
 
     fn must_hold_fields(&self) -> Result<(), BufferError> {
-        let (wanted, given) = (BufferType::Ubf.name(), self.buffer_type.name());
+        let wanted = BufferType::Ubf.name();
+        let given = self.buffer_type.name();
         let is_ubf = self.buffer_type == BufferType::Ubf;
         if is_ubf { Ok(()) } else { Err(BufferError::OtherType { wanted, given }) }
     }

@@ -282,7 +282,9 @@ impl<'a> Reply<'a> {
     /// A reply without data that carries an error.
     #[must_use]
     pub fn failing(nonce: u64, call_id: u64, error: Code) -> Self {
-        let (rval, urcode, is_abort_only) = (0, 0, false);
+        let rval = 0;
+        let urcode = 0;
+        let is_abort_only = false;
         let payload = Payload::NONE;
         Self { nonce, call_id, error: Some(error), rval, urcode, is_abort_only, payload }
     }

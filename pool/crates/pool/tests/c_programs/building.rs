@@ -76,7 +76,9 @@ fn installed(workshop: &Workshop, folder: &str) -> PathBuf {
 
 /// Commands as a manual has them, in a shell that knows where pollux is installed, and nothing else.
 fn by_the_manual(workshop: &Workshop, prefix: &Path, folder: &str, commands: &str) {
-    let (include, lib, bin) = (prefix.join("include"), prefix.join("lib"), prefix.join("bin"));
+    let include = prefix.join("include");
+    let lib = prefix.join("lib");
+    let bin = prefix.join("bin");
     let path = std::env::var("PATH").unwrap_or_default();
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", commands]).current_dir(workshop.path(folder));
@@ -257,7 +259,8 @@ fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
     workshop.pollux(&["lay-out", "prefix", "--library", &library]);
     workshop.write("empty.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
     let prefix = workshop.path("prefix").display().to_string();
-    let (include, lib) = (format!("-I{prefix}/include"), format!("-L{prefix}/lib"));
+    let include = format!("-I{prefix}/include");
+    let lib = format!("-L{prefix}/lib");
     let flags = match Command::new("pkg-config").arg("--version").output() {
         Err(_) => vec![include, lib, "-lpollux_xatmi".to_owned()],
         Ok(_) => {

@@ -370,7 +370,8 @@ fn documented() -> BTreeMap<String, Names> {
     let mut all = BTreeMap::new();
     for row in tables.lines().filter(|line| line.starts_with("| `")) {
         let mut cells = row.trim_matches('|').splitn(2, '|');
-        let (functions, errors) = (cells.next().expect("a cell"), cells.next().expect("another"));
+        let functions = cells.next().expect("a cell");
+        let errors = cells.next().expect("another");
         let errors: Names = quoted(errors).filter(|name| is_error(name)).collect();
         all.extend(quoted(functions).map(|function| (function, errors.clone())));
     }
@@ -435,7 +436,9 @@ type Statement = (Names, Names);
 
 /// The text without what stands within quotes.
 fn without_quoted(text: &str) -> String {
-    let (mut kept, mut quote, mut is_escaped) = (String::new(), None, false);
+    let mut kept = String::new();
+    let mut quote = None;
+    let mut is_escaped = false;
     for sign in text.chars() {
         match quote {
             None => {
@@ -459,7 +462,8 @@ fn without_quoted(text: &str) -> String {
 fn statements(text: &str) -> Vec<Statement> {
     let text = &without_quoted(&format!("\n{text}"));
     let macros = macros(text);
-    let (mut all, mut meant) = (Vec::new(), Names::new());
+    let mut all = Vec::new();
+    let mut meant = Names::new();
     for part in text.split_inclusive([';', '{', '}']) {
         if let Some((_, named)) = part.split_once("errors:") {
             meant = errors_of(named.split("*/").next().unwrap_or_default());
@@ -505,7 +509,9 @@ fn tested() -> BTreeMap<String, Names> {
 
 #[test]
 fn every_function_of_the_headers_has_a_test_in_c_for_each_of_its_errors() {
-    let (declared, documented, tested) = (declared(), documented(), tested());
+    let declared = declared();
+    let documented = documented();
+    let tested = tested();
     let is_shown = |name: &&String| !NOT_CALLED.contains(&name.as_str());
     let mut missing = Vec::new();
     for name in declared.iter().filter(is_shown) {

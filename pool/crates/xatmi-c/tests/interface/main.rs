@@ -53,7 +53,8 @@ impl Toolchain {
     /// The same with further options.
     pub(crate) fn program_with(&self, source: &str, more: &[&str]) -> PathBuf {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interface").join(source);
-        let (path, output) = (path.display().to_string(), self.path("program"));
+        let path = path.display().to_string();
+        let output = self.path("program");
         let lib = self.path("lib").display().to_string();
         let common = [
             "-std=c11",

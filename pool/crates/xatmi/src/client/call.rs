@@ -161,7 +161,8 @@ impl Client {
 }
 
 fn other_type(came: BufferType, only: BufferType) -> Error {
-    let (came, only) = (came.name(), only.name());
+    let came = came.name();
+    let only = only.name();
     let detail = format!("the answer is {came}, and TPNOCHANGE allows only {only}");
     Error::new(Code::OutputType, detail)
 }

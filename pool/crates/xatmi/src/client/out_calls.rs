@@ -228,7 +228,10 @@ mod tests {
     fn kept(mark: i64) -> Kept {
         let bytes = Vec::new();
         let buffer_type = None;
-        let (error, rval, is_abort_only, buffer_size_bytes) = (None, 0, false, 0);
+        let error = None;
+        let rval = 0;
+        let is_abort_only = false;
+        let buffer_size_bytes = 0;
         Kept { error, rval, urcode: mark, is_abort_only, buffer_type, buffer_size_bytes, bytes }
     }
 

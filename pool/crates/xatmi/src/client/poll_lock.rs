@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn one_thread_holds_the_lock_and_each_gets_it() {
         let lock = PollLock::with_key(0x1001).expect("a free one");
-        let (inside, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
+        let inside = AtomicU64::new(0);
+        let rounds = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {

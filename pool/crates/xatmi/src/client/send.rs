@@ -209,7 +209,8 @@ impl Client {
             deadline_ns => deadline_ns,
         };
         if self.is_guest {
-            let (len, most) = (bytes.len(), self.outgoing.len());
+            let len = bytes.len();
+            let most = self.outgoing.len();
             let detail = format!(
                 "{len} bytes do not fit a message of {most} (NDRX_MSGSIZEMAX of the pool), and longer \
                  requests are for clients of the pool's own user"
@@ -246,7 +247,8 @@ impl Client {
 
 /// Until when room is waited for before the next check.
 fn next_check(order: &OutgoingCall) -> Result<u64, Error> {
-    let (now_ns, deadline_ns) = (monotonic_ns(), order.deadline_ns);
+    let now_ns = monotonic_ns();
+    let deadline_ns = order.deadline_ns;
     if deadline_ns != 0 && now_ns >= deadline_ns {
         return Err(late());
     }

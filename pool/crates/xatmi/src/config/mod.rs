@@ -466,7 +466,8 @@ fn id_mistakes(entries: &[Entry], end: u32) -> Vec<(usize, String)> {
             found.push((entry.line, what));
         }
         let overlaps = |other: &&Entry| {
-            let (own, other) = (entry.ids(), other.ids());
+            let own = entry.ids();
+            let other = other.ids();
             other.start < own.end && own.start < other.end
         };
         if let Some(other) = entries[..index].iter().find(overlaps) {
@@ -477,7 +478,8 @@ fn id_mistakes(entries: &[Entry], end: u32) -> Vec<(usize, String)> {
 }
 
 fn overlap(entry: &Entry, other: &Entry) -> String {
-    let (own, others) = (entry.ids(), other.ids());
+    let own = entry.ids();
+    let others = other.ids();
     format!(
         "{}: ids {} to {} overlap those of {} in line {} ({} to {}); give <srvid>{}</srvid> or higher",
         entry.program,

@@ -229,7 +229,8 @@ impl Reading<'_> {
             }
         }
         if settings.restart_min_cycles > settings.restart_max_cycles {
-            let (min, max) = (settings.restart_min_cycles, settings.restart_max_cycles);
+            let min = settings.restart_min_cycles;
+            let max = settings.restart_max_cycles;
             self.warn(part, format!("restart_min {min} is above restart_max {max}, which wins"));
         }
     }
@@ -256,8 +257,10 @@ impl Reading<'_> {
     fn server(&mut self, part: &Element, mut own: Defaults) -> Option<Entry> {
         self.warn_of_repeats(part);
         let mut id = None;
-        let (mut full_path, mut command_line) = (None, None);
-        let (mut system_options, mut program_options) = (Vec::new(), Vec::new());
+        let mut full_path = None;
+        let mut command_line = None;
+        let mut system_options = Vec::new();
+        let mut program_options = Vec::new();
         for one in &part.children {
             match one.name.as_str() {
                 "srvid" => {
@@ -295,7 +298,8 @@ impl Reading<'_> {
         // A wrong one was reported.
         let first_id = id??;
         if own.min > own.max {
-            let (min, max) = (own.min, own.max);
+            let min = own.min;
+            let max = own.max;
             self.mistake(part, format!("{program}: min {min} is above max {max}; raise <max>"));
         }
         let output = redirections(&system_options);
@@ -688,7 +692,8 @@ fn substitute(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Str
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
-        let (before, behind) = (&rest[..start], &rest[start + 2..]);
+        let before = &rest[..start];
+        let behind = &rest[start + 2..];
         let Some(end) = behind.find('}') else {
             return Err(format!("\"{}\" has no closing brace", &rest[start..]));
         };

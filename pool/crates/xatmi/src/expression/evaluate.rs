@@ -254,7 +254,8 @@ impl<'v> Operand<'v> {
             (number, Constant(text)) => Some(number.with_digits(13, |one| one.cmp(text))),
             (Self::Long(one), Self::Long(other)) => Some(one.cmp(&other)),
             (one, other) => {
-                let (one, other) = (one.floating()?, other.floating()?);
+                let one = one.floating()?;
+                let other = other.floating()?;
                 // What was computed of decimals: 100.51 - 100.49 is 0.02.
                 let is_near = (one - other).abs() < EQUAL_WITHIN;
                 if is_near { Some(Ordering::Equal) } else { one.partial_cmp(&other) }

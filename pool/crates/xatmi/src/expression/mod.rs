@@ -665,7 +665,8 @@ mod tests {
             "length" => Some(true),
             _ => None,
         };
-        let (fields, table_of_fields) = (buffer(&table()), table());
+        let fields = buffer(&table());
+        let table_of_fields = table();
         let field_of = |name: &str| table_of_fields.id(name);
         let call = |name: &str, text: Option<&[u8]>| {
             Ok(text.map_or(7, |text| i64::try_from(text.len()).expect("short"))

@@ -96,7 +96,9 @@ impl ManualLanguage {
 
     fn field(self, field: &Definition, out: &mut String) {
         let Definition { name, id, .. } = field;
-        let (raw, number, field_type) = (id.raw(), id.number(), id.field_type());
+        let raw = id.raw();
+        let number = id.number();
+        let field_type = id.field_type();
         match self {
             Self::C => line(
                 out,

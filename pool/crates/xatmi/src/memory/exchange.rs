@@ -94,7 +94,8 @@ impl Exchange {
 
     #[inline]
     pub(crate) fn idle(&self) -> Idle<'_> {
-        let (words, spinning) = (self.geometry.worker_words(), self.geometry.spinning());
+        let words = self.geometry.worker_words();
+        let spinning = self.geometry.spinning();
         Idle::over(&self.words[..words], &self.words[spinning..][..words])
     }
 
@@ -131,15 +132,18 @@ impl Exchange {
         if number >= self.geometry.blocks() {
             return None;
         }
-        let (owner, wake_flag) = (self.geometry.owner(number), self.geometry.block_flag(number));
-        let (owner, wake_flag) = (&self.words[owner], &self.words[wake_flag]);
+        let owner = self.geometry.owner(number);
+        let wake_flag = self.geometry.block_flag(number);
+        let owner = &self.words[owner];
+        let wake_flag = &self.words[wake_flag];
         Some(Block { number, owner, wake_flag, runnable: self.runnable() })
     }
 
     /// What the threads of pool and clients do.
     #[inline]
     pub(crate) fn runnable(&self) -> Runnable<'_> {
-        let (geometry, words) = (&self.geometry, self.geometry.worker_words());
+        let geometry = &self.geometry;
+        let words = self.geometry.worker_words();
         Runnable {
             present: &self.words[geometry.present()..][..words],
             idle: &self.words[..words],

@@ -69,7 +69,8 @@ impl Runnable<'_> {
 
 #[inline]
 fn set(words: &[AtomicU64], at: usize, is_set: bool) {
-    let (word, bit) = (&words[at / 64], 1 << (at % 64));
+    let word = &words[at / 64];
+    let bit = 1 << (at % 64);
     if is_set {
         word.fetch_or(bit, Ordering::Relaxed);
     } else {
@@ -84,7 +85,10 @@ mod tests {
     #[test]
     fn workers_that_are_idle_and_clients_that_sleep_or_do_not_call_cannot_run() {
         let words = || [const { AtomicU64::new(0) }; 2];
-        let (present, idle, calling, asleep) = (words(), words(), words(), words());
+        let present = words();
+        let idle = words();
+        let calling = words();
+        let asleep = words();
         let all = Runnable { present: &present, idle: &idle, calling: &calling, asleep: &asleep };
         let count = || (0..).find(|most| !all.is_above(*most)).expect("there are few");
         assert_eq!(count(), 0);

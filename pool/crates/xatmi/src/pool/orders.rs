@@ -127,7 +127,8 @@ impl Pool {
         for warning in &config.warnings {
             self.log.line(&format!("warning: {warning}"));
         }
-        let (file, workers) = (config.file.display(), config.workers_max());
+        let file = config.file.display();
+        let workers = config.workers_max();
         let warnings = match config.warnings.len() {
             0 => String::new(),
             count => format!("; {count} warnings: `pollux pool check` shows them"),
@@ -294,7 +295,8 @@ impl PoolCommand {
         let mut examples: Vec<(&str, &str, Vec<u32>)> = Vec::new();
         for failure in failures.filter(|member| member.state != State::Up) {
             let Some(cause) = &failure.cause else { continue };
-            let (program, cause) = (failure.program.as_str(), cause.as_str());
+            let program = failure.program.as_str();
+            let cause = cause.as_str();
             let known = examples.iter_mut().find(|known| (known.0, known.1) == (program, cause));
             match known {
                 Some((_, _, ids)) => ids.push(failure.id),

@@ -387,7 +387,8 @@ mod tests {
     fn a_wait_ends_with_a_message_or_at_its_deadline_by_the_monotonic_clock() {
         let ours = ReplyQueue::create(name("wait"), SIZE).expect("a queue");
         let mut buffer = [0; 16];
-        let (before, wait) = (Instant::now(), Duration::from_millis(20));
+        let before = Instant::now();
+        let wait = Duration::from_millis(20);
         let deadline_ns = monotonic_ns() + wait.as_nanos() as u64;
         assert_eq!(ours.wait(&mut buffer, deadline_ns).expect("readable"), Waited::Late);
         assert!(before.elapsed() >= wait);

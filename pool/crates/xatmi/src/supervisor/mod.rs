@@ -182,7 +182,8 @@ impl Supervisor {
     pub fn reload(&mut self, config: &PoolConfig, now: Instant, out: &mut Vec<Action>) {
         self.settings = config.settings.clone();
         self.next_cycle = self.next_cycle.min(now + self.settings.sanity);
-        let (old_mins, old_programs) = (self.mins.clone(), self.programs());
+        let old_mins = self.mins.clone();
+        let old_programs = self.programs();
         for member in self.members.values_mut() {
             member.is_removed = true;
         }

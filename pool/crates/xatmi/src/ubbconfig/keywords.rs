@@ -308,7 +308,8 @@ mod tests {
     use super::*;
 
     fn of(section: &str, keyword: &str, value: &str) -> Fate {
-        let (keyword, value) = (keyword.to_owned(), value.to_owned());
+        let keyword = keyword.to_owned();
+        let value = value.to_owned();
         fate(section, &Parameter { keyword, value, line: 1 })
     }
 

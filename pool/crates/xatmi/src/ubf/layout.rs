@@ -192,7 +192,8 @@ pub(super) fn run(used: &[u8], id: i32) -> Result<Run, UbfError> {
 /// Occurrence `occurrence` of `id`, from 0.
 #[inline]
 pub(super) fn nth(used: &[u8], id: i32, occurrence: usize) -> Result<Option<Entry>, UbfError> {
-    let (mut at, mut left) = (seek(used, id)?, occurrence);
+    let mut at = seek(used, id)?;
+    let mut left = occurrence;
     while at < used.len() {
         let entry = Entry::read(used, at)?;
         match left {

@@ -69,7 +69,9 @@ impl<'a> UbfRef<'a> {
             return Err(damaged("too many buffers are within one another"));
         }
         let this = Self::open(region)?;
-        let (mut at, mut fields, mut id_before) = (HEADER_BYTES, 0, 0);
+        let mut at = HEADER_BYTES;
+        let mut fields = 0;
+        let mut id_before = 0;
         while at < this.used.len() {
             let entry = Entry::read(this.used, at)?;
             if entry.id < id_before {
@@ -143,7 +145,8 @@ impl<'a> UbfRef<'a> {
     /// As [`get`](Self::get), and [`UbfError::NoSpace`] with the length that is needed.
     #[inline]
     pub fn copy_to(&self, id: FieldId, occurrence: i32, out: &mut [u8]) -> Result<usize, UbfError> {
-        let (value, room) = (self.find(id, occurrence)?, out.len());
+        let value = self.find(id, occurrence)?;
+        let room = out.len();
         let Some(out) = out.get_mut(..value.len()) else {
             return Err(UbfError::NoSpace { needed: value.len(), room });
         };
@@ -224,7 +227,8 @@ impl<'a> UbfRef<'a> {
     /// # Errors
     /// [`UbfError::NotPresent`] when none has, [`UbfError::OtherType`] when none can.
     pub fn find_occurrence(&self, id: FieldId, value: Value<'_>) -> Result<i32, UbfError> {
-        let (wanted, given) = (id.field_type(), value.field_type());
+        let wanted = id.field_type();
+        let given = value.field_type();
         if wanted != given {
             return Err(UbfError::OtherType { wanted, given });
         }
@@ -420,7 +424,8 @@ impl UbfRef<'_> {
         if depth > NESTING_MAX {
             return Ordering::Equal;
         }
-        let (mut mine, mut theirs) = (self.iter(), other.iter());
+        let mut mine = self.iter();
+        let mut theirs = other.iter();
         loop {
             let (one, two) = match (mine.next(), theirs.next()) {
                 (Some(one), Some(two)) => (one, two),

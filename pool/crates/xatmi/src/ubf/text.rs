@@ -156,7 +156,8 @@ fn print_within(fields: UbfRef<'_>, names: Names<'_>, depth: usize, out: &mut St
         match value {
             Value::Ubf(inner) => print_within(inner, names, depth + 1, out),
             Value::View(stored) if stored.len() > VIEW_NAME_BYTES => {
-                let (name, data) = (view_name(stored), &stored[VIEW_NAME_BYTES..]);
+                let name = view_name(stored);
+                let data = &stored[VIEW_NAME_BYTES..];
                 for line in (form.print_view)(&name, data).unwrap_or_default().lines() {
                     out.extend(std::iter::repeat_n('\t', depth + 1));
                     out.push_str(line);
@@ -328,7 +329,8 @@ fn view_of<'a>(
     (line, text): (Line<'_>, &str),
     depth: usize,
 ) -> Result<Vec<u8>, UbfError> {
-    let (mut members, mut numbers) = (String::new(), Vec::new());
+    let mut members = String::new();
+    let mut numbers = Vec::new();
     while let Some(member) = lines.next_if(|member| member.depth() == depth + 1) {
         members.push_str(&member.line[depth + 1..]);
         members.push('\n');

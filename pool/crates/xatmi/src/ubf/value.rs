@@ -130,7 +130,8 @@ impl<'a> Value<'a> {
     /// [`UbfError::NoSpace`] when `out` is shorter; nothing is written then.
     #[inline]
     pub fn write_raw(&self, out: &mut [u8]) -> Result<usize, UbfError> {
-        let (needed, room) = (self.raw_len(), out.len());
+        let needed = self.raw_len();
+        let room = out.len();
         let Some(out) = out.get_mut(..needed) else {
             return Err(UbfError::NoSpace { needed, room });
         };

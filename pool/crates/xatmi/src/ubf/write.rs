@@ -80,7 +80,8 @@ impl<'a> UbfMut<'a> {
     /// [`UbfError::NotFielded`], [`UbfError::NoSpace`] when the used bytes do not fit,
     /// [`UbfError::Invalid`] above [`SIZE_MAX`].
     pub fn resized(region: &'a mut [u8]) -> Result<Self, UbfError> {
-        let (header, size) = (Header::read(region)?, region.len());
+        let header = Header::read(region)?;
+        let size = region.len();
         if header.used > size {
             return Err(UbfError::NoSpace { needed: header.used, room: size });
         }
@@ -250,7 +251,8 @@ impl<'a> UbfMut<'a> {
 
     /// Replaces all fields by others, as they stand in a region.
     fn set_entries(&mut self, entries: &[u8], fields: usize) -> Result<(), UbfError> {
-        let (needed, room) = (HEADER_BYTES + entries.len(), self.header.size);
+        let needed = HEADER_BYTES + entries.len();
+        let room = self.header.size;
         if needed > room {
             return Err(UbfError::NoSpace { needed, room });
         }
@@ -263,7 +265,9 @@ impl<'a> UbfMut<'a> {
     /// Keeps the fields for which `is_kept` is true, without memory of its own.
     pub(super) fn retain(&mut self, is_kept: impl Fn(i32) -> bool) -> Result<(), UbfError> {
         UbfRef::check(self.used())?;
-        let (mut at, mut kept_end, mut fields) = (HEADER_BYTES, HEADER_BYTES, 0);
+        let mut at = HEADER_BYTES;
+        let mut kept_end = HEADER_BYTES;
+        let mut fields = 0;
         while at < self.header.used {
             let entry = Entry::read(self.used(), at)?;
             if is_kept(entry.id) {
@@ -396,7 +400,8 @@ impl UbfMut<'_> {
     /// As [`update`](Self::update).
     pub fn concat(&mut self, source: UbfRef<'_>) -> Result<(), UbfError> {
         let mut entries = Entries::default();
-        let (mut mine, mut theirs) = (self.sound()?.iter().peekable(), sound(source)?.iter());
+        let mut mine = self.sound()?.iter().peekable();
+        let mut theirs = sound(source)?.iter();
         for their in theirs.by_ref() {
             while let Some(field) = mine.next_if(|field| field.id <= their.id) {
                 entries.push(&field);
@@ -475,7 +480,8 @@ struct Entries {
 
 impl Entries {
     fn push(&mut self, field: &Field<'_>) {
-        let (at, len) = (self.bytes.len(), field.value.raw_len());
+        let at = self.bytes.len();
+        let len = field.value.raw_len();
         self.bytes.resize(at + entry_bytes(len), 0);
         let (head, value) = self.bytes[at..].split_at_mut(ENTRY_HEAD_BYTES);
         head.copy_from_slice(&Entry::head(field.id.raw(), len));
@@ -495,7 +501,8 @@ fn sound(fields: UbfRef<'_>) -> Result<UbfRef<'_>, UbfError> {
 
 #[inline]
 fn check(id: FieldId, value: &Value<'_>) -> Result<(), UbfError> {
-    let (wanted, given) = (id.field_type(), value.field_type());
+    let wanted = id.field_type();
+    let given = value.field_type();
     match value {
         _ if wanted != given => Err(UbfError::OtherType { wanted, given }),
         Value::String(text) if text.contains(&0) => {

@@ -54,7 +54,8 @@ impl View {
         table: &FieldTable,
     ) -> Result<(), ViewError> {
         for (member, id) in self.mapped(Mapping::ToStruct, table) {
-            let (id, mut count) = (id?, 0);
+            let id = id?;
+            let mut count = 0;
             let there = fields.occurrences(id)?.min(member.count);
             for occurrence in 0..member.count {
                 if occurrence < there {

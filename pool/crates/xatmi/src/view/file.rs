@@ -167,8 +167,12 @@ fn member(line: &str) -> Result<Member, String> {
             Ok(word)
         }
     };
-    let (type_name, name, field) = (word("type")?, word("cname")?, word("fbname")?);
-    let (count, flags, size) = (word("count")?, word("flag")?, word("size")?);
+    let type_name = word("type")?;
+    let name = word("cname")?;
+    let field = word("fbname")?;
+    let count = word("count")?;
+    let flags = word("flag")?;
+    let size = word("size")?;
     let null = first_null(rest)?;
     let member_type = MemberType::named(type_name).ok_or_else(|| {
         let names = MemberType::ALL.map(|(name, _)| name).join(", ");

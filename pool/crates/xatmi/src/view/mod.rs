@@ -280,7 +280,8 @@ impl ViewTable {
                 let words = words.split(separator).map(str::trim).filter(|word| !word.is_empty());
                 words.map(str::to_owned).collect()
             };
-            let (folders, files) = (list(folders_name, ':'), list(files_name, ','));
+            let folders = list(folders_name, ':');
+            let files = list(files_name, ',');
             for file in files {
                 let path = find(&file, &folders).ok_or_else(|| {
                     let folders = folders.join(":");

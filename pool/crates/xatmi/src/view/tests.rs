@@ -194,7 +194,8 @@ fn values_are_converted_bounded_and_counted() {
 
 #[test]
 fn fields_fill_a_struct_and_come_back() {
-    let (views, table) = (views(), fields());
+    let views = views();
+    let table = fields();
     let view = views.view("PERSON").expect("there");
     let mut source = Ubf::new();
     source.add(id("T_AGE"), 30_i16).expect("room");

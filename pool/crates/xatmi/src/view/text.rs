@@ -58,8 +58,10 @@ pub fn order_of_process(one: &[u8], two: &[u8]) -> Ordering {
     };
     let by_members = || {
         let ((name, len), (other_name, other_len)) = (halves(one)?, halves(two)?);
-        let (view, other) = (of_process(&name).ok()?, of_process(&other_name).ok()?);
-        let (data, other_data) = (&one[one.len() - len..], &two[two.len() - other_len..]);
+        let view = of_process(&name).ok()?;
+        let other = of_process(&other_name).ok()?;
+        let data = &one[one.len() - len..];
+        let other_data = &two[two.len() - other_len..];
         view.compare(data, other, other_data).ok()
     };
     by_members().unwrap_or_else(|| one.cmp(two))
@@ -189,7 +191,8 @@ impl View {
             return Ok(names);
         }
         for (one, two) in self.members.iter().zip(&other.members) {
-            let (count, other_count) = (self.count(one, data)?, other.count(two, other_data)?);
+            let count = self.count(one, data)?;
+            let other_count = other.count(two, other_data)?;
             if count != other_count {
                 return Ok(count.cmp(&other_count));
             }

@@ -206,7 +206,8 @@ impl Member {
     ) -> Result<(), ViewError> {
         let mut scratch = Scratch::new();
         let value = value.convert(self.member_type.field_type(), &mut scratch)?;
-        let (needed, room) = (value.raw_len(), self.size);
+        let needed = value.raw_len();
+        let room = self.size;
         let bytes = &mut data[self.place(occurrence)];
         match (self.member_type, value) {
             // A wider number loses its high bits, as in all conversions.

@@ -71,7 +71,10 @@ mod tests {
 
     fn waiting(deadline_ns: u64) -> Waiting {
         let client = ClientAddress { pid: 1, context: 2, nonce: 3 };
-        let (call_id, cd, is_without_reply, is_in_transaction) = (deadline_ns, 1, false, false);
+        let call_id = deadline_ns;
+        let cd = 1;
+        let is_without_reply = false;
+        let is_in_transaction = false;
         let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction };
         Waiting { call, ticket: None }
     }

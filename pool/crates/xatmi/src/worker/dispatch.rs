@@ -198,7 +198,8 @@ impl Dispatch {
         }
         let offer = self.offer(entry, &service);
         let filled = offer.map(|offer| (offer, self.spare.fill(&payload)));
-        let (body, len_bytes) = (payload.body, payload.len_bytes() as usize);
+        let body = payload.body;
+        let len_bytes = payload.len_bytes() as usize;
         slot.add(Total::PayloadBytes, payload.len_bytes());
         if let Some((Offer { function, handler, .. }, Ok(buffer))) = filled {
             let incoming = Incoming {

@@ -69,7 +69,8 @@ impl Mailbox {
         }
         let manager = memory.records().manager();
         memory.exchange().serve_here(number);
-        let (rows, spin) = (Vec::new(), Spin::default());
+        let rows = Vec::new();
+        let spin = Spin::default();
         Ok(Self { memory, number, rows, next: 0, spin, manager, held: None })
     }
 
@@ -180,7 +181,8 @@ impl Mailbox {
     fn take_from(&self, ring: usize, slot: Slot<'_>, inbox: &mut [u8]) -> Option<(Ticket, usize)> {
         let exchange = self.memory.exchange();
         let its = exchange.ring(ring)?;
-        let (claim, name) = (self.claim(), self.number as u32);
+        let claim = self.claim();
+        let name = self.number as u32;
         // A broken ring is repaired by the manager.
         while let Ok(Some((at, number))) = its.first() {
             claim.begin(ring, at, number);
@@ -328,7 +330,8 @@ impl ReplyTransport for Mailbox {
     fn watch_program(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
         let copy = program.try_clone_to_owned();
         let fd = copy.map_err(|source| Error::os("dup failed", source))?;
-        let (exchange, number) = (Arc::clone(self.memory.exchange()), self.number);
+        let exchange = Arc::clone(self.memory.exchange());
+        let number = self.number;
         let watch = move || {
             let mut wait = [PollFd::new(&fd, PollFlags::IN)];
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {

@@ -113,7 +113,8 @@ impl Worker {
             let detail = format!("slot {slot} of a pool with {} slots", slots.len());
             return Err(Error::new(Code::System, detail));
         }
-        let (prefix, slots) = (environment.prefix, Rc::new(slots));
+        let prefix = environment.prefix;
+        let slots = Rc::new(slots);
         let sources = match memory {
             Some((memory, number)) => Sources::Memory(Mailbox::open(memory, number)?),
             None => {

@@ -173,7 +173,8 @@ impl Replies {
         status: ReplyStatus,
         data: Outgoing<'_>,
     ) {
-        let (nonce, call_id) = (call.client.nonce, call.call_id);
+        let nonce = call.client.nonce;
+        let call_id = call.call_id;
         let ReplyStatus { error, rval, urcode, is_abort_only } = status;
         let encode = |payload: &Payload<'_>, out: &mut [u8]| {
             let payload = *payload;
@@ -251,7 +252,8 @@ impl Replies {
             Destination::Client(client) => Some(client.pid),
             Destination::Service(_) => None,
         };
-        let (until_ns, now_ns) = (call.kept_until_ns(), monotonic_ns());
+        let until_ns = call.kept_until_ns();
+        let now_ns = monotonic_ns();
         let Ok(large) = self.outbox.put(data.bytes, until_ns, receiver, now_ns) else {
             return Posted::Failed;
         };
@@ -372,7 +374,8 @@ mod tests {
     fn data_longer_than_a_message_goes_by_a_memfd() {
         let slots = Slots::create(1).expect("memory");
         let slot = slots.slot(0).expect("one");
-        let (mut transport, mut replies) = (Scripted::default(), Replies::default());
+        let mut transport = Scripted::default();
+        let mut replies = Replies::default();
         replies.reply(&mut transport, slot, &CALL, ReplyStatus::default(), carray(&[7; 1_000]));
         assert_eq!(replies.outbox.len(), 1);
         let (to, message) = &transport.sent[0];

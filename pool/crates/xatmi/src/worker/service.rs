@@ -121,7 +121,9 @@ impl Done {
 
     fn with(rval: i32, buffer: Option<Buffer>) -> Self {
         let len_bytes = buffer.as_ref().map_or(0, Buffer::size);
-        let (urcode, soft_error, is_abort_only) = (0, None, false);
+        let urcode = 0;
+        let soft_error = None;
+        let is_abort_only = false;
         Self::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
     }
 }

@@ -387,7 +387,8 @@ mod tests {
     #[test]
     fn conversions_are_those_of_functions() {
         let options = parse("-i 1 -xONE,TWO:JSON2UBF -x THREE:UBF2JSON").expect("good");
-        let (json, ubf) = (Conversion::JsonToUbf, Conversion::UbfToJson);
+        let json = Conversion::JsonToUbf;
+        let ubf = Conversion::UbfToJson;
         let expected = [("ONE", json), ("TWO", json), ("THREE", ubf)];
         assert_eq!(options.conversions, expected.map(|(name, what)| (name.to_owned(), what)));
         assert!(options.notices.is_empty(), "{:?}", options.notices);

@@ -423,7 +423,10 @@ fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
         let nonce = !request.client.nonce;
         let call_id = request.call_id;
         let payload = Payload { body: Body::Large(large), ..request.payload };
-        let (error, rval, urcode, is_abort_only) = (None, 0, 0, false);
+        let error = None;
+        let rval = 0;
+        let urcode = 0;
+        let is_abort_only = false;
         let foreign = Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload };
         replier.send(request, &foreign);
         replier.answer(request, request.payload);

@@ -151,7 +151,10 @@ impl Replier {
     pub(crate) fn answer(&self, request: &Request<'_>, payload: Payload<'_>) {
         let nonce = request.client.nonce;
         let call_id = request.call_id;
-        let (error, rval, urcode, is_abort_only) = (None, 2, 0, false);
+        let error = None;
+        let rval = 2;
+        let urcode = 0;
+        let is_abort_only = false;
         let reply = Reply { nonce, call_id, error, rval, urcode, is_abort_only, payload };
         self.send(request, &reply);
     }

@@ -132,7 +132,8 @@ fn function(service: &str, registry: &Registry) -> Box<dyn FnMut(Incoming) -> Do
 /// The request's data, sent back as it came.
 fn returning(request: Incoming, rval: i32, urcode: i64) -> Done {
     let Incoming { buffer, len_bytes, .. } = request;
-    let (soft_error, is_abort_only) = (None, false);
+    let soft_error = None;
+    let is_abort_only = false;
     Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }
 

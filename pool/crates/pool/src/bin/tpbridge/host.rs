@@ -114,7 +114,8 @@ impl Host {
             let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
             match permit.filter(|_| !is_leaving) {
                 Some(permit) => {
-                    let (host, service) = (self.clone(), service.clone());
+                    let host = self.clone();
+                    let service = service.clone();
                     tokio::spawn(async move {
                         host.answer(service, message).await;
                         drop(permit);

@@ -114,6 +114,10 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
 /// The caller gets this error.
 fn refused(code: Code) -> Done {
     let soft_error = Some(code);
-    let (rval, urcode, buffer, len_bytes, is_abort_only) = (RVAL_FAIL, 0, None, 0, false);
+    let rval = RVAL_FAIL;
+    let urcode = 0;
+    let buffer = None;
+    let len_bytes = 0;
+    let is_abort_only = false;
     Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
 }

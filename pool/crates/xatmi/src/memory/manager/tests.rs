@@ -105,7 +105,8 @@ fn callers_of_a_service_whose_ring_was_broken_when_it_was_withdrawn_are_answered
             let written = rustix::io::pwrite(&memory.exchange_fd, &wrong, at as u64);
             assert_eq!(written, Ok(wrong.len()));
         };
-        let (mut suspects, mut answers) = (HashSet::new(), Answers::default());
+        let mut suspects = HashSet::new();
+        let mut answers = Answers::default();
         if is_withdrawn_first {
             answers += memory.withdraw(0);
             break_ring();
