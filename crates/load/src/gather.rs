@@ -16,10 +16,10 @@ use pollux_report::number::plural;
 use pollux_sys::clock::{self, monotonic_ns};
 
 use crate::control::Control;
-use crate::course::{Course, silence, stalls, standstills};
 use crate::kept_answer::Firsts;
 use crate::schedule::rate_in_words;
 use crate::tally::{Interval, Spoke, Tally, Times};
+use crate::timeline::{Course, silence, stalls, standstills};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, InTime, Outcome, Pace, Plan, RequestOrder,
     SHOWN, Schedule, Second, SentToAnswer, ServerUse, Setting, Stall, TargetOutcome, findings,

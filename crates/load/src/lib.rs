@@ -21,7 +21,7 @@
 //! |---|---|
 //! | `plan`, `error` | what is asked for, as plain data, and its check; every refusal names its flag |
 //! | `protocol` | which HTTP is spoken, and what a plan may not have beside HTTP/2 |
-//! | `reach` | which address of a name is asked |
+//! | `resolving` | which address of a name is asked |
 //! | `run`, `control` | threads, and the few words that they agree on |
 //! | `worker` | one thread between turns of its loop: crowd, connects |
 //! | `turns` | a load in turns, for the lab; two servers measured beside each other |
@@ -33,7 +33,7 @@
 //! | `cookies` | the cookies of one connection |
 //! | `outcome` | what was found, as plain data |
 //! | `tally`, `frames`, `distribution`, `gather` | counting without a lock, added up by a thread of its own; why connections failed |
-//! | `course` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
+//! | `timeline` | when requests were answered and when some waited, on a clock of 20 ms: standstills |
 //! | `findings` | what a reader has to know before believing the figures |
 //! | `objective` | what figures have to keep to (`--slo`) |
 //! | `campaign` | a load from several hosts: orders, messages, clocks, the sum |
@@ -72,7 +72,6 @@ mod capacity;
 pub mod compare;
 mod control;
 mod cookies;
-mod course;
 mod crowd;
 mod distribution;
 mod error;
@@ -85,9 +84,9 @@ mod objective;
 mod outcome;
 mod plan;
 mod protocol;
-mod reach;
 pub mod render;
 mod requests;
+mod resolving;
 mod run;
 #[cfg(test)]
 mod sample;
@@ -96,6 +95,7 @@ mod scraped;
 mod session;
 mod shared;
 mod tally;
+mod timeline;
 mod turns;
 mod worker;
 
@@ -103,7 +103,6 @@ pub use answer::{Answered, Client, RequestError, ask, ask_by};
 pub use answer_start::AnswerStart;
 pub use capacity::{CapacitySearch, backlog_grew};
 pub use control::Phase;
-pub use course::{Silence, Stall};
 pub use distribution::{Distribution, QUANTILES, SHOWN};
 pub use error::LoadError;
 pub use findings::findings;
@@ -123,4 +122,5 @@ pub use requests::{RequestList, RequestOrder};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, RateError, Schedule, parse_rate};
 pub use scraped::{ScrapeListener, ScrapedPage};
+pub use timeline::{Silence, Stall};
 pub use turns::{ComparedServer, Turned, Turns, beside};

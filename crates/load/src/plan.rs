@@ -18,7 +18,7 @@ use pollux_sys::descriptors;
 use pollux_tls::{Keys, Trust};
 use url::{Host, Url};
 
-use crate::reach::with_port;
+use crate::resolving::with_port;
 use crate::{LoadError, Objective, Protocol, RequestList, RequestOrder};
 
 /// Windows of HTTP/2 that never hold up a server: what comes is read at once, so they cost no memory.

@@ -27,7 +27,6 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
 use crate::control::{Control, Counts};
-use crate::course::{Course, Waits};
 use crate::crowd::{Kind, Member};
 use crate::gather::{Handed, OwnUse, ThreadOutcome};
 use crate::requests::Requests;
@@ -35,6 +34,7 @@ use crate::schedule::{Budget, Supply};
 use crate::session::{Client, ClientSession, Tls};
 use crate::shared::{Opener, Reopen, SECOND_NS, Shared, Stage};
 use crate::tally::{Cause, Interval};
+use crate::timeline::{Course, Waits};
 use crate::{LoadError, Plan};
 
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
