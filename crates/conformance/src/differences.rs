@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-use pollux_poller::Backend;
+use pollux_poller::{Backend, Keeps, Trigger, chosen};
 
 use crate::runner::{BACKENDS, report};
 use crate::{Deviation, Group, Need};
@@ -111,6 +111,19 @@ fn page() -> String {
     text
 }
 
+/// What differs as a backend keeps the same of a descriptor; the table of mechanisms says what that is.
+const NUMBERS: &[Backend] = chosen!(Backend in BACKENDS, |it| matches!(it.keeps(), Keeps::Number));
+const REQUESTS: &[Backend] =
+    chosen!(Backend in BACKENDS, |it| matches!(it.keeps(), Keeps::Request));
+const REGISTRATIONS: &[Backend] =
+    chosen!(Backend in BACKENDS, |it| matches!(it.keeps(), Keeps::Registration));
+const NO_REGISTRATIONS: &[Backend] =
+    chosen!(Backend in BACKENDS, |it| !matches!(it.keeps(), Keeps::Registration));
+/// What keeps no memory of a condition.
+const LEVEL: &[Backend] = chosen!(Backend in BACKENDS, |it| {
+    !matches!(it.keeps(), Keeps::Registration) && matches!(it.plain_trigger(), Trigger::Level)
+});
+
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         backends: &[crate::sim::BACKEND],
@@ -120,14 +133,14 @@ pub const DIFFERENCES: &[Difference] = &[
                  time that moves only while a poller waits",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll, Backend::Aio],
+        backends: LEVEL,
         cases: Cases::Needing(Need::Edge),
         deviation: Deviation::Refused,
         reason: "select(2), poll(2) and IOCB_CMD_POLL look at a condition and keep no memory of \
                  it, so a second write to a readable file can't be seen",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll, Backend::Aio],
+        backends: LEVEL,
         cases: Cases::Needing(Need::Exclusive),
         deviation: Deviation::Refused,
         reason: "only epoll_ctl(2) and io_uring poll requests take EPOLLEXCLUSIVE",
@@ -154,7 +167,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "select(2) folds POLLHUP into the read set and POLLERR into both",
     },
     Difference {
-        backends: &[Backend::Aio, Backend::Uring],
+        backends: REQUESTS,
         cases: Cases::Named(&[
             "errno::a_regular_file_is_eperm",
             "errno::a_directory_is_eperm",
@@ -166,7 +179,7 @@ pub const DIFFERENCES: &[Difference] = &[
                  each add would cost a system call that these interfaces exist to save",
     },
     Difference {
-        backends: &[Backend::Aio, Backend::Uring],
+        backends: REQUESTS,
         cases: Cases::Named(&[
             "errno::a_path_descriptor_is_ebadf",
             "process::descriptors::a_closed_number_is_ebadf",
@@ -175,21 +188,21 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "changes ride with the next wait, and only then does the kernel look",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
+        backends: NO_REGISTRATIONS,
         cases: Cases::Named(&["errno::a_second_add_under_another_token_is_eexist"]),
         deviation: Deviation::Replaces,
         reason: "these backends don't see a close, so another generation under the same number \
                  means that the number was used again",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll],
+        backends: NUMBERS,
         cases: Cases::Named(&["reuse::a_number_reused_without_add_is_not_watched"]),
         deviation: Deviation::WatchesNumbers,
         reason: "select(2) and poll(2) are given numbers anew with each call and look at \
                  whatever file has them then",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll],
+        backends: NUMBERS,
         cases: Cases::Named(&[
             "reuse::a_duplicate_keeps_the_file_watched",
             "process::fork::a_file_that_a_child_inherited_lives_on",
@@ -199,7 +212,7 @@ pub const DIFFERENCES: &[Difference] = &[
                  dropped and counted",
     },
     Difference {
-        backends: &[Backend::Aio, Backend::Uring],
+        backends: REQUESTS,
         cases: Cases::Named(&[
             "reuse::a_file_closed_without_delete_is_silent",
             "reuse::a_file_closed_without_delete_is_received_by_the_peer",
@@ -208,14 +221,14 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "an armed poll request holds the open file, and close(2) does not cancel it",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
+        backends: NO_REGISTRATIONS,
         cases: Cases::Named(&["counters::stale_events_are_counted"]),
         deviation: Deviation::NothingStale,
         reason: "adding a reused number takes the old number or request away, and only \
                  epoll(7) continues to report a file that lives in a duplicate",
     },
     Difference {
-        backends: &[Backend::Aio, Backend::Uring],
+        backends: REQUESTS,
         cases: Cases::Named(&[
             "triggers::level_is_silent_about_what_was_read_before_the_wait",
             "triggers::edge_is_silent_about_what_was_read_before_the_wait",
@@ -226,7 +239,7 @@ pub const DIFFERENCES: &[Difference] = &[
                  look again at each would double the requests: read with O_NONBLOCK",
     },
     Difference {
-        backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
+        backends: NO_REGISTRATIONS,
         cases: Cases::Named(&["reuse::a_modified_number_reports_nothing_of_the_closed_file"]),
         deviation: Deviation::ModifiesSuccessor,
         reason: "these backends don't see a close; another generation lets go of the old file",
@@ -240,7 +253,7 @@ pub const DIFFERENCES: &[Difference] = &[
                  time, a level until it is reported); one listener for each loop (SO_REUSEPORT) needs none",
     },
     Difference {
-        backends: &[Backend::Epoll, crate::sim::BACKEND],
+        backends: REGISTRATIONS,
         cases: Cases::Named(&["reuse::a_wait_that_finds_only_stale_events_continues"]),
         deviation: Deviation::EndsEarly,
         reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \

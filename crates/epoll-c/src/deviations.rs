@@ -5,7 +5,7 @@
 //! `crates/preload` does the same with the library that takes the plain names.
 //! `docs/reference/epoll-interface.md` is made from the table.
 
-use pollux_poller::Mechanism;
+use pollux_poller::{Backend, Keeps, Mechanism, Trigger, chosen};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Deviation {
@@ -26,13 +26,20 @@ pub struct Deviation {
 }
 
 const SELECT: &[Mechanism] = &[Mechanism::Select];
-const NUMBERS: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll];
-const AIO: &[Mechanism] = &[Mechanism::Aio];
-const LEVEL: &[Mechanism] = &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio];
-const REQUESTS: &[Mechanism] = &[Mechanism::Aio, Mechanism::UringPoll];
-const NONE: &[Mechanism] = &[];
+/// What differs as a mechanism keeps the same of a descriptor; the table of mechanisms says what that is.
+const NUMBERS: &[Mechanism] =
+    chosen!(Mechanism in Mechanism::PLAIN, |it| matches!(it.backend().keeps(), Keeps::Number));
+const REQUESTS: &[Mechanism] =
+    chosen!(Mechanism in Mechanism::PLAIN, |it| matches!(it.backend().keeps(), Keeps::Request));
+/// What keeps no memory of a condition.
+const LEVEL: &[Mechanism] = chosen!(Mechanism in Mechanism::PLAIN, |it| {
+    !matches!(it.backend(), Backend::Epoll) && matches!(it.trigger(), Trigger::Level)
+});
+/// What is not the kernel's own.
 const ALL: &[Mechanism] =
-    &[Mechanism::Select, Mechanism::Poll, Mechanism::Aio, Mechanism::UringPoll];
+    chosen!(Mechanism in Mechanism::PLAIN, |it| !matches!(it.backend(), Backend::Epoll));
+const AIO: &[Mechanism] = &[Mechanism::Aio];
+const NONE: &[Mechanism] = &[];
 
 pub const DEVIATIONS: &[Deviation] = &[
     Deviation {

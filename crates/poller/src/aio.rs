@@ -10,7 +10,7 @@
 //! its list of armed polls: tens of microseconds where thousands are armed and the oldest are
 //! not deleted first. Differences from epoll: `docs/reference/poller-differences.md`.
 //!
-//! Files that AIO cannot watch are watched beside it ([`crate::beside`]): of more than one queue of
+//! Files that AIO cannot watch are watched beside it ([`crate::epoll_beside`]): of more than one queue of
 //! waiters, which the kernel refuses (EINVAL: terminals, FIFOs that are open for both directions), and signalfds,
 //! which it would look at in a thread of its own. So are listeners and pipes, where that is asked for ([`Release`]).
 //!
@@ -40,7 +40,7 @@ use rustix::io::Errno;
 pub use self::contexts::{AioPool, AioPoolCounts};
 use self::contexts::{Lent, is_system_limit, larger};
 use crate::backend_base::{BackendBase, Deadline, base_methods};
-use crate::beside::{Beside, Release, is_forbidden};
+use crate::epoll_beside::{Beside, Release, is_forbidden};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,

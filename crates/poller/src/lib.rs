@@ -44,11 +44,11 @@
 
 mod aio;
 mod backend_base;
-mod beside;
 mod conditions;
 mod contract;
 mod counters;
 mod epoll;
+mod epoll_beside;
 mod error;
 mod events;
 mod mechanism;
@@ -67,6 +67,6 @@ pub use contract::{Caps, Change, Expected, FilePolicy, Poller, Threads};
 pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events, Token};
-pub use mechanism::{Backend, Facility, Mechanism, UnknownMechanism};
+pub use mechanism::{Backend, Facility, Keeps, Mechanism, UnknownMechanism};
 pub use pollux_sys::poll_select::SignalMask;
 pub use waker::Waker;

@@ -1,10 +1,11 @@
 //! The names under which mechanisms are chosen, and the one table of all that there is to say of them.
 //!
 //! The same names stand on every command line, in job files, results and charts. A mechanism is
-//! a backend together with the trigger that it is named for. A new one is its file, which `lib.rs` declares, a row of the
-//! table here, and its rows in the declared differences (`crates/conformance/src/differences.rs`,
-//! `crates/epoll-c/src/deviations.rs`). All else comes from the row: choices of command lines, their help, and what
-//! a server's sandbox lets it wait by. System calls that no wrapper in `crates/sys` makes yet come with a wrapper, which lists them.
+//! a backend together with the trigger that it is named for. A new one is its file, which `lib.rs` declares, and a row of the
+//! table here. All else comes from the row: choices of command lines, their help, what a server's sandbox lets it wait by, and
+//! how it differs from epoll(7) as all do that keep the same of a descriptor ([`Keeps`]). What is its own alone is a row
+//! in the declared differences (`crates/conformance/src/differences.rs`, `crates/epoll-c/src/deviations.rs`). System calls
+//! that no wrapper in `crates/sys` makes yet come with a wrapper, which lists them.
 //! Two pages have a row for each by hand: `docs/mechanisms.md` and `docs/kernels.md`.
 //! `cargo xtask bless` writes the pages, sentences and the line of a C header (`crates/epoll-c/include/pollux/epoll.h`) that list them.
 
@@ -27,27 +28,42 @@ pub enum Facility {
     Ring,
 }
 
-/// The one table of mechanisms: backends, each with the type that it is and the module that has it, what it needs, the system
-/// calls by which it waits, how it is opened, and the mechanisms that it serves; the first of them is the backend's own,
+/// What a backend keeps of a descriptor between two waits. Its differences from epoll(7) follow from that: what it does with a
+/// number that is closed and used again, and what it reports that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Keeps {
+    /// Its number alone: the kernel looks at whatever has that at each wait.
+    Number,
+    /// A request, which holds the file until it completes or is cancelled.
+    Request,
+    /// A registration, which ends with the last descriptor of the file.
+    Registration,
+}
+
+/// The one table of mechanisms: backends, each with the type that it is and the module that has it, what it needs, what it
+/// keeps of a descriptor, the system calls by which it waits, how it is opened, and the mechanisms that it serves; the first of them is the backend's own,
 /// gives it its name, and has the trigger that the kernel interface has by itself. A mechanism has its name on command
 /// lines and in results, its trigger, and what it is in a line.
 macro_rules! mechanisms {
     ($define:ident) => {
         $define! {
             /// `select(2)` with bitmaps of our own.
-            Select is Select in select, needs Calls, waits by pollux_sys::poll_select::SELECT_CALLS,
+            Select is Select in select, needs Calls, keeps Number,
+            waits by pollux_sys::poll_select::SELECT_CALLS,
             opens |_how| Select::open() => {
                 /// `select`: level.
                 Select = "select", Level, "select(2): the kernel looks at all watched descriptors at each wait";
             }
             /// `poll(2)`.
-            Poll is Poll in poll, needs Calls, waits by pollux_sys::poll_select::POLL_CALLS,
+            Poll is Poll in poll, needs Calls, keeps Number,
+            waits by pollux_sys::poll_select::POLL_CALLS,
             opens |_how| Poll::open() => {
                 /// `poll`: level.
                 Poll = "poll", Level, "poll(2): the kernel looks at all watched descriptors at each wait";
             }
             /// Linux AIO poll (`io_submit(2)`, IOCB_CMD_POLL).
-            Aio is Aio in aio, needs AioContext, waits by pollux_sys::aio::CALLS,
+            Aio is Aio in aio, needs AioContext, keeps Request,
+            waits by pollux_sys::aio::CALLS,
             opens |how| Aio::open(how.release, how.contexts) => {
                 /// `aio`: Linux AIO poll, level by arming again. Dropping a poller, and each doubling of the most
                 /// descriptors that one watched, takes 30 to 40 ms: `io_destroy(2)` waits for a grace period (RCU).
@@ -55,7 +71,8 @@ macro_rules! mechanisms {
                     "Linux asynchronous I/O that is asked for readiness (io_submit(2) with IOCB_CMD_POLL)";
             }
             /// `epoll(7)`.
-            Epoll is Epoll in epoll, needs Calls, waits by pollux_sys::epoll::CALLS,
+            Epoll is Epoll in epoll, needs Calls, keeps Registration,
+            waits by pollux_sys::epoll::CALLS,
             opens |_how| Epoll::open() => {
                 /// `epoll`: level.
                 Epoll = "epoll", Level, "epoll(7), level-triggered";
@@ -66,7 +83,8 @@ macro_rules! mechanisms {
                     "epoll(7) with EPOLLONESHOT: each descriptor is armed anew after its event";
             }
             /// io_uring poll requests.
-            Uring is UringPoll in uring_poll, needs Ring, waits by pollux_sys::ring::CALLS,
+            Uring is UringPoll in uring_poll, needs Ring, keeps Request,
+            waits by pollux_sys::ring::CALLS,
             opens |how| UringPoll::open(how.threads, how.expected, how.release) => {
                 /// `uring-poll`: io_uring multishot poll, edge.
                 UringPoll = "uring-poll", Edge,
@@ -78,11 +96,35 @@ macro_rules! mechanisms {
 
 pub(crate) use mechanisms;
 
+/// Those of a constant array for which a condition of constants holds, as a slice: `chosen!(Mechanism in Mechanism::PLAIN,
+/// |it| matches!(it.backend().keeps(), Keeps::Number))`.
+#[macro_export]
+macro_rules! chosen {
+    ($Type:ident in $all:expr, |$each:ident| $holds:expr) => {{
+        const CHOSEN: &([$Type; $all.len()], usize) = &{
+            let mut chosen = [$all[0]; $all.len()];
+            let mut count = 0;
+            let mut at = 0;
+            while at < $all.len() {
+                let $each = $all[at];
+                if $holds {
+                    chosen[count] = $each;
+                    count += 1;
+                }
+                at += 1;
+            }
+            (chosen, count)
+        };
+        CHOSEN.0.split_at(CHOSEN.1).0
+    }};
+}
+
 /// What there is to say of mechanisms; how they are opened is `opening.rs`'s.
 macro_rules! names {
     ($(
         $(#[$of_backend:meta])*
-        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, waits by $calls:expr,
+        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, keeps $Keeps:ident,
+        waits by $calls:expr,
         opens |$_how:ident| $_open:expr => {$(
             $(#[$of_mechanism:meta])*
             $Name:ident = $name:literal, $Trigger:ident, $about:literal;
@@ -107,6 +149,24 @@ macro_rules! names {
                 match self {
                     $(Self::$Backend => [$($name),+][0],)+
                     Self::Other(name) => name,
+                }
+            }
+
+            /// What it keeps of a descriptor; of another crate's it is not known, and taken for a registration.
+            #[must_use]
+            pub const fn keeps(self) -> Keeps {
+                match self {
+                    $(Self::$Backend => Keeps::$Keeps,)+
+                    Self::Other(_) => Keeps::Registration,
+                }
+            }
+
+            /// The trigger that its kernel interface has by itself; of another crate's it is not known, and taken for level.
+            #[must_use]
+            pub const fn plain_trigger(self) -> Trigger {
+                match self {
+                    $(Self::$Backend => [$(Trigger::$Trigger),+][0],)+
+                    Self::Other(_) => Trigger::Level,
                 }
             }
 

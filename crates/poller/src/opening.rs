@@ -12,7 +12,7 @@ use std::time::Duration;
 use pollux_sys::process::ForkMark;
 
 use crate::aio::AioPool;
-use crate::beside::Release;
+use crate::epoll_beside::Release;
 use crate::mechanism::mechanisms;
 use crate::{
     Caps, Counters, Error, Events, Expected, Mechanism, Poller, Registration, SignalMask, Threads,
@@ -31,7 +31,8 @@ struct Opening<'a> {
 macro_rules! openers {
     ($(
         $(#[$of_backend:meta])*
-        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, waits by $calls:expr,
+        $Backend:ident is $Type:ident in $module:ident, needs $Facility:ident, keeps $Keeps:ident,
+        waits by $calls:expr,
         opens |$how:ident| $open:expr => {$(
             $(#[$of_mechanism:meta])*
             $Name:ident = $name:literal, $Trigger:ident, $about:literal;

@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::backend_base::{BackendBase, base_methods};
-use crate::beside::{Beside, Release};
+use crate::epoll_beside::{Beside, Release};
 use crate::table::{Entry, Key, Table, is_claimed};
 use crate::uring_changes::{Changes, PollState, failed_update};
 use crate::uring_ring::{CountedRing, Entered};

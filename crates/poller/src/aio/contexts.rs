@@ -264,7 +264,7 @@ fn forbidden(cause: io::Error) -> Error {
 mod tests {
     use super::*;
     use crate::aio::Aio;
-    use crate::beside::Release;
+    use crate::epoll_beside::Release;
     use crate::{Events, Interest, Poller, Registration, Token, Trigger};
     use std::io::Write;
     use std::os::fd::AsFd;
