@@ -73,8 +73,9 @@ fn main() -> ExitCode {
 
 /// The tests that compare a page of docs/ with the table that it is made from, a transcript with what is played,
 /// or sentences with what the program says; with `POLLUX_BLESS` they write it.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "-p pollux-settings -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
+    "-p pollux-server --lib the_blessed_file",
     "-p pollux-server --test proxy in_the_documentation",
     "-p pollux-server --test transcripts transcripts_say",
     "-p pollux-poller --test conformance differences",

@@ -271,18 +271,10 @@ mod tests {
 
     use std::path::Path;
 
-    use pollux_settings::Given;
     use pollux_tls::{AuthorityId, Named, Otherwise};
 
     use super::named;
-    use crate::config::ProxyConfig;
-    use crate::config::serve_or_proxy::{ProxySettings, ServerSettings};
-
-    fn read(text: &str) -> Result<ProxyConfig, String> {
-        let settings = Given::from_toml(text, "p.toml").read::<ProxySettings>();
-        let settings = settings.map(ServerSettings::from).map_err(|wrong| wrong.to_string());
-        settings.map(|settings| settings.passes().expect("it has sites"))
-    }
+    use crate::config::serve_or_proxy::proxy_of;
 
     /// A front end with this, and sites with these keys each.
     fn file(front: &str, sites: &[&str]) -> String {
@@ -293,7 +285,7 @@ mod tests {
     }
 
     fn of(front: &str, sites: &[&str]) -> Option<Named> {
-        let config = read(&file(front, sites)).expect("right");
+        let config = proxy_of(&file(front, sites)).expect("right");
         named(&config.frontends[0], &config.sites)
     }
 
@@ -368,11 +360,12 @@ mod tests {
 
     #[test]
     fn a_check_says_whose_certificates_clients_are_asked_for() {
-        let config = read(&file(FOLDER, &["host = \"a\"\nclient_ca = \"ca.pem\""])).expect("right");
+        let config =
+            proxy_of(&file(FOLDER, &["host = \"a\"\nclient_ca = \"ca.pem\""])).expect("right");
         let summary = config.sites.summary(&config.groups);
         assert!(summary.starts_with("site a\n  client certificates by ca.pem\n"), "{summary}");
         let more = "host = \"a\"\nclient_ca = \"ca.pem\"\nclient_cert = \"optional\"";
-        let config = read(&file(FOLDER, &[more])).expect("right");
+        let config = proxy_of(&file(FOLDER, &[more])).expect("right");
         let summary = config.sites.summary(&config.groups);
         assert!(summary.contains("\n  client certificates by ca.pem, or none\n"), "{summary}");
     }
@@ -434,7 +427,7 @@ mod tests {
                 "p.toml:4:12: redirect: leads to itself: clients speak TLS here",
             ),
         ] {
-            let wrong = read(&file(front, sites)).expect_err("a mistake");
+            let wrong = proxy_of(&file(front, sites)).expect_err("a mistake");
             assert!(wrong.starts_with(expected), "{front} {sites:?}:\n{wrong}\n{expected}");
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use pollux_settings::{Keys, Location};
 
 use crate::config::answers::{ERROR_PAGES_MAX, RULES_BYTES_MAX, error_page, rules_bytes};
-use crate::config::passed::PassedAnswers;
+use crate::config::backend_answers::PassedAnswers;
 use crate::config::sections::{FieldRules, rules};
 use crate::config::{AnswerRule, RULES_MAX};
 

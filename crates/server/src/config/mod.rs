@@ -7,10 +7,12 @@ pub(crate) mod access;
 mod acme;
 pub(crate) mod added;
 pub(crate) mod answers;
+pub(crate) mod backend_answers;
 pub(crate) mod client_tls;
 pub(crate) mod descriptors;
+#[cfg(test)]
+mod mistakes;
 mod named;
-pub(crate) mod passed;
 pub(crate) mod proxy;
 pub(crate) mod rates;
 pub(crate) mod sections;
@@ -18,7 +20,7 @@ pub mod serve_or_proxy;
 pub(crate) mod sites;
 pub(crate) mod sticky;
 pub(crate) mod users;
-pub(crate) mod written;
+pub(crate) mod written_paths;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -47,7 +49,7 @@ pub use sites::{RouteConfig, SiteConfig, Sites};
 pub(crate) use sticky::SameSite;
 pub use sticky::Sticky;
 pub use users::UsersConfig;
-use written::note_shared_paths;
+use written_paths::note_shared_paths;
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;

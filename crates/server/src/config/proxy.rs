@@ -15,7 +15,7 @@ use crate::config::sites;
 use crate::config::sites::Known;
 use crate::config::sites::RouteAnswer;
 use crate::config::users;
-use crate::config::written::note_shared_paths;
+use crate::config::written_paths::note_shared_paths;
 use crate::config::{
     ADDRESSES_MAX, CONNECTIONS_MAX, Http2, Limits, Loops, Monitoring, UnixSockets, address,
     elsewhere, foreign_keys, identity, note_overlap, note_unix_only, timeout,
@@ -223,6 +223,27 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
     });
     let rates = rates::limits(keys);
     let users = users::users(keys);
+    included(keys);
+    let fronts_of_sites = if frontends.is_empty() {
+        vec![Frontend { group: None, ..front.clone() }]
+    } else {
+        frontends.clone()
+    };
+    let known = Known { limits: &rates, users };
+    let sites = sites_of(keys, names.as_deref(), &fronts_of_sites, known);
+    if let Some(sites) = sites.filter(|_| has_sites) {
+        let ways = Ways { frontends: fronts_of_sites, groups, sites, rates };
+        let said =
+            Said { of_front: said_of_front, of_group: said_of_group, has_servers, has_flags };
+        ways.consistent_sites(keys, said);
+        return ways;
+    }
+    let ways = Ways { frontends, groups, sites: Sites::default(), rates };
+    ways.without_sites(keys, (front, group), said, has_servers)
+}
+
+/// Names the files that are read with this one.
+fn included(keys: &mut Keys<'_>) {
     keys.heading("Sites");
     let about = "Read these files as well, by names with * from the folder of this one: [[site]], [[backend]] and other such sections, \
                  in the order of their names";
@@ -232,33 +253,17 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
     // They were taken in with the file.
     let key = keys.key("include", about).only_file().example("\"sites/*.toml\"");
     key.list(&pattern, 0..=INCLUDES_MAX);
-    if has_sites || keys.is_describing() {
-        let frontends = if frontends.is_empty() {
-            vec![Frontend { group: None, ..front.clone() }]
-        } else {
-            frontends.clone()
-        };
-        let mut sites =
-            sites::sites(keys, names.as_deref(), &frontends, Known { limits: &rates, users });
-        if let Some(folder) = acme::challenges(keys) {
-            acme::answer_challenges(&mut sites.all, &folder);
-            sites.challenges = Some(folder);
-        }
-        let leads_round = |front: &Frontend| front.leads_to_https && !front.x_forwarded.believes();
-        let speaks_tls = |front: &Frontend| front.group.is_none() && front.tls.is_on();
-        if !frontends.iter().any(speaks_tls) && frontends.iter().any(leads_round) {
-            sites.warnings.push(HTTPS_NOWHERE.to_owned());
-        }
-        sites.warnings.extend(open_passwords(&sites, &frontends));
-        sites.warnings.extend(one_for_all(&sites, &frontends));
-        if has_sites {
-            let ways = Ways { frontends, groups, sites, rates };
-            let said =
-                Said { of_front: said_of_front, of_group: said_of_group, has_servers, has_flags };
-            ways.consistent_sites(keys, said);
-            return ways;
-        }
-    } else {
+}
+
+/// The sites, which front ends without a backend have; none where there are none, and then nothing may be said that is for them
+/// alone.
+fn sites_of(
+    keys: &mut Keys<'_>,
+    names: Option<&[String]>,
+    frontends: &[Frontend],
+    known: Known<'_>,
+) -> Option<Sites> {
+    if !keys.names("site") && !keys.is_describing() {
         keys.foreign("trusted_proxies", || {
             "trusted_proxies: applies only to sites, whose allow and deny it is for; expected [[site]]"
                 .to_owned()
@@ -266,47 +271,21 @@ fn ways(keys: &mut Keys<'_>) -> Ways {
         for name in ["request_id", "request_id_answer", "acme_challenges"] {
             keys.foreign(name, || format!("{name}: applies only to sites; expected [[site]]"));
         }
+        return None;
     }
-    if keys.names("users") && keys.is_right() {
-        keys.refuse("[[users]] applies only to sites; expected [[site]] as well");
+    let mut sites = sites::sites(keys, names, frontends, known);
+    if let Some(folder) = acme::challenges(keys) {
+        acme::answer_challenges(&mut sites.all, &folder);
+        sites.challenges = Some(folder);
     }
-    if !rates.is_empty() && keys.is_right() {
-        keys.refuse("[[limit]] applies only to sites; expected [[site]] as well");
+    let leads_round = |front: &Frontend| front.leads_to_https && !front.x_forwarded.believes();
+    let speaks_tls = |front: &Frontend| front.group.is_none() && front.tls.is_on();
+    if !frontends.iter().any(speaks_tls) && frontends.iter().any(leads_round) {
+        sites.warnings.push(HTTPS_NOWHERE.to_owned());
     }
-    let twice = |at: &usize| groups[..*at].iter().any(|other| other.name == groups[*at].name);
-    match said {
-        _ if !keys.is_right() => {}
-        _ if groups.is_empty() && frontends.is_empty() => {
-            if group.servers.is_empty() {
-                keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
-            }
-            return Ways {
-                frontends: vec![front],
-                groups: vec![group],
-                sites: Sites::default(),
-                rates: Vec::new(),
-            };
-        }
-        Some(name) => {
-            keys.note(
-                name,
-                "has no effect beside [[frontend]] and [[backend]]; expected it in them",
-            );
-        }
-        None if has_servers => {
-            keys.refuse("[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[backend]]");
-        }
-        None if groups.is_empty() || frontends.is_empty() => {
-            keys.refuse("expected [[frontend]] and [[backend]] sections, at least one of each");
-        }
-        None => {
-            if let Some(at) = (0..groups.len()).find(twice) {
-                let name = &groups[at].name;
-                keys.refuse(format!("two [[backend]] sections are called \"{name}\""));
-            }
-        }
-    }
-    Ways { frontends, groups, sites: Sites::default(), rates: Vec::new() }
+    sites.warnings.extend(open_passwords(&sites, frontends));
+    sites.warnings.extend(one_for_all(&sites, frontends));
+    Some(sites)
 }
 
 /// What is said where passwords are asked for on a connection that others can read on the way.
@@ -379,6 +358,60 @@ struct Said {
 }
 
 impl Ways {
+    /// These where there are no sites: where no section has a front end and backends, it is the ones of flags or of the top
+    /// of the file, of which `said` is a key that was said.
+    fn without_sites(
+        self,
+        keys: &mut Keys<'_>,
+        (front, group): (Frontend, GroupConfig),
+        said: Option<&'static str>,
+        has_servers: bool,
+    ) -> Self {
+        if keys.names("users") && keys.is_right() {
+            keys.refuse("[[users]] applies only to sites; expected [[site]] as well");
+        }
+        if !self.rates.is_empty() && keys.is_right() {
+            keys.refuse("[[limit]] applies only to sites; expected [[site]] as well");
+        }
+        let groups = &self.groups;
+        let twice = |at: &usize| groups[..*at].iter().any(|other| other.name == groups[*at].name);
+        match said {
+            _ if !keys.is_right() => {}
+            _ if groups.is_empty() && self.frontends.is_empty() => {
+                if group.servers.is_empty() {
+                    keys.refuse(
+                        "no backend; expected --backend ADDRESS, or [[server]] in the file",
+                    );
+                }
+                return Self {
+                    frontends: vec![front],
+                    groups: vec![group],
+                    sites: Sites::default(),
+                    rates: Vec::new(),
+                };
+            }
+            Some(name) => {
+                keys.note(
+                    name,
+                    "has no effect beside [[frontend]] and [[backend]]; expected it in them",
+                );
+            }
+            None if has_servers => {
+                keys.refuse("[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[backend]]");
+            }
+            None if groups.is_empty() || self.frontends.is_empty() => {
+                keys.refuse("expected [[frontend]] and [[backend]] sections, at least one of each");
+            }
+            None => {
+                if let Some(at) = (0..groups.len()).find(twice) {
+                    let name = &groups[at].name;
+                    keys.refuse(format!("two [[backend]] sections are called \"{name}\""));
+                }
+            }
+        }
+        Self { rates: Vec::new(), ..self }
+    }
+
     /// Notes what has no place beside sites.
     fn consistent_sites(&self, keys: &mut Keys<'_>, said: Said) {
         if !keys.is_right() {

@@ -181,78 +181,7 @@ pub(super) fn named(
 
 #[cfg(test)]
 mod tests {
-    use pollux_settings::Given;
-
-    use crate::config::ProxyConfig;
-    use crate::config::serve_or_proxy::{ProxySettings, ServerSettings};
-
-    fn read(text: &str) -> Result<ProxyConfig, String> {
-        let settings = Given::from_toml(text, "p.toml").read::<ProxySettings>();
-        let settings = settings.map(ServerSettings::from).map_err(|wrong| wrong.to_string());
-        settings.map(|settings| settings.passes().expect("it has sites"))
-    }
-
-    const SITE: &str = "[[site]]\nhost = \"*\"\nroute = [ { path = \"/\", reply = 1 } ]\n";
-
-    #[test]
-    fn what_is_wrong_with_a_limit_has_its_place() {
-        let login = "[[limit]]\nname = \"login\"\n";
-        for (text, expected) in [
-            (
-                format!("{login}rate = \"5\"\n{SITE}"),
-                "p.toml:3:8: rate = \"5\": lacks its time; expected 5/s, 5/m or 5/h",
-            ),
-            (
-                format!("{login}rate = \"0/s\"\n{SITE}"),
-                "p.toml:3:8: rate = \"0/s\": expected requests in a second, minute or hour: 20/s, 5/m, 100/h",
-            ),
-            (
-                format!("{login}rate = \"5/d\"\n{SITE}"),
-                "p.toml:3:8: rate = \"5/d\": expected requests in a second, minute or hour",
-            ),
-            (
-                format!("{login}rate = \"200000/s\"\n{SITE}"),
-                "p.toml:3:8: rate = \"200000/s\": is more than 100000/s; expected that at most",
-            ),
-            (format!("{login}{SITE}"), "p.toml:1:1: [[limit]] lacks the key \"rate\"; expected"),
-            (
-                format!("{login}rate = \"5/m\"\nby = \"cookie\"\n{SITE}"),
-                "p.toml:4:6: by = \"cookie\": expected client, header:NAME or all",
-            ),
-            (
-                format!("{login}rate = \"5/m\"\nby = \"all\"\nipv6_prefix = 56\n{SITE}"),
-                "p.toml:5:15: ipv6_prefix: has no effect beside by = \"all\"; expected none",
-            ),
-            (
-                format!("{login}rate = \"5/m\"\n{login}rate = \"6/m\"\n{SITE}"),
-                "two [[limit]] sections are called \"login\"",
-            ),
-            (
-                format!(
-                    "{login}rate = \"5/m\"\n{}",
-                    SITE.replace("reply = 1", "reply = 1, limit = \"logn\"")
-                ),
-                "p.toml:6:44: limit: no [[limit]] is called \"logn\"; did you mean \"login\"?",
-            ),
-            (
-                format!(
-                    "{login}rate = \"5/m\"\n{}",
-                    SITE.replace(
-                        "reply = 1",
-                        "redirect = \"301 https://x.example/\", limit = \"login\""
-                    )
-                ),
-                "limit: has no effect beside redirect, which costs nothing; expected none",
-            ),
-            (
-                format!("{login}rate = \"5/m\"\n[[server]]\naddress = \"10.0.0.1:80\""),
-                "[[limit]] applies only to sites; expected [[site]] as well",
-            ),
-        ] {
-            let wrong = read(&text).expect_err("a mistake");
-            assert!(wrong.contains(expected), "{text}:\n{wrong}\n{expected}");
-        }
-    }
+    use crate::config::serve_or_proxy::proxy_of;
 
     #[test]
     fn a_check_says_what_a_limit_is_and_which_routes_have_it() {
@@ -260,7 +189,7 @@ mod tests {
                     [[limit]]\nname = \"all\"\nrate = \"2000/s\"\nby = \"header:X-Key\"\nburst = 7\ndry_run = true\n\
                     [[site]]\nhost = \"*\"\nlimit = \"all\"\n\
                     route = [ { path = \"/\", reply = 1 }, { path = \"/in\", reply = 2, limit = [\"login\"] } ]";
-        let config = read(text).expect("right");
+        let config = proxy_of(text).expect("right");
         let limits: Vec<String> = config.rates.iter().map(ToString::to_string).collect();
         assert_eq!(
             limits,

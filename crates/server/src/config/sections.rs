@@ -10,9 +10,9 @@ use pollux_tls::server_name;
 
 use crate::config::added;
 use crate::config::answers::{fit_into_a_head, passed_rule};
+use crate::config::backend_answers;
+use crate::config::backend_answers::PassedAnswers;
 use crate::config::named::place_of;
-use crate::config::passed;
-use crate::config::passed::PassedAnswers;
 use crate::config::{
     ADDRESSES_MAX, AnswerRule, CONNECTIONS_MAX, ClientTls, RULES_MAX, Sticky, address,
     read_address, request_rule, timeout,
@@ -555,7 +555,7 @@ impl Frontend {
         let about = "Compress text of answers of backends for clients that take it (br, zstd, gzip), unless a site or a route \
                      says otherwise";
         let compresses = keys.key("compress", about).switch();
-        let compresses = passed::said(keys, "compress", compresses);
+        let compresses = backend_answers::said(keys, "compress", compresses);
         let pages = added::pages(keys);
         let passed = PassedAnswers::of(keys, compresses);
         let front = Self { pages, passed, ..front };

@@ -114,6 +114,23 @@ impl ServerSettings {
     }
 }
 
+/// What a text leads to, for tests: under the flags of each command, which must not matter.
+#[cfg(test)]
+pub(crate) fn settings_of(text: &str) -> Result<ServerSettings, String> {
+    let given = pollux_settings::Given::from_toml(text, "p.toml");
+    let serve = given.read::<ServeSettings>().map(ServerSettings::from);
+    let proxy = given.read::<ProxySettings>().map(ServerSettings::from);
+    let [serve, proxy] = [serve, proxy].map(|read| read.map_err(|wrong| wrong.to_string()));
+    assert_eq!(serve, proxy, "{text}");
+    serve
+}
+
+/// The same where requests go to backends or sites.
+#[cfg(test)]
+pub(crate) fn proxy_of(text: &str) -> Result<ProxyConfig, String> {
+    settings_of(text).map(|settings| settings.passes().expect("it has sites"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
@@ -122,25 +139,15 @@ mod tests {
 
     use super::*;
 
-    /// What a text leads to under the flags of each command, which must not matter.
-    fn read(text: &str) -> Result<ServerSettings, String> {
-        let given = Given::from_toml(text, "p");
-        let serve = given.read::<ServeSettings>().map(ServerSettings::from);
-        let proxy = given.read::<ProxySettings>().map(ServerSettings::from);
-        let [serve, proxy] = [serve, proxy].map(|read| read.map_err(|wrong| wrong.to_string()));
-        assert_eq!(serve, proxy, "{text}");
-        serve
-    }
-
     #[test]
     fn a_file_says_by_itself_whether_requests_go_to_backends() {
-        assert!(matches!(read("reply = 3"), Ok(ServerSettings::Answers(_))));
-        assert!(matches!(read("echo = true\n"), Ok(ServerSettings::Answers(_))));
+        assert!(matches!(settings_of("reply = 3"), Ok(ServerSettings::Answers(_))));
+        assert!(matches!(settings_of("echo = true\n"), Ok(ServerSettings::Answers(_))));
         let to_one = "[[server]]\naddress = \"10.0.0.1:80\"";
-        assert!(matches!(read(to_one), Ok(ServerSettings::Passes(_))));
+        assert!(matches!(settings_of(to_one), Ok(ServerSettings::Passes(_))));
         let several = "[[frontend]]\nlisten = \":80\"\n[[backend]]\nname = \"a\"\n\
                        [[backend.server]]\naddress = \"10.0.0.1:80\"";
-        assert!(matches!(read(several), Ok(ServerSettings::Passes(_))));
+        assert!(matches!(settings_of(several), Ok(ServerSettings::Passes(_))));
     }
 
     #[test]
@@ -148,23 +155,23 @@ mod tests {
         for (text, expected) in [
             (
                 "dir = \"/srv\"\n[[server]]\naddress = \"10.0.0.1:80\"",
-                "p:1:1: dir: applies only where pollux answers itself; here requests go to backends",
+                "p.toml:1:1: dir: applies only where pollux answers itself; here requests go to backends",
             ),
             (
                 "[[server]]\naddress = \"10.0.0.1:80\"\n[[server]]\naddress = \"10.0.0.2:80\"\ncors = \"*\"",
-                "p:5:1: the key \"cors\" is not for [[server]]; it belongs to the top of the file",
+                "p.toml:5:1: the key \"cors\" is not for [[server]]; it belongs to the top of the file",
             ),
             (
                 "reply = 1\nbalance = \"least\"",
-                "p:2:1: balance: applies only where requests go to backends; expected [[server]], or \
+                "p.toml:2:1: balance: applies only where requests go to backends; expected [[server]], or \
                  [[frontend]] and [[backend]]",
             ),
             (
                 "reply = 1\nbalnce = 1",
-                "p:2:1: unknown key \"balnce\" at the top of the file; did you mean \"balance\"?",
+                "p.toml:2:1: unknown key \"balnce\" at the top of the file; did you mean \"balance\"?",
             ),
         ] {
-            assert_eq!(read(text).expect_err(text), expected);
+            assert_eq!(settings_of(text).expect_err(text), expected);
         }
     }
 
@@ -247,7 +254,7 @@ mod tests {
     fn every_file_of_settings_that_is_printed_or_installed_is_right_for_both_commands() {
         let files = files();
         for (path, text) in &files {
-            let read = read(text);
+            let read = settings_of(text);
             assert!(read.is_ok(), "{}:\n{text}\n{}", path.display(), read.expect_err("wrong"));
         }
         assert!(files.len() > 4, "{files:?}");

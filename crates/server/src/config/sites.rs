@@ -14,9 +14,9 @@ use pollux_settings::{Keys, Kind, Location, bytes, duration_text, integer, name,
 use crate::config::access::{access, request_id, trusted_proxies};
 use crate::config::added::{Added, Sum};
 use crate::config::answers::{FILES, Files, LISTING_MAX, REPLY_BYTES_MAX};
+use crate::config::backend_answers;
 use crate::config::client_tls::{ClientCerts, SiteTls, TlsPlaces, note_useless};
 use crate::config::named::place_of;
-use crate::config::passed;
 use crate::config::rates::{self, LimitConfig};
 use crate::config::users::{self, UsersConfig, UsersSaid};
 use crate::config::{BODY_BYTES_MAX, Frontend, GroupConfig, timeout};
@@ -429,7 +429,7 @@ fn site(
     let about = "Compress text of its routes for clients that take it (br, zstd, gzip), files and answers of backends, unless one \
                  says otherwise";
     let compresses = keys.key("compress", about).switch();
-    let compresses = passed::said(keys, "compress", compresses);
+    let compresses = backend_answers::said(keys, "compress", compresses);
     let of_site = OfSite { limits: &of_site, users, compresses };
     let access = access(keys);
     let added = Added::of(keys, compresses);
@@ -463,6 +463,46 @@ fn route(
     let of_path =
         Kind::new("PATH", "a path that begins with /, or a pattern with *", PathPattern::read);
     let path = keys.key("path", about).example("\"/api/\"").required(&of_path);
+    let conditions = conditions(keys);
+    let (mut answer, compresses) = answer(keys, groups);
+    let compresses = backend_answers::said(keys, "compress", compresses);
+    if let Some(RouteAnswer::Files(files)) = &mut answer {
+        files.compresses = compresses.or(of_site.compresses).unwrap_or_default();
+    }
+    let rewrite = rewrite(keys, path.as_ref());
+    let slash = slash(keys);
+    let body_bytes_max = body_bytes_max(keys);
+    let about = "Time without a byte in a WebSocket that begins with its requests, in place of that of all routes";
+    let key = keys.key("tunnel_timeout", about).otherwise("tunnel_timeout at the top");
+    let key = key.needs("backend", "applies only to requests to backends");
+    let tunnel_timeout = key.optional(&timeout());
+    let limits = limits(keys, known, of_site);
+    let users = users_of_route(keys, known, of_site);
+    let loosens = users == UsersSaid::None;
+    let is_for_authorities = path.as_ref().is_some_and(is_for_authorities);
+    let of_site_users = if is_for_authorities { UsersSaid::Nothing } else { of_site.users };
+    let users = users.or(of_site_users);
+    let access = access(keys);
+    let added = Added::of(keys, compresses.filter(|_| !keys.has("dir")));
+    note_without_backend(keys, &added, compresses.is_some());
+    let rule = RouteRule { path: path?, conditions };
+    Some(RouteConfig {
+        rule,
+        answer: answer?,
+        rewrite,
+        slash,
+        access,
+        added,
+        body_bytes_max,
+        tunnel_timeout,
+        limits,
+        users,
+        loosens,
+    })
+}
+
+/// What a request has to have beside its path.
+fn conditions(keys: &mut Keys<'_>) -> Conditions {
     let about = "Take these methods alone; HEAD as well where GET is one";
     let methods = keys.key("method", about).otherwise("all").list(&method(), 0..=CONDITIONS_MAX);
     let about = "Take requests alone that have these fields: NAME, or \"NAME: VALUE\"";
@@ -472,12 +512,11 @@ fn route(
         "Take requests alone whose query has these parts: NAME, or NAME=VALUE as it is sent";
     let of_query = Kind::new("PART", "\"NAME\" or \"NAME=VALUE\"", Wanted::read_query);
     let queries = keys.key("query", about).list(&of_query, 0..=CONDITIONS_MAX);
-    let (mut answer, compresses) = answer(keys, groups);
-    let compresses = passed::said(keys, "compress", compresses);
-    if let Some(RouteAnswer::Files(files)) = &mut answer {
-        files.compresses = compresses.or(of_site.compresses).unwrap_or_default();
-    }
-    let rewrite = rewrite(keys, path.as_ref());
+    Conditions { methods, headers, queries }
+}
+
+/// Whether clients are led by the slash at the end of a path, and to which.
+fn slash(keys: &mut Keys<'_>) -> Option<Slash> {
     let ways = [
         ("add", "to the path with one, where its last part has no dot", Slash::Add),
         ("remove", "to the path without", Slash::Remove),
@@ -485,7 +524,10 @@ fn route(
     let about = "Lead clients by the slash at the end of the path first (301; 308 for other methods than GET and HEAD)";
     let key = keys.key("slash", about).otherwise("either is passed on");
     let key = key.needs("backend", "applies only to requests to backends");
-    let slash = key.optional(&one_of("way", ways));
+    key.optional(&one_of("way", ways))
+}
+
+fn body_bytes_max(keys: &mut Keys<'_>) -> Option<u64> {
     let key = keys.key("max_body", "Largest request body, in place of that of all routes");
     let body_bytes_max = key.otherwise("max_body at the top").optional(&bytes(0..=BODY_BYTES_MAX));
     let takes_none = ["dir", "redirect", "maintenance"].into_iter().find(|name| keys.has(name));
@@ -495,37 +537,41 @@ fn route(
             format!("has no effect beside {answer}, which takes no body; expected none"),
         );
     }
-    let about = "Time without a byte in a WebSocket that begins with its requests, in place of that of all routes";
-    let key = keys.key("tunnel_timeout", about).otherwise("tunnel_timeout at the top");
-    let key = key.needs("backend", "applies only to requests to backends");
-    let tunnel_timeout = key.optional(&timeout());
+    body_bytes_max
+}
+
+/// What the requests of a route are held to, what its site says included.
+fn limits(keys: &mut Keys<'_>, known: &Known<'_>, of_site: &OfSite<'_>) -> Vec<String> {
     let about = "Names of [[limit]] that its requests are held to, beside those of the site";
-    let mut limits = rates::named(keys, known.limits, about);
+    let limits = rates::named(keys, known.limits, about);
     if keys.has("redirect") {
         if !limits.is_empty() {
             let why = "has no effect beside redirect, which costs nothing; expected none";
             keys.note("limit", why);
         }
-    } else {
-        let more = limits.iter().filter(|name| !of_site.limits.contains(name)).cloned();
-        limits = of_site.limits.iter().cloned().chain(more).collect();
+        return limits;
     }
+    let more = limits.iter().filter(|name| !of_site.limits.contains(name)).cloned();
+    of_site.limits.iter().cloned().chain(more).collect()
+}
+
+/// Who may ask a route, as it says itself.
+fn users_of_route(keys: &mut Keys<'_>, known: &Known<'_>, of_site: &OfSite<'_>) -> UsersSaid {
     let about =
         "Name of the [[users]] who may ask it, in place of those of its site; none: everybody may";
     let users = users::named(keys, &known.users, about);
-    let loosens = users == UsersSaid::None;
-    if loosens && !matches!(of_site.users, UsersSaid::Of(_)) && keys.is_right() {
+    if users == UsersSaid::None && !matches!(of_site.users, UsersSaid::Of(_)) && keys.is_right() {
         keys.note(
             "users",
             "\"none\" has no effect where the site has no users; expected none of it",
         );
     }
-    let is_for_authorities = path.as_ref().is_some_and(is_for_authorities);
-    let of_site_users = if is_for_authorities { UsersSaid::Nothing } else { of_site.users };
-    let users = users.or(of_site_users);
-    let access = access(keys);
-    let added = Added::of(keys, compresses.filter(|_| !keys.has("dir")));
-    if compresses.is_some() && !keys.has("dir") && !keys.has("backend") {
+    users
+}
+
+/// Notes what has no effect on what does not come from a backend.
+fn note_without_backend(keys: &mut Keys<'_>, added: &Added, compresses: bool) {
+    if compresses && !keys.has("dir") && !keys.has("backend") {
         keys.note(
             "compress",
             "applies only to files and to answers of backends; expected dir or backend as well",
@@ -542,21 +588,6 @@ fn route(
             "applies only to requests to backends; expected backend as well",
         );
     }
-    let conditions = Conditions { methods, headers, queries };
-    let rule = RouteRule { path: path?, conditions };
-    Some(RouteConfig {
-        rule,
-        answer: answer?,
-        rewrite,
-        slash,
-        access,
-        added,
-        body_bytes_max,
-        tunnel_timeout,
-        limits,
-        users,
-        loosens,
-    })
 }
 
 /// What answers, none where that is a mistake; and whether it is compressed, where that is said.
@@ -928,22 +959,12 @@ fn line(place: &Location, seen_from: &Location) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Mistakes with their places, and what `--check` says of what is right.
+    //! Where sites, routes and what stands beside them contradict each other, and what `--check` says of what is right.
 
     use pollux_settings::Given;
 
-    use crate::config::ProxyConfig;
-    use crate::config::serve_or_proxy::{ProxySettings, ServeSettings, ServerSettings};
+    use crate::config::serve_or_proxy::{ProxySettings, proxy_of};
     use crate::config::sites::{ROUTES_MAX, SITES_MAX};
-
-    fn read(text: &str) -> Result<ProxyConfig, String> {
-        let given = Given::from_toml(text, "p.toml");
-        let serve = given.read::<ServeSettings>().map(ServerSettings::from);
-        let proxy = given.read::<ProxySettings>().map(ServerSettings::from);
-        let [serve, proxy] = [serve, proxy].map(|read| read.map_err(|wrong| wrong.to_string()));
-        assert_eq!(serve, proxy, "{text}");
-        proxy.map(|settings| settings.passes().expect("it has sites"))
-    }
 
     const BACKEND: &str =
         "[[backend]]\nname = \"api\"\n[[backend.server]]\naddress = \"10.0.0.1:80\"\n";
@@ -955,208 +976,13 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_place_key_what_is_wrong_and_what_is_expected() {
-        for (routes, expected) in [
-            (
-                &["path = \"/\""][..],
-                "p.toml:8:3: a route without an answer; expected one of dir, backend, redirect, reply, echo, \
-                 maintenance",
-            ),
-            (
-                &["path = \"/\", dir = \"/srv\", backend = \"api\""],
-                "p.toml:8:23: dir: can't be combined with backend; expected one of them",
-            ),
-            (
-                &[
-                    "path = \"/a\", reply = 1",
-                    "path = \"/b\", reply = 1",
-                    "path = \"/a\", echo = true",
-                ],
-                "p.toml:10:12: path: \"/a\" is never reached: line 8 has the same path; expected a method or header \
-                 here, or one of both alone",
-            ),
-            (
-                &[
-                    "path = \"/a\", method = \"GET\", reply = 1",
-                    "path = \"/a\", method = [\"HEAD\"], echo = true",
-                ],
-                "p.toml:9:12: path: \"/a\" is never reached: line 8 has the same path and asks for no more; expected \
-                 another method or header here",
-            ),
-            (
-                &["path = \"/\", reply = 1", "path = \"*\", backend = \"api\""],
-                "p.toml:8:12: path: \"/\" is never reached: line 9 (\"*\") is tried first and takes all of it; \
-                 expected another path",
-            ),
-            (
-                &["path = \"/\", backend = \"apo\""],
-                "p.toml:8:27: backend: no [[backend]] is called \"apo\"; did you mean \"api\"?",
-            ),
-            (
-                &["path = \"/api/\", backend = \"api\", strip = \"/v1\""],
-                "p.toml:8:46: strip: \"/v1\" does not stand at the beginning of path \"/api/\"; expected /api",
-            ),
-            (
-                &["path = \"/x*\", backend = \"api\", strip = \"/x\""],
-                "p.toml:8:44: strip: \"/x\" ends within a part of path \"/x*\"; expected whole parts, as of /x/*",
-            ),
-            (
-                &["path = \"/a\", reply = 1, strip = \"/a\""],
-                "p.toml:8:37: strip: /a is taken away for nobody; expected dir or backend as well",
-            ),
-            (
-                &["path = \"/a\", reply = 1, add = \"/b\""],
-                "p.toml:8:35: add: applies only to requests to backends; expected backend as well",
-            ),
-            (
-                &["path = \"/a/\", redirect = \"301 /a/b/{rest}\""],
-                "p.toml:8:30: redirect: leads to itself: GET /a/x at host.example is led to /a/b/x; expected another place",
-            ),
-            (
-                &["path = \"/\", redirect = \"https://x.example/\""],
-                "p.toml:8:28: redirect = \"https://x.example/\": lacks a status; expected a status (301, 302, 303, 307 or \
-                 308) and where it leads, such as \"301 https://blog.example.org/{rest}\"",
-            ),
-            (
-                &["path = \"api\", reply = 1"],
-                "p.toml:8:12: path = \"api\": does not begin with /; expected a path such as /feed.xml, /api/ for all \
-                 below it, or a pattern such as /u/*/edit or *.php",
-            ),
-            (
-                &["path = \"/\", method = \"post\", reply = 1"],
-                "p.toml:8:26: method = \"post\": expected a method in capital letters, such as POST",
-            ),
-            (
-                &["path = \"/\", reply = 1, listing = true"],
-                "p.toml:8:38: listing: applies only to files; expected dir as well",
-            ),
-            (
-                &["path = \"/\", dir = \"/srv\", max_body = \"1MiB\""],
-                "p.toml:8:42: max_body: has no effect beside dir, which takes no body; expected none",
-            ),
-            (
-                &["path = \"/\", reply = 1, allow = \"192.0.2.17/24\""],
-                "p.toml:8:36: allow = \"192.0.2.17/24\": has bits behind its prefix; expected 192.0.2.0/24, or \
-                 192.0.2.17/32 for one address",
-            ),
-            (
-                &["path = \"/\", reply = 1, deny = \"all\""],
-                "p.toml:8:35: deny = \"all\": expected an address, or a network such as 192.0.2.0/24 or 2001:db8::/48",
-            ),
-            (
-                &["path = \"/\", reply = 1, deny_with = \"close\""],
-                "p.toml:8:40: deny_with: has no effect where nobody is denied; expected allow or deny as well",
-            ),
-            (
-                &["path = \"/\", reply = 1, slash = \"add\""],
-                "p.toml:8:36: slash: applies only to requests to backends; expected backend as well",
-            ),
-            (
-                &["path = \"/\", reply = 1, tunnel_timeout = \"1h\""],
-                "p.toml:8:45: tunnel_timeout: applies only to requests to backends; expected backend as well",
-            ),
-            (
-                &["path = \"/\", reply = 1, request_field = \"set A: 1\""],
-                "p.toml:8:44: request_field: applies only to requests to backends; expected backend as well",
-            ),
-            (
-                &["path = \"/\", maintenance = \"a.html\", max_body = 1"],
-                "p.toml:8:52: max_body: has no effect beside maintenance, which takes no body; expected none",
-            ),
-            (&["reply = 1"], "p.toml:8:3: [[site.route]] lacks the key \"path\"; expected"),
-            (
-                &["path = \"/\", reply = 1, max = 3"],
-                "p.toml:8:28: unknown key \"max\" in [[site.route]]",
-            ),
-        ] {
-            let wrong = read(&with_routes(routes)).expect_err("a mistake");
-            assert!(wrong.starts_with(expected), "{routes:?}:\n{wrong}\n{expected}");
-        }
-    }
-
-    #[test]
-    fn mistakes_of_hosts_and_of_what_stands_beside_sites_have_their_places() {
-        let site = "[[site]]\nhost = \"a.example\"\n[[site.route]]\npath = \"/\"\nreply = 1\n";
-        for (text, expected) in [
-            (
-                format!(
-                    "{site}[[site]]\nhost = [\"b.example\", \"A.example\"]\n[[site.route]]\npath = \"/\"\nreply = 1"
-                ),
-                "p.toml:7:8: host: \"a.example\" belongs to the site in line 2 as well; expected each name once",
-            ),
-            (
-                site.replace("a.example", "https://www.example.org:443"),
-                "p.toml:2:8: host = \"https://www.example.org:443\": has a scheme and a port; expected a name such as \
-                 www.example.org",
-            ),
-            (
-                site.replace("\"a.example\"", "[\"a.example\", \"A.example\"]"),
-                "p.toml:2:22: host = \"A.example\": is given twice; expected once",
-            ),
-            (
-                site.replace("[[site.route]]", "canonical = true\n[[site.route]]"),
-                "p.toml:3:13: canonical: has no effect where a site has one name",
-            ),
-            (
-                site.replace("\"a.example\"", "[\"*.a.example\", \"b.example\"]\ncanonical = true"),
-                "p.toml:3:13: canonical: leads to \"*.a.example\", which is more than one name",
-            ),
-            (
-                "[[site]]\nhost = \"a\"".to_owned(),
-                "p.toml:1:1: 0 [[site.route]] sections; expected 1 to 20000",
-            ),
-            (
-                format!("dir = \"/srv\"\n{site}"),
-                "p.toml:1:1: dir: has no place beside [[site]]; expected what answers as a key of a [[site.route]]",
-            ),
-            (
-                format!("balance = \"least\"\n{site}"),
-                "p.toml:1:11: balance: has no effect beside [[site]]; expected it in [[backend]]",
-            ),
-            (
-                format!("{site}[[server]]\naddress = \"10.0.0.1:80\""),
-                "[[server]] is outside of [[backend]]; expected [[backend.server]] beside [[site]]",
-            ),
-            (
-                format!("listen = \":81\"\n[[frontend]]\nlisten = \":80\"\n{site}"),
-                "p.toml:1:10: listen: has no effect beside [[frontend]]; expected it in them",
-            ),
-            (
-                format!("{BACKEND}[[frontend]]\nlisten = \":80\"\nbackend = \"api\"\n{site}"),
-                "no front end has the sites: each [[frontend]] has a backend; expected one without",
-            ),
-            (
-                format!("mode = \"tcp\"\n{site}"),
-                "p.toml:1:8: mode: \"tcp\" has no sites; expected \"http\"",
-            ),
-            (
-                format!("[[frontend]]\nlisten = \":80\"\nmode = \"tcp\"\n{site}"),
-                "p.toml:3:8: mode: \"tcp\" has no sites; expected a backend as well",
-            ),
-            (
-                format!(
-                    "{BACKEND}[[frontend]]\nlisten = \":80\"\nredirect = \"https\"\nbackend = \"api\""
-                ),
-                "p.toml:7:12: redirect: applies only to sites; expected [[site]], and no backend here",
-            ),
-            (
-                format!("[[frontend]]\nlisten = \":80\"\nredirect = \"http\"\n{site}"),
-                "p.toml:3:12: redirect = \"http\": no such way; expected https",
-            ),
-        ] {
-            let wrong = read(&text).expect_err("a mistake");
-            assert!(wrong.starts_with(expected), "{text}:\n{wrong}\n{expected}");
-        }
-    }
-
-    #[test]
     fn who_may_ask_is_held_against_the_site_and_printed() {
         let file = |site: &str, route: &str| {
             format!(
                 "[[site]]\nhost = \"*\"\n{site}route = [{{ path = \"/\", reply = 1{route} }}]\n"
             )
         };
-        let wrong = read(&file("allow = \"10.0.0.0/8\"\n", ", allow = \"192.0.2.1\""));
+        let wrong = proxy_of(&file("allow = \"10.0.0.0/8\"\n", ", allow = \"192.0.2.1\""));
         assert_eq!(
             wrong.expect_err("nobody may ask"),
             "p.toml:4:43: allow: the site takes none of these addresses, and its rules hold for all its routes; expected \
@@ -1164,14 +990,14 @@ mod tests {
         );
         let text =
             file("allow = \"10.0.0.0/8\"\n", ", deny = [\"10.1.0.0/16\"], deny_with = \"close\"");
-        let config = read(&text).expect("right");
+        let config = proxy_of(&text).expect("right");
         assert_eq!(
             config.sites.summary(&config.groups),
             "site *\n  allow 10.0.0.0/8; all others get 403\n  \
              /  a reply of 1 bytes; deny 10.1.0.0/16; they are cut off\n"
         );
         let text = format!("trusted_proxies = [\"10.0.0.0/8\", \"unix:\"]\n{}", file("", ""));
-        let trusted = read(&text).expect("right").sites.trusted;
+        let trusted = proxy_of(&text).expect("right").sites.trusted;
         assert!(trusted.has_unix_sockets && trusted.networks.len() == 1);
     }
 
@@ -1187,11 +1013,11 @@ mod tests {
                 rules(route)
             )
         };
-        read(&file(24, 20)).expect("64 are right");
-        let wrong = read(&file(24, 21)).expect_err("one too many");
+        proxy_of(&file(24, 20)).expect("64 are right");
+        let wrong = proxy_of(&file(24, 21)).expect_err("one too many");
         let expected = "response_field: with those of the front end and of the site there are 65; expected at most 64";
         assert_eq!(wrong, format!("p.toml:5:52: {expected}"));
-        assert!(read(&file(45, 0)).expect_err("too many").contains("there are 65"));
+        assert!(proxy_of(&file(45, 0)).expect_err("too many").contains("there are 65"));
     }
 
     #[test]
@@ -1205,15 +1031,16 @@ mod tests {
             let text = format!(
                 "{front}[[site]]\nhost = [\"www.example.org\", \"*\"]\nroute = [{{ path = \"/a/\", redirect = \"{redirect}\" }}]"
             );
-            read(&text).unwrap_or_else(|wrong| panic!("{redirect}: {wrong}"));
+            proxy_of(&text).unwrap_or_else(|wrong| panic!("{redirect}: {wrong}"));
         }
         let text = "[[site]]\nhost = [\"www.example.org\", \"*\"]\nroute = [{ path = \"/a/\", redirect = \"301 http://www.example.org{path}\" }]";
-        assert!(read(text).expect_err("a round").contains("leads to itself"));
+        assert!(proxy_of(text).expect_err("a round").contains("leads to itself"));
     }
 
     #[test]
     fn what_may_not_be_meant_is_a_warning_with_its_place() {
-        let warnings = |routes: &[&str]| read(&with_routes(routes)).expect("right").sites.warnings;
+        let warnings =
+            |routes: &[&str]| proxy_of(&with_routes(routes)).expect("right").sites.warnings;
         assert_eq!(
             warnings(&["path = \"/api\", backend = \"api\""]),
             ["p.toml:8:12: path: \"/api\" is this path alone; \"/api/\" takes all below it"]
@@ -1258,7 +1085,7 @@ mod tests {
             }
             text
         };
-        let config = read(&file("")).expect("right");
+        let config = proxy_of(&file("")).expect("right");
         assert_eq!(config.sites.count(), "1000 sites with 20000 routes");
         // By one program: that both read alike is seen of smaller files.
         let read = |text: &str| Given::from_toml(text, "p.toml").read::<ProxySettings>();
@@ -1285,7 +1112,7 @@ mod tests {
             "path = \"/u/\", reply = 5",
             "path = \"/u/*/edit\", redirect = \"301 https://x.example/{rest}\"",
         ]);
-        let config = read(&text).expect("right");
+        let config = proxy_of(&text).expect("right");
         let summary = config.sites.summary(&config.groups);
         assert_eq!(
             summary,

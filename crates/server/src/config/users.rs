@@ -95,68 +95,10 @@ pub(super) fn named(keys: &mut Keys<'_>, known: &[UsersConfig], about: &'static 
 
 #[cfg(test)]
 mod tests {
-    use pollux_settings::Given;
-
     use crate::config::ProxyConfig;
-    use crate::config::serve_or_proxy::{ProxySettings, ServerSettings};
-
-    fn read(text: &str) -> Result<ProxyConfig, String> {
-        let settings = Given::from_toml(text, "p.toml").read::<ProxySettings>();
-        let settings = settings.map(ServerSettings::from).map_err(|wrong| wrong.to_string());
-        settings.map(|settings| settings.passes().expect("it has sites"))
-    }
+    use crate::config::serve_or_proxy::proxy_of;
 
     const STAFF: &str = "[[users]]\nname = \"staff\"\nfile = \"staff.users\"\n";
-
-    #[test]
-    fn what_is_wrong_with_users_has_its_place() {
-        let site = |said: &str, route: &str| {
-            format!(
-                "[[site]]\nhost = \"*\"\n{said}route = [ {{ path = \"/\", reply = 1{route} }} ]\n"
-            )
-        };
-        for (text, expected) in [
-            (
-                format!("{STAFF}{}", site("users = \"stuff\"\n", "")),
-                "p.toml:6:9: users: no [[users]] is called \"stuff\"; did you mean \"staff\"?",
-            ),
-            (
-                site("", ", users = \"staff\""),
-                "users: no [[users]] is called \"staff\"; expected one in this file",
-            ),
-            (
-                format!("{STAFF}{}", site("users = \"none\"\n", "")),
-                "p.toml:6:9: users: \"none\" has no effect in a site; expected a name of [[users]], or none in a route",
-            ),
-            (
-                format!("{STAFF}{}", site("", ", users = \"none\"")),
-                "users: \"none\" has no effect where the site has no users; expected none of it",
-            ),
-            (
-                format!("{STAFF}{STAFF}{}", site("", "")),
-                "two [[users]] sections are called \"staff\"",
-            ),
-            (
-                format!("{}{}", STAFF.replace("staff\"", "none\""), site("", "")),
-                "p.toml:2:8: name: \"none\" stands for everybody; expected another name",
-            ),
-            (
-                format!("[[users]]\nname = \"staff\"\n{}", site("", "")),
-                "p.toml:1:1: [[users]] lacks the key \"file\"; expected",
-            ),
-            (
-                format!("{STAFF}realm = 'a\"b'\n{}", site("", "")),
-                "p.toml:4:9: realm = 'a\"b': expected text without \" and \\",
-            ),
-            (
-                format!("{STAFF}[[server]]\naddress = \"10.0.0.1:80\"\n"),
-                "[[users]] applies only to sites; expected [[site]] as well",
-            ),
-        ] {
-            let wrong = read(&text).expect_err("a mistake");
-            assert!(wrong.contains(expected), "{text}:\n{wrong}\n{expected}");
-        }
-    }
 
     #[test]
     fn a_check_says_whose_passwords_are_asked_for_and_where_they_can_be_read() {
@@ -164,7 +106,7 @@ mod tests {
                      route = [ { path = \"/\", reply = 1 }, { path = \"/free\", reply = 2, users = \"none\" },\n\
                      { path = \"/.well-known/acme-challenge/\", reply = 3 } ]\n\
                      [[site]]\nhost = \"b.example\"\nroute = [ { path = \"/\", reply = 1, users = \"staff\" } ]\n";
-        let config = read(&format!("{STAFF}{sites}")).expect("right");
+        let config = proxy_of(&format!("{STAFF}{sites}")).expect("right");
         assert_eq!(
             config.sites.summary(&config.groups),
             "site a.example\n  users staff\n  \
@@ -184,7 +126,7 @@ mod tests {
         assert!(warned(&config), "{:?}", config.sites.warnings);
         let tls = "[[frontend]]\nlisten = \":443\"\ncert = \"c\"\nkey = \"k\"\n\
                    [[frontend]]\nlisten = \":80\"\nredirect = \"https\"\n";
-        let config = read(&format!("{tls}{STAFF}{sites}")).expect("right");
+        let config = proxy_of(&format!("{tls}{STAFF}{sites}")).expect("right");
         assert_eq!(config.sites.warnings, Vec::<String>::new());
     }
 }

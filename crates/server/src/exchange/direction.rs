@@ -10,8 +10,8 @@ use pollux_http::h2::{Connection, NeverIndexed, Output};
 use pollux_http::{BodyReader, Fields, Framing, Limits, Rejection};
 
 use crate::coding::Encoder;
-use crate::exchange::frames::{self, AskedBy, Waits};
-use crate::exchange::framing::Framer;
+use crate::exchange::h1_output::Framer;
+use crate::exchange::h2_output::{self, AskedBy, Waits};
 use crate::exchange::message::{Message, PIECE_BYTES_MAX};
 use crate::exchange::pipes::Pipes;
 use crate::fields;
@@ -348,7 +348,7 @@ impl Direction {
 
     /// What of it waits for a stream.
     pub(crate) fn waits(&self) -> Waits {
-        frames::waits(&self.framer, &self.message)
+        h2_output::waits(&self.framer, &self.message)
     }
 
     /// Begins a stream by the head of this request; none when its peer takes no more of them.
@@ -360,7 +360,7 @@ impl Direction {
         data: T,
     ) -> Option<u32> {
         let Self { framer, message, never_indexed, .. } = self;
-        frames::ask(framer, message, by, out, (how, &never_indexed[..]), data)
+        h2_output::ask(framer, message, by, out, (how, &never_indexed[..]), data)
     }
 
     /// Gives a stream what windows and room take, in frames; says how many bytes of the body that were, or 1 where there was none.
@@ -372,7 +372,7 @@ impl Direction {
         hides_empty: bool,
     ) -> u64 {
         let Self { framer, message, never_indexed, .. } = self;
-        frames::send(framer, message, by, stream, out, (&never_indexed[..], hides_empty))
+        h2_output::send(framer, message, by, stream, out, (&never_indexed[..], hides_empty))
     }
 
     /// What was given to the other side has left it; says whether there is room again for that reason.

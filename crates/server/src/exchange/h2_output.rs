@@ -14,7 +14,7 @@ use pollux_engine::Actions;
 use pollux_http::Fields;
 use pollux_http::h2::{AskHead, CONTROL_ROOM_BYTES, Connection, Output};
 
-use crate::exchange::framing::Framer;
+use crate::exchange::h1_output::Framer;
 use crate::exchange::message::Message;
 
 /// Longest head that a stream gets, as lines: it leaves in one call.

@@ -16,17 +16,17 @@
 //! | `table`, `asker` | the exchanges of a loop; whom an exchange wakes |
 //! | `connections` | the upstream connections of a loop |
 //! | `message` | head, body and end in one direction |
-//! | `framing`, `frames` | how they leave by a connection of HTTP/1, and by a stream of HTTP/2 |
+//! | `h1_output`, `h2_output` | how they leave by a connection of HTTP/1, and by a stream of HTTP/2 |
 //! | `direction`, `tcp_pair` | a message between two sides, and what reads it; two of them, for TCP mode |
 //! | `request` | the order of a request, from its head to its last byte: one function for each step |
 //! | `booking` | its end: it is counted, logged and gone |
-//! | `held` | what the streams of a loop hold together, and which of them go where that is too much |
+//! | `held_bytes` | what the streams of a loop hold together, and which of them go where that is too much |
 //! | `deadlines` | by when a client has to have sent, and to be answered |
 //! | `assign`, `multiplex` | how a request comes to an upstream connection, and to one of HTTP/2, which carries many |
 //! | `upstream` | the side of a backend, of HTTP/1.1 and below it of HTTP/2; that of a client is in `front`, as of any request |
 //! | `tcp`, `health_check` | a side of TCP mode; checks of backends |
 //! | `pipes`, `splicing` | the pipes of one loop; which bytes go through them |
-//! | `passing` | what of the settings a request keeps to its end |
+//! | `epoch` | what of the settings a request keeps to its end |
 //! | `proxy_loop` | what one loop of a proxy has of backends, and of what is under way to them |
 
 pub(crate) mod asker;
@@ -35,13 +35,13 @@ mod booking;
 pub(crate) mod connections;
 pub(crate) mod deadlines;
 pub(crate) mod direction;
-pub(crate) mod frames;
-mod framing;
+pub(crate) mod epoch;
+mod h1_output;
+pub(crate) mod h2_output;
 pub(crate) mod health_check;
-mod held;
+mod held_bytes;
 mod message;
 mod multiplex;
-pub(crate) mod passing;
 mod pipes;
 pub(crate) mod proxy_loop;
 pub(crate) mod request;

@@ -22,7 +22,7 @@ use crate::epochs::Epochs;
 use crate::exchange::asker::ReadyStreams;
 use crate::exchange::assign::Handover;
 use crate::exchange::connections::{Outgoing, Purpose, UpstreamConnections};
-use crate::exchange::passing::PassingSettings;
+use crate::exchange::epoch::PassingSettings;
 use crate::exchange::pipes::Pipes;
 use crate::exchange::table::{Exchange, Exchanges};
 use crate::exchange::tcp_pair::TcpPairs;

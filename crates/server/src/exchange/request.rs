@@ -54,7 +54,7 @@ use crate::exchange::asker::Asker;
 use crate::exchange::booking::note_line;
 use crate::exchange::deadlines::UpstreamWait;
 use crate::exchange::direction::{Direction, Side};
-use crate::exchange::frames;
+use crate::exchange::h2_output;
 use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::{Exchange, Next, OFFERS_MAX, Stage};
 use crate::fault::{Fault, Party, ProxyCounter};
@@ -193,7 +193,7 @@ impl ProxyLoop {
         if exchange.is_multiplexed {
             exchange.request.mark(request.fields, never_indexed);
         }
-        let is_too_long = exchange.is_multiplexed && head_bytes > frames::HEAD_BYTES_MAX;
+        let is_too_long = exchange.is_multiplexed && head_bytes > h2_output::HEAD_BYTES_MAX;
         match facts.version {
             Version::Http2 => exchange.request.begin_of_stream(request.framing.has_body(), &tail),
             _ => exchange.request.begin_body(BodyReader::new(request.framing, limits), &tail),
@@ -614,7 +614,7 @@ impl ProxyLoop {
     ) -> Result<(), Cow<'static, str>> {
         let exchange = self.exchanges.get_mut(at);
         let is_stream = exchange.asker.is_stream();
-        if is_stream && exchange.response.head().len() > frames::HEAD_BYTES_MAX {
+        if is_stream && exchange.response.head().len() > h2_output::HEAD_BYTES_MAX {
             exchange.response.head().truncate(before);
             return Err(HEAD_TOO_LONG.into());
         }
@@ -707,7 +707,7 @@ impl ProxyLoop {
             }
             vary_by_coding(out, before);
         }
-        if exchange.asker.is_stream() && out.len() > frames::HEAD_BYTES_MAX {
+        if exchange.asker.is_stream() && out.len() > h2_output::HEAD_BYTES_MAX {
             out.truncate(before);
             return Err(HEAD_TOO_LONG.into());
         }

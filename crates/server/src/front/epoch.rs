@@ -19,7 +19,7 @@ use crate::backends::shared_upstreams::SharedUpstreams;
 use crate::certificates::FrontCertificates;
 use crate::config::{Limits, LogFormat, ProxyConfig};
 use crate::counters::ServerCounters;
-use crate::exchange::passing::PassingSettings;
+use crate::exchange::epoch::PassingSettings;
 use crate::front::kept::Kept;
 use crate::front::peer::Client;
 use crate::front::state::LoopState;

@@ -53,7 +53,7 @@ use pollux_tls::ShownId;
 
 use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
-use crate::exchange::frames::write_frames;
+use crate::exchange::h2_output::write_frames;
 use crate::front::h2::answers::{Asked, Echo, FILES_MAX, KEPT_BYTES_MAX, Reading, Reads};
 use crate::front::h2::later::Later;
 use crate::front::h2::password_check::Checking;

@@ -1,20 +1,21 @@
-//! The one place where a request gets its route, whatever its client speaks: `h1/routed.rs` and `h2/routed.rs` call it, each
-//! for its own connection. It is asked anew where a request is answered later than it came, as it gives the same again.
+//! The one place where a request gets its route, and where it is decided what follows from that, whatever its client speaks:
+//! `h1/routed.rs` and `h2/routed.rs` do it, each for its own connection. It is asked anew where a request is answered later than it came, as it gives the same again.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use pollux_engine::Actions;
-use pollux_http::{HeadWriter, Request, Status};
+use pollux_http::{HeadWriter, Limits, Rejection, Request, Status};
 use pollux_tls::{ClientVerdict, ShownId};
 
-use crate::front::ask;
+use crate::front::ask::{self, To};
 use crate::front::peer::Client;
 use crate::front::state::LoopState;
+use crate::handlers::Handler;
 use crate::handlers::answer;
 use crate::handlers::answer::{Answered, Context};
 use crate::handlers::respond::AnswerParts;
-use crate::handlers::sites::{Arrival, Ending, Way};
+use crate::handlers::sites::{Arrival, Ending, Way, is_too_long};
 use crate::head::explanation;
 use crate::head::shared_fields::FieldContext;
 use crate::ids::{FrontId, LimitId, RouteId, UsersId};
@@ -48,6 +49,57 @@ pub(super) enum Entered {
     Way(Way),
     /// Its password is looked at first.
     Later(Arc<Ticket>),
+}
+
+/// What follows for a request whose way is known.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A backend answers it.
+    Pass(To),
+    /// Its body is read, and then the handler of its route answers it.
+    ReadBody { echoes: bool, limits: Limits },
+    /// The handler of its route answers it now; a body that is still to come is not read.
+    Answer(RouteId),
+    /// It is for an https URI, the connection has no TLS, and its route has a handler.
+    WithoutTls,
+    /// Nothing is answered.
+    Deny,
+    /// It goes no further.
+    End(Ending),
+}
+
+/// Decides what follows for a request that goes this way. `has_body`: one is still to come.
+pub(super) fn step(
+    state: &LoopState,
+    front: FrontId,
+    request: &Request<'_>,
+    way: Way,
+    has_body: bool,
+) -> Step {
+    if let Way::Backend(_, route) | Way::Handler(route) = way
+        && is_too_long(request, state.limits_of(Some(route)))
+    {
+        return Step::End(Ending::Unsound(Rejection::BODY_LARGE));
+    }
+    let route = match way {
+        Way::Ends(Ending::Denied) => return Step::Deny,
+        Way::Ends(ending) => return Step::End(ending),
+        Way::Backend(group, route) => {
+            let fields = state.fields_routed(front);
+            return Step::Pass(To { group, route: Some(route), fields });
+        }
+        Way::Handler(route) => route,
+    };
+    if request.target.is_https() && !ask::is_secure(state.proxy(), front, request) {
+        return Step::WithoutTls;
+    }
+    let sites = state.sites.as_ref().expect("it has a route");
+    let handler = sites.handler(route);
+    if has_body && handler.allows(request.method) {
+        let echoes = matches!(handler, Handler::Echo);
+        return Step::ReadBody { echoes, limits: *sites.limits(route) };
+    }
+    Step::Answer(route)
 }
 
 /// What becomes of a request that came by a front end with sites: its route, whether that takes it as often, and from whom.

@@ -627,108 +627,141 @@ impl SiteHandlers {
     /// What becomes of a request, for all clients alike.
     fn find(&mut self, arrival: &Arrival<'_>, request: &Request<'_>) -> Way {
         let Arrival { is_secure, leads_to_https, .. } = *arrival;
-        let ends = |ending| Way::Ends(ending);
         let host = request.host();
         (self.site, self.route) = (None, None);
         let path = request.target.path().filter(|_| !is_of_server(request));
-        let Some(path) = path else {
-            self.site = self.table.site(host);
-            return ends(match request.target.form() {
-                Form::Absolute if self.site.is_some() => Ending::Methods,
-                Form::Absolute => Ending::Refused(Refusal::UnknownHost),
-                Form::Asterisk if self.site.is_some() => Ending::Methods,
-                Form::Asterisk => Ending::Refused(Refusal::UnknownHost),
-                _ => Ending::Refused(Refusal::OtherMethod),
-            });
-        };
+        let Some(path) = path else { return self.without_path(host, request.target.form()) };
         let query = request.target.query();
         let asking = ConditionInput { method: request.method, query, fields: request.fields };
-        let came = RouteInput { leads_to_https, host, path, asking };
-        let decided = match self.table.decide(&came, &mut self.room) {
+        let input = RouteInput { leads_to_https, host, path, asking };
+        let decided = match self.table.decide(&input, &mut self.room) {
             Ok(decided) => decided,
             Err(rejection) => {
                 // Of whom it may have been is known all the same.
                 self.site = self.table.site(host);
-                return ends(Ending::Unsound(rejection));
+                return Way::Ends(Ending::Unsound(rejection));
             }
         };
         self.site = decided.site;
-        let sent_host = host.unwrap_or_default();
         self.location.clear();
-        let status = match decided.decision {
-            Decision::UnknownHost => return ends(Ending::Refused(Refusal::UnknownHost)),
-            Decision::NoRoute => return ends(Ending::NotFound),
-            // Nowhere to lead to.
-            Decision::Https if without_port(sent_host.as_bytes()).is_empty() => {
-                return ends(Ending::Refused(Refusal::UnknownHost));
-            }
-            Decision::Https => {
-                let parts = ["https://".as_bytes(), without_port(sent_host.as_bytes())];
-                parts.iter().for_each(|part| self.location.extend_from_slice(part));
-                self.location.extend_from_slice(path.as_bytes());
-                write_query(query, &mut self.location);
-                for_good(request.method)
-            }
+        let sent = Sent {
+            host: host.unwrap_or_default().as_bytes(),
+            path: path.as_bytes(),
+            query,
+            method: request.method,
+        };
+        let led = match decided.decision {
+            Decision::UnknownHost => Err(Way::Ends(Ending::Refused(Refusal::UnknownHost))),
+            Decision::NoRoute => Err(Way::Ends(Ending::NotFound)),
+            Decision::Https => sent.write_https(&mut self.location).map_err(Way::Ends),
             Decision::Canonical(name) => {
-                let scheme = if is_secure { "https://" } else { "http://" };
-                let port = &sent_host.as_bytes()[without_port(sent_host.as_bytes()).len()..];
-                [scheme.as_bytes(), name.as_bytes(), port, path.as_bytes()]
-                    .iter()
-                    .for_each(|part| self.location.extend_from_slice(part));
-                write_query(query, &mut self.location);
-                for_good(request.method)
+                Ok(sent.write_named(name.as_bytes(), is_secure, &mut self.location))
             }
             Decision::Route(id) => {
-                let route = &self.routes[id.place()];
                 let read = decided.path.expect("a route was found by it");
                 self.route = Some(id);
                 self.target.clear();
-                match &route.answer {
-                    AnsweredBy::Maintenance(_) => return ends(Ending::Maintenance(Some(id))),
-                    AnsweredBy::Backend(_)
-                        if route
-                            .slash
-                            .is_some_and(|slash| slash.write(read.passed, &mut self.location)) =>
-                    {
-                        write_query(query, &mut self.location);
-                        for_good(request.method)
-                    }
-                    AnsweredBy::Handler(Handler::Files(_))
-                        if is_folder(&route.rewrite, read.passed) =>
-                    {
-                        self.location.extend_from_slice(route.rewrite.strip.as_bytes());
-                        self.location.push(b'/');
-                        write_query(query, &mut self.location);
-                        Status::MOVED_PERMANENTLY
-                    }
-                    AnsweredBy::Handler(_) => {
-                        route.rewrite.write_path(read.passed, &mut self.target);
-                        return Way::Handler(id);
-                    }
-                    AnsweredBy::Backend(group) => {
-                        route.rewrite.write_path(read.passed, &mut self.target);
-                        write_query(query, &mut self.target);
-                        return Way::Backend(*group, id);
-                    }
-                    AnsweredBy::Redirect(_, to)
-                        if to.needs_host() && without_port(sent_host.as_bytes()).is_empty() =>
-                    {
-                        return ends(Ending::Refused(Refusal::UnknownHost));
-                    }
-                    AnsweredBy::Redirect(pattern, to) => {
-                        let rest = pattern.rest(read.passed);
-                        let host = without_port(sent_host.as_bytes());
-                        let values = Values { rest, path: read.passed, query, host };
-                        to.write(&values, &mut self.location, LOCATION_BYTES_MAX);
-                        Status::of(to.status)
-                    }
-                }
+                let route = &self.routes[id.place()];
+                route.way(id, read.passed, &sent, &mut self.target, &mut self.location)
             }
         };
-        if self.location.len() <= LOCATION_BYTES_MAX {
-            ends(Ending::Moved(status))
-        } else {
-            ends(Ending::Refused(Refusal::LongLocation))
+        match led {
+            Err(way) => way,
+            Ok(status) if self.location.len() <= LOCATION_BYTES_MAX => {
+                Way::Ends(Ending::Moved(status))
+            }
+            Ok(_) => Way::Ends(Ending::Refused(Refusal::LongLocation)),
+        }
+    }
+
+    /// What becomes of a request whose target names no path.
+    fn without_path(&mut self, host: Option<&str>, form: Form) -> Way {
+        self.site = self.table.site(host);
+        Way::Ends(match form {
+            Form::Absolute | Form::Asterisk if self.site.is_some() => Ending::Methods,
+            Form::Absolute | Form::Asterisk => Ending::Refused(Refusal::UnknownHost),
+            _ => Ending::Refused(Refusal::OtherMethod),
+        })
+    }
+}
+
+/// What of a request is said again where it is led elsewhere.
+struct Sent<'r> {
+    /// With its port; empty where none was named.
+    host: &'r [u8],
+    path: &'r [u8],
+    query: Option<&'r str>,
+    method: Method<'r>,
+}
+
+impl Sent<'_> {
+    /// Writes the same with https; an error where there is nowhere to lead to.
+    fn write_https(&self, location: &mut Vec<u8>) -> Result<Status, Ending> {
+        let host = self.named_host()?;
+        [b"https://", host, self.path].iter().for_each(|part| location.extend_from_slice(part));
+        write_query(self.query, location);
+        Ok(for_good(self.method))
+    }
+
+    /// Writes the same of the host with this name, at the same port.
+    fn write_named(&self, name: &[u8], is_secure: bool, location: &mut Vec<u8>) -> Status {
+        let scheme: &[u8] = if is_secure { b"https://" } else { b"http://" };
+        let port = &self.host[without_port(self.host).len()..];
+        [scheme, name, port, self.path].iter().for_each(|part| location.extend_from_slice(part));
+        write_query(self.query, location);
+        for_good(self.method)
+    }
+
+    /// The host without its port; an error where none was named.
+    fn named_host(&self) -> Result<&[u8], Ending> {
+        Some(without_port(self.host))
+            .filter(|host| !host.is_empty())
+            .ok_or(Ending::Refused(Refusal::UnknownHost))
+    }
+}
+
+impl RouteHandler {
+    /// What becomes of a request of this path: `target` is what a handler or a backend gets then. The status where its client
+    /// is led elsewhere, to `location`.
+    fn way(
+        &self,
+        id: RouteId,
+        passed: &[u8],
+        sent: &Sent<'_>,
+        target: &mut Vec<u8>,
+        location: &mut Vec<u8>,
+    ) -> Result<Status, Way> {
+        match &self.answer {
+            AnsweredBy::Maintenance(_) => Err(Way::Ends(Ending::Maintenance(Some(id)))),
+            AnsweredBy::Backend(group) => {
+                if self.slash.is_some_and(|slash| slash.write(passed, location)) {
+                    write_query(sent.query, location);
+                    return Ok(for_good(sent.method));
+                }
+                self.rewrite.write_path(passed, target);
+                write_query(sent.query, target);
+                Err(Way::Backend(*group, id))
+            }
+            AnsweredBy::Handler(Handler::Files(_)) if is_folder(&self.rewrite, passed) => {
+                location.extend_from_slice(self.rewrite.strip.as_bytes());
+                location.push(b'/');
+                write_query(sent.query, location);
+                Ok(Status::MOVED_PERMANENTLY)
+            }
+            AnsweredBy::Handler(_) => {
+                self.rewrite.write_path(passed, target);
+                Err(Way::Handler(id))
+            }
+            AnsweredBy::Redirect(pattern, to) => {
+                if to.needs_host() {
+                    sent.named_host().map_err(Way::Ends)?;
+                }
+                let host = without_port(sent.host);
+                let rest = pattern.rest(passed);
+                let values = Values { rest, path: passed, query: sent.query, host };
+                to.write(&values, location, LOCATION_BYTES_MAX);
+                Ok(Status::of(to.status))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use pollux_http::{Fields, Request, Response, ResponseBody, Status};
 
 use crate::coding;
 use crate::coding::Coding;
-use crate::config::passed::{Compress, PassedAnswers};
+use crate::config::backend_answers::{Compress, PassedAnswers};
 use crate::fields;
 use crate::head::Version;
 use crate::head::media_types::content_type;

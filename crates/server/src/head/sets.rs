@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::config::added::Added;
-use crate::config::passed::PassedAnswers;
+use crate::config::backend_answers::PassedAnswers;
 use crate::config::{AnswerRule, Frontend, ProxyConfig, RouteConfig};
 use crate::fields::FieldRule;
 use crate::ids::{FieldSetId, FrontId, RouteId, SiteId};

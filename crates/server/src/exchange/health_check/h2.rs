@@ -10,7 +10,7 @@ use pollux_http::h2::{Ask, Connection, ErrorCode, Event, Role, Scratch, Settings
 use pollux_http::{Field, Fields, Limits, Method};
 
 use crate::config::Check;
-use crate::exchange::frames::write_frames;
+use crate::exchange::h2_output::write_frames;
 
 /// What gRPC puts in front of a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;

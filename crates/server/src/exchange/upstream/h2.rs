@@ -39,7 +39,7 @@ use pollux_http::h2::{
 
 use crate::body_clock::{BodyClock, BodyTime};
 use crate::config::ProxyLimits;
-use crate::exchange::frames::{AskedBy, Waits, write_frames};
+use crate::exchange::h2_output::{AskedBy, Waits, write_frames};
 use crate::exchange::multiplex::STREAMS_MAX;
 use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::{Next, Stage};

@@ -2,17 +2,15 @@
 //! leads elsewhere or refuses it.
 
 use pollux_engine::Actions;
-use pollux_http::{Method, Rejection, Request};
+use pollux_http::{Method, Request};
 
 use crate::counters::ServerCounter;
-use crate::front::ask::{self, To};
 use crate::front::h1::password_check::Checking;
 use crate::front::h1::{HttpSession, Phase, Reads};
-use crate::front::sites::{self, Entered, Turn};
+use crate::front::sites::{self, Entered, Step, Turn};
 use crate::front::state::LoopState;
-use crate::handlers::Handler;
 use crate::handlers::answer::{Answered, Context, Persistence};
-use crate::handlers::sites::{Ending, Way, is_too_long};
+use crate::handlers::sites::Ending;
 use crate::ids::RouteId;
 use crate::record::{Cut, End, Outcome};
 
@@ -43,60 +41,42 @@ impl HttpSession {
                 return self.wait_for_check(state, actions, checking);
             }
         };
-        let route = match way {
-            Way::Backend(_, route) | Way::Handler(route)
-                if is_too_long(request, state.limits_of(Some(route))) =>
-            {
-                let ending = Ending::Unsound(Rejection::BODY_LARGE);
-                return self.end_routed(state, actions, request, head, ending);
-            }
-            Way::Backend(group, route) => {
-                let fields = state.fields_routed(self.front);
-                let to = To { group, route: Some(route), fields };
-                return self.pass(state, actions, request, head, to);
-            }
-            Way::Handler(route) => route,
-            Way::Ends(Ending::Denied) => return self.deny(state, actions, head),
-            Way::Ends(ending) => return self.end_routed(state, actions, request, head, ending),
-        };
-        if request.target.is_https() && !ask::is_secure(state.proxy(), self.front, request) {
-            return self.refuse_https(state, actions, request, head);
-        }
         let body = is_body_still_to_come.filter(|_| request.framing.has_body());
-        let Some(is_still_to_come) = body else {
-            return self.answer_routed(state, actions, request, head, route);
-        };
-        let sites = state.sites.as_ref().expect("it has a route");
-        let handler = sites.handler(route);
-        let limits = *sites.limits(route);
-        if !handler.allows(request.method) {
-            // The body is left unread, so nothing can follow.
-            let context = self.routed_context(state, request, true);
-            let answered = sites::respond(state, actions, route, request, context, true);
-            sites::count(state, answered.status);
-            self.answer_begun(state, actions, head, answered, true);
-            return actions.linger();
+        match sites::step(state, self.front, request, way, body.is_some()) {
+            Step::Pass(to) => self.pass(state, actions, request, head, to),
+            Step::ReadBody { echoes, limits } => {
+                let is_still_to_come = body.unwrap_or_default();
+                let reads = Reads { is_still_to_come, echoes, limits };
+                self.begin_body(state, actions, request, head, reads);
+            }
+            Step::Answer(route) => {
+                self.answer_routed(state, actions, request, head, (route, body.is_some()));
+            }
+            Step::WithoutTls => self.refuse_https(state, actions, request, head),
+            Step::Deny => self.deny(state, actions, head),
+            Step::End(ending) => self.end_routed(state, actions, request, head, ending),
         }
-        let echoes = matches!(handler, Handler::Echo);
-        self.begin_body(state, actions, request, head, Reads { is_still_to_come, echoes, limits });
     }
 
-    /// Has the handler of the route answer a request whose body, if it has one, is through.
+    /// Has the handler of the route answer a request. Where its body is left unread, nothing can follow.
     fn answer_routed(
         &mut self,
         state: &mut LoopState,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
-        route: RouteId,
+        (route, leaves_body): (RouteId, bool),
     ) {
-        let is_last = !request.keep_alive || self.is_draining;
+        let is_last = !request.keep_alive || self.is_draining || leaves_body;
         let context = self.routed_context(state, request, is_last);
         // What is encrypted can't be sent by the loop.
         let reads_all = state.proxy().frontends.secured(self.front).is_some();
         let answered = sites::respond(state, actions, route, request, context, reads_all);
         sites::count(state, answered.status);
         self.answer_begun(state, actions, head, answered, is_last);
+        if leaves_body {
+            actions.linger();
+        }
     }
 
     /// Answers a request that goes no further. Its body, if it has one, is not read.

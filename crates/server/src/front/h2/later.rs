@@ -21,7 +21,7 @@ use crate::body_clock::BodyClock;
 use crate::counters::ServerCounter;
 use crate::exchange::asker::Asker;
 use crate::exchange::deadlines::Expired;
-use crate::exchange::frames::{Waits, write_frames};
+use crate::exchange::h2_output::{Waits, write_frames};
 use crate::exchange::proxy_loop::ProxyLoop;
 use crate::exchange::table::Next;
 use crate::fault::{Fault, Party};
