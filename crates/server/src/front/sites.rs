@@ -90,7 +90,8 @@ pub(super) fn step(
         }
         Way::Handler(route) => route,
     };
-    if request.target.is_https() && !ask::is_secure(state.proxy(), front, request) {
+    let proxy = state.proxy.as_ref().expect("a proxy has them");
+    if request.target.is_https() && !ask::is_secure(proxy, front, request) {
         return Step::WithoutTls;
     }
     let sites = state.sites.as_ref().expect("it has a route");
