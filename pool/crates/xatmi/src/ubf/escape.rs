@@ -1,4 +1,4 @@
-//! Texts of fields in which each byte that is no printable character of ASCII is written as a backslash and two
+//! Texts of fields in which each byte other than a printable character of ASCII is written as a backslash and two
 //! hexadecimal digits, and a backslash as two: the form that JSON has with `NDRX_APIFLAGS=json_escape`.
 //!
 //! C programs ask for it where they make JSON of fields, or fields of JSON. Texts that are not UTF-8 go through JSON so.
