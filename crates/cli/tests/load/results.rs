@@ -365,7 +365,9 @@ fn a_server_that_got_slower_is_worse() {
         let quick = |_| Duration::from_millis(20);
         let slow = |_| Duration::from_millis(200);
         let responder = Responder::start(8, if number % 2 == 1 { slow } else { quick });
-        load_well(&["-c", "8", "-n", "40", "-q", "--json", file, &responder.url]);
+        let said = load(&["-c", "8", "-n", "40", "-q", "--json", file, &responder.url]);
+        // With findings where the machine held the generator itself up.
+        assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
     }
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let said = load(&[&["compare", "--gate"][..], &files].concat());
