@@ -473,12 +473,16 @@ fn a_server_whose_first_requests_cost_five_times_more_is_warm_before_it_is_timed
     let sets = ["--blocks", "5", "--max-blocks", "5", "--baseline", "plain"];
     let record = record(&run_within("20s", &arms, &sets));
     let cost = |run: &Value| run["value"].as_f64().expect("a cost");
-    let plain: Vec<f64> = measured(&record, "plain").into_iter().map(cost).collect();
+    let median = |arm: &str| {
+        let mut costs: Vec<f64> = measured(&record, arm).into_iter().map(cost).collect();
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2]
+    };
     for arm in ["cold", "live"] {
         let runs = measured(&record, arm);
-        for (run, plain) in runs.iter().zip(&plain) {
-            assert!(cost(run) < plain * 2.0, "{arm}: {} µs beside {plain}: {run}", cost(run));
-        }
+        // Cold it costs five times as much; single sets of a busy machine differ by two.
+        let [found, plain] = [arm, "plain"].map(median);
+        assert!(found < plain * 3.0, "{arm}: {found} µs beside {plain}: {runs:?}");
         // The first look found out how much load is needed, and later sets repeat it.
         let loads: Vec<&Value> = runs.iter().map(|run| &run["turns"]["warm_up"]).collect();
         let [first, last] =
