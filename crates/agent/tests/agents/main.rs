@@ -34,8 +34,8 @@ static MACHINE: RwLock<()> = RwLock::new(());
 
 const BESIDE_OTHERS: [Test; 33] = [
     (
-        "an_agent_without_a_broker_ends_when_it_is_told_to",
-        refusals::an_agent_without_a_broker_ends_when_it_is_told_to,
+        "an_agent_without_a_broker_ends_on_a_signal",
+        refusals::an_agent_without_a_broker_ends_on_a_signal,
     ),
     (
         "a_broker_that_is_lost_again_and_again_fills_no_log",

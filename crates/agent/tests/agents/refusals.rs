@@ -105,7 +105,7 @@ pub(crate) fn forged_requests_are_never_sent() {
 }
 
 /// A port where nobody listens, and one where nobody speaks.
-pub(crate) fn an_agent_without_a_broker_ends_when_it_is_told_to() {
+pub(crate) fn an_agent_without_a_broker_ends_on_a_signal() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let silent = silent.local_addr().expect("it is bound").to_string();
     for broker in ["127.0.0.1:1", &silent] {

@@ -38,8 +38,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Of an arm that takes so long, with so many requests under way at a time, where other turns are no shorter than
-    /// `turn_min`.
+    /// Of an arm that takes so long, with so many requests under way at a time; a turn that is not slow lasts `turn_min` at
+    /// least.
     pub(crate) fn of(times: &ArmTimes, wave: u64, turn_min: Duration) -> Self {
         let usual =
             times.request.saturating_mul(u32::try_from(least_units(wave)).unwrap_or(u32::MAX));
