@@ -93,6 +93,7 @@ struct Pool {
     message: [AtomicU64; 1],
     idle: [AtomicU64; 1],
     spinning: [AtomicU64; 1],
+    awake: [AtomicU64; 1],
     wake_flag: AtomicU64,
     /// Times that the service ran.
     served: AtomicU64,
@@ -111,6 +112,7 @@ impl Pool {
             message: words(),
             idle: words(),
             spinning: words(),
+            awake: words(),
             wake_flag: AtomicU64::new(0),
             served: AtomicU64::new(0),
         })
@@ -121,7 +123,15 @@ impl Pool {
     }
 
     fn idle(&self) -> Idle<'_> {
-        Idle::over(&self.idle, &self.spinning)
+        Idle::over(&self.idle, &self.spinning, &self.awake)
+    }
+
+    /// What follows a push: wakes a worker unless one is coming; which.
+    fn wake_if_none_comes(&self) -> Option<usize> {
+        if self.idle().is_any_coming(|| 1, |_| 0b11) {
+            return None;
+        }
+        self.idle().claim_lowest(|| 1, |_| u64::MAX)
     }
 
     fn request(&self) -> Request<'_> {
@@ -228,7 +238,7 @@ fn a_request_is_seen_by_the_worker_or_the_worker_by_its_client() {
             })
         };
         pool.ask(1);
-        let woken = pool.idle().claim_lowest(|_| u64::MAX);
+        let woken = pool.idle().claim_lowest(|| 1, |_| u64::MAX);
         if woken.is_some() {
             assert!(workers::set_flag(&pool.wake_flag, workers::WORK), "it was not set before");
         }
@@ -262,14 +272,62 @@ fn a_request_is_taken_by_the_worker_that_spins_or_wakes_one() {
             };
             pool.request().open(0).expect("it is free");
             let at = pool.ring().push(0).expect("sound").expect("there is room");
-            let is_left_to_it = pool.idle().is_any_spinning(|_| u64::MAX);
+            let is_left_to_it = pool.idle().is_any_spinning(1, |_| u64::MAX);
             let is_taken = is_left_to_it && !pool.ring().is_waiting(at, 0);
-            let woken = if is_taken { None } else { pool.idle().claim_lowest(|_| u64::MAX) };
+            let woken = if is_taken { None } else { pool.idle().claim_lowest(|| 1, |_| u64::MAX) };
             let is_served = worker.join().expect("no panic");
             assert!(is_served || woken.is_some(), "no worker takes it");
             assert!(!is_taken || is_served, "no worker has it");
         });
     }
+}
+
+/// A client that sees a worker come wakes none: that worker sees the request, or sleeps and is woken.
+#[test]
+fn a_request_is_seen_by_the_worker_that_comes_or_wakes_one() {
+    check(|| {
+        let pool = Pool::new();
+        // Worker 1 is in a service; worker 0 was woken.
+        pool.idle().come(1);
+        let worker = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                pool.idle().come(0);
+                if pool.takes() {
+                    return true;
+                }
+                pool.idle().arm(0);
+                pool.takes()
+            })
+        };
+        pool.ask(1);
+        let woken = pool.wake_if_none_comes();
+        assert!(worker.join().expect("no panic") || woken == Some(0), "it sleeps for ever");
+    });
+}
+
+/// A worker that comes and takes one of two requests wakes another for the one that was left to it.
+#[test]
+fn what_a_worker_that_came_leaves_wakes_another() {
+    check(|| {
+        let pool = Pool::new();
+        pool.idle().arm(1);
+        assert!(matches!(pool.ring().push(5), Ok(Some(_))), "there is room");
+        let client = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                assert!(matches!(pool.ring().push(6), Ok(Some(_))), "there is room");
+                pool.wake_if_none_comes()
+            })
+        };
+        pool.idle().come(0);
+        assert!(pool.takes(), "it was there before");
+        let is_left = pool.ring().first().expect("sound").is_some();
+        let by_worker = if is_left { pool.wake_if_none_comes() } else { None };
+        // It is in its service from here on.
+        let by_client = client.join().expect("no panic");
+        assert!(by_worker == Some(1) || by_client == Some(1), "nobody takes the other one");
+    });
 }
 
 /// Two clients wake two workers, not one of them twice.
@@ -282,12 +340,12 @@ fn a_bit_is_claimed_once() {
         idle.arm(1);
         let other = {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || pool.idle().claim_lowest(|_| u64::MAX))
+            thread::spawn(move || pool.idle().claim_lowest(|| 1, |_| u64::MAX))
         };
-        let ours = idle.claim_lowest(|_| u64::MAX).expect("two are there");
+        let ours = idle.claim_lowest(|| 1, |_| u64::MAX).expect("two are there");
         let theirs = other.join().expect("no panic").expect("two are there");
         assert_ne!(ours, theirs);
-        assert_eq!(idle.claim_lowest(|_| u64::MAX), None);
+        assert_eq!(idle.claim_lowest(|| 1, |_| u64::MAX), None);
     });
 }
 

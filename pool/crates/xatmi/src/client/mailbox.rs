@@ -238,7 +238,7 @@ impl Mailbox {
         };
         self.is_unwoken = is_awaited && exchange.is_looked_into(&self.memory.records, row.ring);
         if !self.is_unwoken {
-            exchange.wake_one(&self.memory.records, row.ring);
+            exchange.wake_one_if_none_comes(&self.memory.records, row.ring);
         }
         if !self.memory.records.stands(row) && ring.is_waiting(at, ticket.request) {
             // Withdrawn meanwhile: the ring may have been emptied before. A request that was taken is
@@ -328,6 +328,9 @@ impl Mailbox {
                 return Ok(Waited::Interrupted);
             }
             if is_over {
+                for out in self.out.iter().filter(|out| self.is_waiting(out)) {
+                    self.memory.exchange.doubt(&self.memory.records, out.ring);
+                }
                 let is_another_woken = self.wake_for(&self.out);
                 sleep_ns = if is_another_woken { SLEEP_NS_MIN } else { SLEEP_NS_MAX };
             }
@@ -365,12 +368,14 @@ impl Mailbox {
     /// Wakes a worker for each of these requests that still waits in its ring; whether one was idle.
     fn wake_for<'a>(&self, requests: impl IntoIterator<Item = &'a Out>) -> bool {
         let exchange = &self.memory.exchange;
-        let is_waiting = |out: &&Out| {
-            let ring = exchange.ring(out.ring);
-            ring.is_some_and(|ring| ring.is_waiting(out.at, out.ticket.request))
-        };
-        let waiting = requests.into_iter().filter(is_waiting);
+        let waiting = requests.into_iter().filter(|out| self.is_waiting(out));
         waiting.filter(|out| exchange.wake_one(&self.memory.records, out.ring)).count() > 0
+    }
+
+    /// Whether no worker has taken the request.
+    fn is_waiting(&self, out: &Out) -> bool {
+        let ring = self.memory.exchange.ring(out.ring);
+        ring.is_some_and(|ring| ring.is_waiting(out.at, out.ticket.request))
     }
 
     /// The row of a service, looked up anew when it has changed.
@@ -408,9 +413,7 @@ impl Mailbox {
     }
 
     fn add_block(&mut self) -> bool {
-        let Some(block) = self.memory.exchange.blocks().find(|block| block.take(self.owner)) else {
-            return false;
-        };
+        let Some(block) = self.memory.exchange.take_block(self.owner) else { return false };
         self.blocks.push(block.number);
         self.free.extend(block.requests());
         true

@@ -39,6 +39,8 @@ const ASLEEP: u64 = 1;
 const SPIN_NS_MAX: u64 = 10_000;
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 8;
+/// Among more threads for each CPU a worker does not give way: `sched_yield(2)` puts it behind all of them, for a slice each.
+const GIVES_WAY_TO_MAX: usize = 8;
 const SCORE_MAX: u32 = 1 << 10;
 /// A success or a failure moves the score by this part of the distance.
 const WEIGHT_SHIFT: u32 = 3;
@@ -94,9 +96,10 @@ impl Exchange {
 
     #[inline]
     pub(crate) fn idle(&self) -> Idle<'_> {
-        let words = self.geometry.worker_words();
-        let spinning = self.geometry.spinning();
-        Idle::over(&self.words[..words], &self.words[spinning..][..words])
+        let geometry = &self.geometry;
+        let words = geometry.worker_words();
+        let spinning = &self.words[geometry.spinning()..][..words];
+        Idle::over(&self.words[..words], spinning, &self.words[geometry.awake()..][..words])
     }
 
     /// The wake_flag of worker `worker`, which is one of the pool's.
@@ -155,6 +158,7 @@ impl Exchange {
     /// This thread is worker `worker` from now on.
     pub(crate) fn serve_here(&self, worker: usize) {
         WORKER.set(Some((self.inode, worker)));
+        self.idle().come(worker);
         self.runnable().set_present(worker, true);
     }
 
@@ -171,7 +175,31 @@ impl Exchange {
     /// Whether to leave the CPUs to others: more threads can run than there are CPUs.
     #[inline]
     pub(crate) fn is_crowded(&self, records: &Records) -> bool {
-        !records.always_spins() && self.runnable().is_above(cpus())
+        !records.always_spins() && self.runnable().is_above(cpus(), self.words_used(records))
+    }
+
+    /// Whether a thread that has run for a while should let others run: `sched_yield(2)` puts it behind all that can.
+    #[inline]
+    pub(crate) fn is_giving_way_due(&self, records: &Records) -> bool {
+        !records.always_spins()
+            && !self.runnable().is_above(GIVES_WAY_TO_MAX * cpus(), self.words_used(records))
+    }
+
+    /// Words of workers' and of blocks' bits in which some can be set.
+    #[inline]
+    fn words_used(&self, records: &(impl Words + ?Sized)) -> [usize; 2] {
+        let blocks = self.words[self.geometry.blocks_used()].load(Ordering::Relaxed);
+        let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let blocks = blocks.min(self.geometry.blocks()).div_ceil(64);
+        [records::words_used(records, &self.geometry), blocks]
+    }
+
+    /// Takes the first block without an owner for `owner`.
+    pub(crate) fn take_block(&self, owner: u64) -> Option<Block<'_>> {
+        let block = self.blocks().find(|block| block.take(owner))?;
+        let used = &self.words[self.geometry.blocks_used()];
+        used.fetch_max(block.number as u64 + 1, Ordering::Relaxed);
+        Some(block)
     }
 
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
@@ -181,8 +209,9 @@ impl Exchange {
     /// Wakes the lowest idle worker that offers the service of `ring`; whether there was one.
     #[inline]
     pub(crate) fn wake_one(&self, records: &(impl Words + ?Sized), ring: usize) -> bool {
+        let used = || records::words_used(records, &self.geometry);
         let offers = |at| records::offers(records, &self.geometry, ring, at);
-        let found = self.idle().claim_lowest(offers);
+        let found = self.idle().claim_lowest(used, offers);
         // The mask is of the manager's, and of a worker's words there are as many as there are bits.
         if let Some(worker) = found {
             self.set_wake_flag(worker, workers::WORK);
@@ -190,10 +219,41 @@ impl Exchange {
         found.is_some()
     }
 
+    /// The same, unless one that offers it is coming, which will see what was pushed.
+    #[inline]
+    pub(crate) fn wake_one_if_none_comes(&self, records: &(impl Words + ?Sized), ring: usize) {
+        let used = || records::words_used(records, &self.geometry);
+        let always_spins = records.word(records::ALWAYS_SPINS) != 0;
+        if always_spins || !self.idle().is_any_coming(used, self.present(records, ring)) {
+            self.wake_one(records, ring);
+        }
+    }
+
+    /// A request has waited for long: workers that were coming for the service of `ring` are not relied on.
+    pub(crate) fn doubt(&self, records: &(impl Words + ?Sized), ring: usize) {
+        let used = records::words_used(records, &self.geometry);
+        self.idle().doubt(used, self.present(records, ring));
+    }
+
+    /// The bits of the workers that offer the service of `ring` and are there.
+    #[inline]
+    fn present<'a>(
+        &'a self,
+        records: &'a (impl Words + ?Sized),
+        ring: usize,
+    ) -> impl Fn(usize) -> u64 + 'a {
+        let present = &self.words[self.geometry.present()..];
+        move |at: usize| {
+            let offers = records::offers(records, &self.geometry, ring, at);
+            present[at].load(Ordering::SeqCst) & offers
+        }
+    }
+
     /// Whether a worker that offers the service of `ring` looks into it at the moment.
     #[inline]
     pub(crate) fn is_looked_into(&self, records: &(impl Words + ?Sized), ring: usize) -> bool {
-        self.idle().is_any_spinning(|at| records::offers(records, &self.geometry, ring, at))
+        let used = records::words_used(records, &self.geometry);
+        self.idle().is_any_spinning(used, |at| records::offers(records, &self.geometry, ring, at))
     }
 
     /// Sets the wake flag of a worker, and wakes it if it may sleep.

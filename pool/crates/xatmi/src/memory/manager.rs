@@ -16,7 +16,7 @@ use pollux_sys::mqueue::QueueSize;
 use pollux_sys::shared::{PublishedWords, SharedWords};
 use rustix::fs::{SeekFrom, seek};
 
-use super::records::{ALWAYS_SPINS, CONTEXTS, Geometry, MANAGER, SERVICES_MAX, TERM};
+use super::records::{ALWAYS_SPINS, CONTEXTS, Geometry, MANAGER, NUMBERS_USED, SERVICES_MAX, TERM};
 use super::{
     Claim, Delivery, Exchange, Files, RING_LEN, Records, Row, State, Ticket, Words, claim_in,
     claims_of, names, records, workers,
@@ -220,6 +220,7 @@ impl Memory {
         self.exchange.runnable().set_present(worker, false);
         self.exchange.wake_flag(worker).store(0, Ordering::SeqCst);
         self.claim(worker)?.give_to(NO_WORKER);
+        self.records[NUMBERS_USED].fetch_max(worker as u64 + 1, Ordering::SeqCst);
         Some(worker)
     }
 
@@ -349,7 +350,13 @@ impl Memory {
             .collect();
         let is_stuck = now.iter().any(|head| heads.contains(head));
         *heads = now;
-        if is_stuck { self.wake_for_queued() } else { 0 }
+        if !is_stuck {
+            return 0;
+        }
+        for (ring, _) in &*heads {
+            self.exchange.doubt(&*self.records, *ring);
+        }
+        self.wake_for_queued()
     }
 
     /// Sets the wake flags of all workers for what is on their links.

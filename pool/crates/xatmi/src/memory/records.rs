@@ -8,9 +8,9 @@
 //! ```text
 //!  records    head, a row for each service                            (the manager writes)
 //!  claims     a claim for each worker                  (workers write, clients do not have it)
-//!  exchange   idle, spinning and present bits and wake flags of workers, calling   (all write)
-//!             and asleep bits, owners and wake flags of blocks, rings, requests with their messages:
-//!             BLOCK_REQUESTS belong to one block
+//!  exchange   idle, spinning, present and awake bits and wake flags of workers,    (all write)
+//!             blocks used, calling and asleep bits, owners and wake flags of blocks, rings, requests with
+//!             their messages: BLOCK_REQUESTS belong to one block
 //!
 //!  a row:  word 0 life: odd while the service is offered, one more with each change
 //!          word 1 length of the name     words 2 to 5 the name     words 6 on: bits of the workers
@@ -45,12 +45,13 @@ pub(crate) const BLOCK_WORDS: usize = BLOCKS_MAX / 64;
 const MESSAGE_LEN_BYTES_MAX: usize = 8_192;
 
 /// What the words mean. To be raised with every change of that.
-const LAYOUT: u64 = 4;
+const LAYOUT: u64 = 5;
 /// The first word: a name of ours, and the layout.
 const STAMP: u64 = 0x504f_4c58_4d45_4d00 | LAYOUT;
 /// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life,
-/// which records these are, whether all spin.
-const HEAD_WORDS: usize = 8;
+/// which records these are, whether all spin, how many workers there were at once; the rest of the second
+/// cache line is not in use.
+const HEAD_WORDS: usize = 16;
 pub(crate) const CONTEXTS: usize = 4;
 /// Its thread while a manager runs, marked by the kernel when that ends (`pollux_sys::futex::Owned`).
 pub(crate) const MANAGER: usize = 5;
@@ -58,6 +59,8 @@ pub(crate) const MANAGER: usize = 5;
 pub(crate) const TERM: usize = 6;
 /// 1 where workers and clients spin however many can run.
 pub(crate) const ALWAYS_SPINS: usize = 7;
+/// One more than the highest number that a worker was given: all bits of workers are below it.
+pub(crate) const NUMBERS_USED: usize = 8;
 
 const LIFE: usize = 0;
 const NAME_LEN: usize = 1;
@@ -157,13 +160,23 @@ impl Geometry {
     }
 
     #[inline]
+    pub(crate) fn awake(&self) -> usize {
+        3 * self.spinning()
+    }
+
+    #[inline]
     pub(crate) fn wake_flag(&self, worker: usize) -> usize {
-        3 * self.spinning() + worker * FLAG_WORDS
+        4 * self.spinning() + worker * FLAG_WORDS
+    }
+
+    #[inline]
+    pub(crate) fn blocks_used(&self) -> usize {
+        self.wake_flag(self.workers)
     }
 
     #[inline]
     pub(crate) fn calling(&self) -> usize {
-        self.wake_flag(self.workers)
+        self.blocks_used() + FLAG_WORDS
     }
 
     #[inline]
@@ -323,6 +336,14 @@ pub(crate) fn offers(
     at: usize,
 ) -> u64 {
     words.word(geometry.row(ring) + ROW_HEAD_WORDS + at)
+}
+
+/// Words of workers' bits in which some can be set: there is room for thousands of workers, and few pools have
+/// more than a word of them.
+#[inline]
+pub(crate) fn words_used(words: &(impl Words + ?Sized), geometry: &Geometry) -> usize {
+    let numbers = usize::try_from(words.word(NUMBERS_USED)).unwrap_or(usize::MAX);
+    numbers.min(geometry.workers()).div_ceil(64)
 }
 
 /// The names of all services.

@@ -32,12 +32,15 @@ pub(crate) struct Runnable<'a> {
 }
 
 impl Runnable<'_> {
-    /// Whether more threads can run than `most`.
+    /// Whether more threads can run than `most`. Bits of workers and of blocks are set in the first `used` words only: most
+    /// are far behind those, and a look at all of them costs as much as a small service.
     #[inline]
-    pub(crate) fn is_above(&self, most: usize) -> bool {
+    pub(crate) fn is_above(&self, most: usize, used: [usize; 2]) -> bool {
         let mut count = 0;
-        let both = [(self.present, self.idle), (self.calling, self.asleep)];
-        for (awake, at_rest) in both.into_iter().flat_map(|(one, other)| one.iter().zip(other)) {
+        let [workers, blocks] = used;
+        let of_workers = self.present.iter().zip(self.idle).take(workers);
+        let of_blocks = self.calling.iter().zip(self.asleep).take(blocks);
+        for (awake, at_rest) in of_blocks.chain(of_workers) {
             let bits = awake.load(Ordering::Relaxed);
             if bits != 0 {
                 count += (bits & !at_rest.load(Ordering::Relaxed)).count_ones() as usize;
@@ -90,7 +93,7 @@ mod tests {
         let calling = words();
         let asleep = words();
         let all = Runnable { present: &present, idle: &idle, calling: &calling, asleep: &asleep };
-        let count = || (0..).find(|most| !all.is_above(*most)).expect("there are few");
+        let count = || (0..).find(|most| !all.is_above(*most, [2, 2])).expect("there are few");
         assert_eq!(count(), 0);
         for worker in [0, 63, 64, 127] {
             all.set_present(worker, true);
@@ -108,5 +111,9 @@ mod tests {
         all.set_calling(1, false);
         all.set_present(127, false);
         assert_eq!(count(), 2);
+        assert!(
+            !all.is_above(0, [0, 0]) && all.is_above(1, [1, 2]),
+            "words that are not in use are left out"
+        );
     }
 }

@@ -22,14 +22,20 @@
 //! that pushed a request clears the lowest bit among the workers that offer its service, writes that
 //! worker's wake flag and wakes it. So work stays with few workers, whose caches are warm.
 //!
+//! It wakes none while one of them is coming: woken, or about to sleep, and with a look into its rings ahead of it. Such a
+//! worker has neither its idle bit nor its awake bit, so a wake makes it one in a single step, and none is left over when a
+//! client dies. What it finds and does not take itself it hands over: it wakes another when it has taken its first
+//! request. One that is stopped on its way is in doubt after the first sleep of a client that waits for it.
+//!
 //! ```text
 //!  worker:  spins (bit of `spinning` set, rings looked into, bit cleared)
-//!           arm (bit set) ── fence ── look into the rings ── sleep until the flag is set
+//!           arm (awake bit cleared, bit set) ── fence ── look into the rings ── sleep until the flag is set
+//!           come (awake bit set) ── fence ── look into the rings ── take one, hand over the others
 //!  client:  push ── a worker spins: wait a moment for it to take the request; if it did not:
-//!           fence ── look for a bit, clear it ── set the flag, wake
+//!           fence ── one is coming: nothing; else look for a bit, clear it ── set the flag, wake
 //! ```
 //!
-//! Both fences are sequentially consistent: of a worker that looks and a client that looks at the same
+//! All fences are sequentially consistent: of a worker that looks and a client that looks at the same
 //! time, one sees what the other wrote. The bits of `spinning` only tell when it
 //! is worth a moment's wait before a worker is woken: a client looks whether its request was taken before
 //! it sleeps, so a worker that is stopped or killed while it spins delays no other process.
@@ -87,6 +93,7 @@ pub(crate) struct Claim<'a> {
 pub(crate) struct Idle<'a> {
     words: &'a [AtomicU64],
     spinning: &'a [AtomicU64],
+    awake: &'a [AtomicU64],
 }
 
 impl<'a> Claim<'a> {
@@ -161,8 +168,12 @@ impl Claimed {
 }
 
 impl<'a> Idle<'a> {
-    pub(crate) fn over(words: &'a [AtomicU64], spinning: &'a [AtomicU64]) -> Self {
-        Self { words, spinning }
+    pub(crate) fn over(
+        words: &'a [AtomicU64],
+        spinning: &'a [AtomicU64],
+        awake: &'a [AtomicU64],
+    ) -> Self {
+        Self { words, spinning, awake }
     }
 
     /// The worker looks into its rings for a moment before it sleeps.
@@ -177,10 +188,10 @@ impl<'a> Idle<'a> {
         self.spinning[worker / 64].fetch_and(!(1 << (worker % 64)), Ordering::SeqCst);
     }
 
-    /// Whether one of the workers of `offers` spins.
+    /// Whether one of the workers of `offers` spins; bits are set in the first `used` words only.
     #[inline]
-    pub(crate) fn is_any_spinning(&self, offers: impl Fn(usize) -> u64) -> bool {
-        let words = self.spinning.iter().enumerate();
+    pub(crate) fn is_any_spinning(&self, used: usize, offers: impl Fn(usize) -> u64) -> bool {
+        let words = self.spinning.iter().take(used).enumerate();
         words
             .map(|(at, word)| (at, word.load(Ordering::SeqCst)))
             .any(|(at, bits)| bits != 0 && bits & offers(at) != 0)
@@ -188,6 +199,7 @@ impl<'a> Idle<'a> {
 
     /// The worker is about to sleep: it looks into its rings after this.
     pub(crate) fn arm(&self, worker: usize) {
+        self.awake[worker / 64].fetch_and(!(1 << (worker % 64)), Ordering::SeqCst);
         self.words[worker / 64].fetch_or(1 << (worker % 64), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
@@ -199,17 +211,56 @@ impl<'a> Idle<'a> {
         word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
+    /// The worker does not sleep any more, and looks into its rings after this: what is pushed from now on is not
+    /// left to it.
+    pub(crate) fn come(&self, worker: usize) {
+        self.awake[worker / 64].fetch_or(1 << (worker % 64), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether one of the workers of `candidates` is coming: it looks into its rings after this, and so sees what was pushed
+    /// before. Called after a push, with `used` as in [`claim_lowest`](Self::claim_lowest).
+    #[inline]
+    pub(crate) fn is_any_coming(
+        &self,
+        used: impl FnOnce() -> usize,
+        candidates: impl Fn(usize) -> u64,
+    ) -> bool {
+        fence(Ordering::SeqCst);
+        let mut words = self.words.iter().zip(self.awake).take(used()).enumerate();
+        words.any(|(at, (idle, awake))| {
+            let others = idle.load(Ordering::SeqCst) | awake.load(Ordering::SeqCst);
+            others != u64::MAX && candidates(at) & !others != 0
+        })
+    }
+
+    /// What is pushed from now on is not left to those of `candidates` that are coming, one of which may be stopped.
+    pub(crate) fn doubt(&self, used: usize, candidates: impl Fn(usize) -> u64) {
+        for (at, (idle, awake)) in self.words.iter().zip(self.awake).take(used).enumerate() {
+            let others = idle.load(Ordering::SeqCst) | awake.load(Ordering::SeqCst);
+            let coming = candidates(at) & !others;
+            if coming != 0 {
+                awake.fetch_or(coming, Ordering::SeqCst);
+            }
+        }
+    }
+
     /// Whether the worker's bit is set.
     pub(crate) fn is_armed(&self, worker: usize) -> bool {
         self.words[worker / 64].load(Ordering::SeqCst) & 1 << (worker % 64) != 0
     }
 
     /// Clears the lowest bit among the workers of `offers`, and gives out whose it was. Called after a
-    /// push.
+    /// push. Bits are set in the first `used` words only, which is asked once the push can be seen: a worker
+    /// whose word it leaves out was not there then, and will see the push.
     #[inline]
-    pub(crate) fn claim_lowest(&self, offers: impl Fn(usize) -> u64) -> Option<usize> {
+    pub(crate) fn claim_lowest(
+        &self,
+        used: impl FnOnce() -> usize,
+        offers: impl Fn(usize) -> u64,
+    ) -> Option<usize> {
         fence(Ordering::SeqCst);
-        for (at, word) in self.words.iter().enumerate() {
+        for (at, word) in self.words.iter().take(used()).enumerate() {
             let mut armed = word.load(Ordering::SeqCst);
             if armed == 0 {
                 continue;

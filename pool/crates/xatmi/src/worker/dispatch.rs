@@ -46,6 +46,8 @@ pub(super) struct Dispatch {
     /// The message that is at hand.
     inbox: Vec<u8>,
     spare: Spare,
+    /// When the last service function ended.
+    pub(super) ended_ns: u64,
 }
 
 /// A request whose data is in its buffer.
@@ -61,7 +63,7 @@ impl Dispatch {
             let registrations = registrations.borrow();
             (Rc::clone(&registrations.slots), registrations.slot)
         };
-        Self { registrations, slots, slot, inbox: Vec::new(), spare: Spare::default() }
+        Self { registrations, slots, slot, inbox: Vec::new(), spare: Spare::default(), ended_ns: 0 }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -126,7 +128,8 @@ impl Dispatch {
                 (false, DispatchResult::Last(Ending::Panicked { service, message }))
             }
         };
-        slot.served(entry, is_ok, monotonic_ns().saturating_sub(began_ns));
+        self.ended_ns = monotonic_ns();
+        slot.served(entry, is_ok, self.ended_ns.saturating_sub(began_ns));
         if !is_ok {
             slot.add(Total::Failed, 1);
         }

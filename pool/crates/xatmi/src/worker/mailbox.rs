@@ -10,6 +10,7 @@
 //!     └───────────────────────────────────┴────── the wake flag is set, or time ───┘
 //! ```
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,6 +48,8 @@ pub(super) struct Mailbox {
     manager: u32,
     /// The request at hand. Its reply is written over it, so there is always room for that.
     held: Option<Ticket>,
+    /// It has taken nothing since it slept: requests may be left to it alone.
+    is_fresh: Cell<bool>,
 }
 
 /// A request that is this worker's now.
@@ -71,7 +74,8 @@ impl Mailbox {
         memory.exchange().serve_here(number);
         let rows = Vec::new();
         let spin = Spin::default();
-        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None })
+        let is_fresh = Cell::new(true);
+        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None, is_fresh })
     }
 
     /// Another manager took this worker over, and writes these records.
@@ -97,10 +101,33 @@ impl Mailbox {
             if let Some((ticket, len)) = self.take_from(row.ring, slot, inbox) {
                 self.next = at + 1;
                 self.held = Some(ticket);
+                self.hand_over();
                 return Some(Taken { entry, len });
             }
         }
         None
+    }
+
+    /// Wakes another worker for what waits, if this one has not looked since it slept: no other may have been woken, as
+    /// this one was coming. Called when it has taken something, and before it does something else.
+    #[inline]
+    pub(super) fn hand_over(&self) {
+        if !self.is_fresh.replace(false) {
+            return;
+        }
+        let exchange = self.memory.exchange();
+        for (_, row) in &self.rows {
+            if exchange.ring(row.ring).is_some_and(|ring| matches!(ring.first(), Ok(Some(_)))) {
+                exchange.wake_one_if_none_comes(self.memory.records(), row.ring);
+            }
+        }
+    }
+
+    /// Lets others have the CPU.
+    pub(super) fn give_way(&self) {
+        if self.memory.exchange().is_giving_way_due(self.memory.records()) {
+            std::thread::yield_now();
+        }
     }
 
     /// The reasons for which the wake flag was set since the last look.
@@ -159,6 +186,8 @@ impl Mailbox {
             }
         }
         exchange.idle().disarm(self.number);
+        exchange.idle().come(self.number);
+        self.is_fresh.set(true);
     }
 
     /// Answers the caller of the request at hand, which can't be read, with an error.
@@ -287,7 +316,7 @@ impl Mailbox {
             };
         }
         self.claim().let_go();
-        exchange.wake_one(self.memory.records(), row.ring);
+        exchange.wake_one_if_none_comes(self.memory.records(), row.ring);
         Posted::OnTheWay
     }
 

@@ -86,6 +86,8 @@ const LINK_EACH_NS: u64 = 20_000_000_000;
 const LINK_END_NS: u64 = 10_000_000;
 /// Requests after which a worker that never sleeps does.
 const LINK_EACH_REQUESTS: u32 = 1_024;
+/// How long a worker that always finds a request keeps the CPU: a part of the shortest slice of the scheduler.
+const TURN_NS: u64 = 300_000;
 /// How long an ending worker waits for callers to take the replies that are kept for them.
 const SHUTDOWN_NS: u64 = 1_000_000_000;
 
@@ -234,9 +236,13 @@ impl Serving {
     fn until_end_in_memory(&mut self) -> Result<Ending, Error> {
         let mut requests = 0;
         let mut is_maintenance_due = true;
+        let mut turn_began_ns = None;
         loop {
             let (flags, is_manager_new) = self.dispatch.registrations.borrow_mut().take_wake_flag();
             if flags & workers::PROGRAM != 0 {
+                if let Sources::Memory(mailbox) = &self.dispatch.registrations.borrow().sources {
+                    mailbox.hand_over();
+                }
                 self.call_program();
                 if let Some(ending) = self.dispatch.finish_continued() {
                     return Ok(ending);
@@ -255,10 +261,29 @@ impl Serving {
                 DispatchResult::Last(ending) => return Ok(ending),
                 DispatchResult::Message => {
                     requests += 1;
+                    self.give_way(&mut turn_began_ns);
                     false
                 }
-                DispatchResult::Nothing => self.is_ended_before_wait() || self.sleep(),
+                DispatchResult::Nothing => {
+                    turn_began_ns = None;
+                    self.is_ended_before_wait() || self.sleep()
+                }
             };
+        }
+    }
+
+    /// Lets others have the CPU now and then, where they may want it: with no request at hand. A worker that always finds
+    /// one would be interrupted at the end of its slice, within a call, and they could not run until then.
+    fn give_way(&self, turn_began_ns: &mut Option<u64>) {
+        let ended_ns = self.dispatch.ended_ns;
+        let began_ns = *turn_began_ns.get_or_insert(ended_ns);
+        if ended_ns.saturating_sub(began_ns) < TURN_NS {
+            return;
+        }
+        *turn_began_ns = Some(ended_ns);
+        let registrations = self.dispatch.registrations.borrow();
+        if let Sources::Memory(mailbox) = &registrations.sources {
+            mailbox.give_way();
         }
     }
 

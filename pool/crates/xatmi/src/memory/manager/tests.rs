@@ -6,6 +6,8 @@ use crate::memory::request::Request;
 use crate::queue::Prefix;
 
 const WORKER: usize = 3;
+/// Words with bits of workers and of blocks.
+const ALL: [usize; 2] = [1, 1];
 
 /// A pool whose worker died in the middle of passing on a request that its client does not wait for.
 fn passed_on_by_the_dead(leaves: impl FnOnce(&Memory, Ticket)) -> (Memory, Ticket) {
@@ -149,16 +151,16 @@ fn threads_of_dead_processes_do_not_count_as_able_to_run() {
     runnable.set_present(WORKER, true);
     let block = memory.exchange.block(7).expect("there are more");
     block.set_calling(true);
-    assert!(runnable.is_above(1) && !runnable.is_above(2), "both run");
+    assert!(runnable.is_above(1, ALL) && !runnable.is_above(2, ALL), "both run");
     block.arm();
-    assert!(!runnable.is_above(1), "the client sleeps");
+    assert!(!runnable.is_above(1, ALL), "the client sleeps");
     request(&memory, ticket).answer(ticket, 0);
     memory.exchange.wake_client(&request(&memory, ticket));
-    assert!(runnable.is_above(1), "it counts from its wake on");
+    assert!(runnable.is_above(1, ALL), "it counts from its wake on");
     memory.end_client(4711, None);
-    assert!(!runnable.is_above(1), "the client is dead");
+    assert!(!runnable.is_above(1, ALL), "the client is dead");
     memory.answer_callers_of_dead(WORKER);
-    assert!(!runnable.is_above(0), "the worker too");
+    assert!(!runnable.is_above(0, ALL), "the worker too");
 }
 
 #[test]
@@ -170,14 +172,47 @@ fn a_worker_that_calls_another_service_is_one_thread() {
     let block = memory.exchange.block(7).expect("there are more");
     block.set_calling(true);
     memory.exchange.set_worker_here(false);
-    assert!(runnable.is_above(0) && !runnable.is_above(1), "as a client");
+    assert!(runnable.is_above(0, ALL) && !runnable.is_above(1, ALL), "as a client");
     block.arm();
-    assert!(!runnable.is_above(0), "it sleeps for its reply");
+    assert!(!runnable.is_above(0, ALL), "it sleeps for its reply");
     block.disarm();
     block.set_calling(false);
     memory.exchange.set_worker_here(true);
-    assert!(runnable.is_above(0) && !runnable.is_above(1), "as a worker");
+    assert!(runnable.is_above(0, ALL) && !runnable.is_above(1, ALL), "as a worker");
     let other = Memory::create(&prefix, 64, 512).expect("memory");
     other.exchange.set_worker_here(true);
-    assert!(!other.exchange.runnable().is_above(0), "it is none of another pool");
+    assert!(!other.exchange.runnable().is_above(0, ALL), "it is none of another pool");
+}
+
+#[test]
+fn no_worker_is_woken_beside_one_that_comes_unless_that_is_in_doubt() {
+    let prefix = Prefix::new("/coming").expect("a prefix");
+    let memory = Memory::create(&prefix, 64, 512).expect("memory");
+    let service = ServiceName::new("FIRST").expect("a name");
+    let ring = memory.offer(&service, |_| false).expect("room");
+    let exchange = &memory.exchange;
+    let workers = [(); 3].map(|()| memory.take_number().expect("room"));
+    for worker in workers {
+        exchange.runnable().set_present(worker, true);
+        memory.set_offer(ring, worker, true);
+        exchange.idle().come(worker);
+        exchange.idle().arm(worker);
+    }
+    let asleep = || workers.into_iter().filter(|worker| exchange.idle().is_armed(*worker)).count();
+    let wake = || exchange.wake_one_if_none_comes(&*memory.records, ring);
+    wake();
+    wake();
+    assert_eq!(asleep(), 2, "the first one comes for both");
+    exchange.idle().come(workers[0]);
+    wake();
+    assert_eq!(asleep(), 1, "it has looked: another one comes for what was pushed since");
+    wake();
+    assert_eq!(asleep(), 1, "that one was not there yet");
+    exchange.doubt(&*memory.records, ring);
+    wake();
+    assert_eq!(asleep(), 0, "it is stopped");
+    memory.answer_callers_of_dead(workers[2]);
+    exchange.idle().arm(workers[1]);
+    wake();
+    assert!(!exchange.idle().is_armed(workers[1]), "the dead do not come");
 }
