@@ -161,13 +161,18 @@ impl Reading<'_> {
         let policy = Policy::default();
         let mut defaults =
             Defaults { min: 1, max: 2, policy, variables: Vec::new(), cleared: Vec::new() };
-        // Defaults count for all servers, wherever they stand.
-        for part in root.children.iter().filter(|part| part.name == "defaults") {
-            self.defaults(part, &mut defaults);
+        // Defaults count for the servers behind them; where none stand in front of the first server, for all.
+        let place = |name: &str| root.children.iter().position(|part| part.name == name);
+        let is_in_order = place("defaults") < place("servers");
+        if !is_in_order {
+            for part in root.children.iter().filter(|part| part.name == "defaults") {
+                self.defaults(part, &mut defaults);
+            }
         }
         for part in &root.children {
             match part.name.as_str() {
                 "appconfig" => self.app(part, &mut config.settings),
+                "defaults" if is_in_order => self.defaults(part, &mut defaults),
                 "defaults" => {}
                 "servers" => self.servers(part, &defaults, &mut config.entries),
                 _ => self.unknown(part, "appconfig, defaults, servers"),

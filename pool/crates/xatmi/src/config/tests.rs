@@ -171,6 +171,27 @@ fn a_command_line_has_the_options_of_its_copy() {
 }
 
 #[test]
+fn several_defaults_count_for_the_servers_behind_them() {
+    let server = |name: &str, id: u32| {
+        format!("<servers><server name='{name}'><srvid>{id}</srvid></server></servers>")
+    };
+    let defaults =
+        |min: u32, more: &str| format!("<defaults><min>{min}</min><max>3</max>{more}</defaults>");
+    let text = [
+        "<endurox>".to_owned(),
+        defaults(1, "<respawn>N</respawn>"),
+        server("a", 1),
+        defaults(2, ""),
+        server("b", 10),
+        "</endurox>".to_owned(),
+    ];
+    let config = read(&text.concat()).expect("right");
+    let found: Vec<_> =
+        config.entries.iter().map(|entry| (entry.min, entry.max, entry.policy.respawns)).collect();
+    assert_eq!(found, [(1, 3, false), (2, 3, false)]);
+}
+
+#[test]
 fn without_pingtime_no_worker_is_pinged() {
     let config = read(&servers("<server name='a'><srvid>1</srvid></server>")).expect("right");
     assert_eq!(config.entries[0].policy.ping_cycles, None);
