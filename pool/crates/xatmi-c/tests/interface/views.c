@@ -270,7 +270,7 @@ static void fields_hold_views(void) {
   FAILS(Bget(fields, id, 0, (char *)&field, &len), BNOSPACE);
   len = sizeof two;
   CHECK(Bget(fields, id, 0, (char *)&field, &len) == 0 && two.age == 41 && len == (int)sizeof two);
-  BVIEWFLD *found = (BVIEWFLD *)Bfind(fields, id, 2, &len);
+  FVIEWFLD *found = (FVIEWFLD *)Bfind(fields, id, 2, &len);
   CHECK(found != NULL && strcmp(found->vname, "PERSON") == 0 && len == (int)sizeof two);
   CHECK(((struct PERSON *)found->data)->age == 42);
   found = (BVIEWFLD *)Bfind(fields, id, 1, &len);
