@@ -16,7 +16,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ use rustix::time::{
 };
 
 use crate::fault::{self, Fault};
-use crate::registry::{attend, registry};
+use crate::registry::{attend, registry, without_signals};
 use crate::server::end_as_failed;
 
 /// Called for a descriptor.
@@ -73,25 +72,6 @@ struct Descriptor {
     data: *mut c_void,
     /// Whether it was to be called once (EPOLLONESHOT), and was.
     is_spent: bool,
-}
-
-/// Starts a thread that no signal comes to: a handler of the server runs in a thread of the server, whose wait it
-/// interrupts, and with the errors and the context of that one.
-pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    let mut every = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the call writes a set into the room that it is given.
-    unsafe { libc::sigfillset(every.as_mut_ptr()) };
-    // SAFETY: the set was just written, and there is room for the one before.
-    let is_set =
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, every.as_ptr(), before.as_mut_ptr()) }
-            == 0;
-    let started = start();
-    if is_set {
-        // SAFETY: the set was written by the call that succeeded.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    }
-    started
 }
 
 /// What the thread waits for from now on, where that is another one than before.

@@ -1,6 +1,7 @@
 //! The registry of the server whose own thread this is, and what other threads wake it for.
 
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use pollux_xatmi::error::Code;
@@ -8,7 +9,6 @@ use pollux_xatmi::worker::Registry;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::fault::Fault;
-use crate::pollers::without_signals;
 
 /// What is called on the server's own thread, between requests, when it was woken.
 type Each = Box<dyn FnMut()>;
@@ -54,6 +54,25 @@ pub(crate) fn attend(each: Each) -> Result<OwnedFd, Fault> {
     })?;
     EACH.with_borrow_mut(|all| all.push(each));
     Ok(wake)
+}
+
+/// Starts a thread that no signal comes to: a handler of the server runs in a thread of the server, whose wait it
+/// interrupts, and with the errors and the context of that one.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let mut every = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the call writes a set into the room that it is given.
+    unsafe { libc::sigfillset(every.as_mut_ptr()) };
+    // SAFETY: the set was just written, and there is room for the one before.
+    let is_set =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, every.as_ptr(), before.as_mut_ptr()) }
+            == 0;
+    let started = start();
+    if is_set {
+        // SAFETY: the set was written by the call that succeeded.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    started
 }
 
 fn call_each() {

@@ -23,8 +23,6 @@ use std::path::{Path, PathBuf};
 
 use regex::bytes::RegexBuilder;
 
-use crate::config::NAME_VARIABLE;
-
 /// The variables that name files or folders of files; of what stands in several the later one counts.
 pub const VARIABLES: [&str; 6] = [
     "NDRX_CCONFIG5",
@@ -38,6 +36,8 @@ pub const VARIABLES: [&str; 6] = [
 pub const TAG_VARIABLE: &str = "NDRX_CCTAG";
 /// The variable with a file of log settings, which counts where there is no `[@debug]`.
 pub const DEBUG_VARIABLE: &str = "NDRX_DEBUG_CONF";
+/// The variable with the name of a worker's program in the configuration.
+pub const NAME_VARIABLE: &str = "NDRX_SVPROCNAME";
 
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;

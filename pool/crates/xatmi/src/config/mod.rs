@@ -20,6 +20,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use crate::common_config::NAME_VARIABLE;
 use crate::environment::{Group, Transport};
 
 pub(crate) use read::split as split_words;
@@ -205,8 +206,6 @@ const OWN_ID: &str = "${NDRX_SVSRVID}";
 
 /// The variable with the options of a worker: a program that a `<cmdline>` starts without any takes them from there.
 pub const OPTIONS_VARIABLE: &str = "NDRX_SVCLOPT";
-/// The variable with the name of a worker's program in the configuration.
-pub const NAME_VARIABLE: &str = "NDRX_SVPROCNAME";
 
 impl Entry {
     /// The ids of all its copies, running or not.

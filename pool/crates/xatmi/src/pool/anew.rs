@@ -10,15 +10,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::Pool;
-use super::process::find;
+use super::process::{Stamp, find};
 use crate::config::{Entry, Policy};
 use crate::supervisor::{Selection, State};
 
 /// Bytes of a unit of `/proc/PID/status`.
 const KIB: u64 = 1024;
-
-/// What tells one state of a file from another: device, file, length, last change.
-pub(super) type Stamp = (u64, u64, u64, i64, i64);
 
 /// The memory of a process, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,7 +29,6 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
-use super::anew::Stamp;
 use super::options::Log;
 use super::poller::{PoolPoller, Source};
 use crate::config::{
@@ -60,6 +59,9 @@ pub const BRIDGE_PROGRAM: &str = "tpbridge";
 
 /// How long a program may take to say what it offers.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// What tells one state of a file from another: device, file, length, last change.
+pub(super) type Stamp = (u64, u64, u64, i64, i64);
 
 /// What a worker is started with.
 pub(super) struct Start<'a> {
