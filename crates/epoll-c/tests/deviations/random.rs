@@ -169,13 +169,12 @@ impl Pair {
         let flags = self.flags[socket].expect("only what is registered is reported");
         assert_eq!(more & !flags, 0, "socket {socket} was not asked for {more:#x}");
         // an_edge_is_reported_once
-        let is_level =
-            matches!(self.mechanism, Mechanism::Select | Mechanism::Poll | Mechanism::Aio);
+        let is_level = self.mechanism.trigger() == pollux_poller::Trigger::Level;
         if flags & EDGE != 0 && flags & ONESHOT == 0 && is_level && self.holds(socket, more) {
             return;
         }
         // what_was_read_before_the_wait_is_silent
-        let is_request = matches!(self.mechanism, Mechanism::Aio | Mechanism::UringPoll);
+        let is_request = self.mechanism.backend().keeps() == pollux_poller::Keeps::Request;
         assert!(
             is_request && std::mem::take(&mut self.is_over[socket]),
             "socket {socket} with {flags:#x} should not be reported with {more:#x}"
