@@ -156,8 +156,9 @@ impl CommonConfig {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Option<String> {
         let lines: Vec<_> = self.section("@debug").collect();
-        let lines = lines.iter().map(|(name, words)| (name.as_str(), words.as_str()));
-        self.sections.contains_key("@debug").then(|| words_for(program, lines, variable))
+        let lines: Vec<_> =
+            lines.iter().map(|(name, words)| (name.as_str(), words.as_str())).collect();
+        self.sections.contains_key("@debug").then(|| words_for(program, &lines, variable))
     }
 }
 
@@ -172,25 +173,25 @@ pub fn debug_words_of_file(
 ) -> Result<String, String> {
     let text = text_of(file).map_err(|why| format!("{}: {why}", file.display()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    let lines = lines.filter_map(|line| line.split_once(char::is_whitespace));
-    Ok(words_for(program, lines, variable))
+    let lines: Vec<_> = lines.filter_map(|line| line.split_once(char::is_whitespace)).collect();
+    Ok(words_for(program, &lines, variable))
 }
 
 /// Words of lines for all programs, then of those for one: a later one counts. A server is one by its name in the
 /// configuration. For a program without a line, the lines that `rebins` of those for all names are tried: the first one whose
 /// `match` fits counts.
-fn words_for<'a>(
+fn words_for(
     program: &str,
-    lines: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    lines: &[(&str, &str)],
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> String {
     let of_server = variable(NAME_VARIABLE).filter(|name| !name.is_empty());
     let program = of_server.as_deref().unwrap_or(program);
     let of = |wanted: &str| -> Vec<String> {
-        let own = lines.clone().filter(|(name, _)| *name == wanted);
+        let own = lines.iter().filter(|(name, _)| *name == wanted);
         own.map(|(_, words)| substituted(words, variable)).collect()
     };
-    let of_all = lines.clone().filter(|(name, _)| name.starts_with('*'));
+    let of_all = lines.iter().filter(|(name, _)| name.starts_with('*'));
     let mut words: Vec<String> = of_all.map(|(_, words)| substituted(words, variable)).collect();
     let mut of_one = of(program);
     if of_one.is_empty() {

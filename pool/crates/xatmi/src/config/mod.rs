@@ -314,14 +314,14 @@ impl PoolConfig {
 /// One text of words, which [`split_words`] makes the same words of.
 #[must_use]
 pub fn joined(words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(quoted).collect();
+    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     quoted.join(" ")
 }
 
-fn quoted(word: &String) -> String {
+fn quoted(word: &str) -> String {
     let is_plain = |letter: char| !letter.is_whitespace() && !matches!(letter, '"' | '\'' | '\\');
     if !word.is_empty() && word.chars().all(is_plain) {
-        return word.clone();
+        return word.to_owned();
     }
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
