@@ -46,9 +46,9 @@ impl Client {
     /// meanwhile are taken out of the reply queue, so that no worker waits for it.
     ///
     /// # Errors
-    /// TPENOENT when the service is not offered, TPEBLOCK when its queue is full and TPNOBLOCK is
-    /// given, TPETIME when it stayed full, TPELIMIT when too many calls or large payloads are
-    /// out, TPGOTSIG, TPEINVAL for flags or a buffer that make no sense, TPEOS, TPESYSTEM.
+    /// TPENOENT when the service is not offered, TPEBLOCK when TPNOBLOCK is given and its queue is full or
+    /// too many large payloads are out, TPETIME when the queue stayed full, TPELIMIT when too many calls or, without
+    /// TPNOBLOCK, large payloads are out, TPGOTSIG, TPEINVAL for flags or a buffer that make no sense, TPEOS, TPESYSTEM.
     pub fn send_request(
         &mut self,
         service: &str,
@@ -217,7 +217,14 @@ impl Client {
             );
             return Err(Error::new(Code::Limit, detail));
         }
-        let large = self.outbox.put(bytes, until_ns, None, order.begun_ns)?;
+        let held = self.outbox.put(bytes, until_ns, None, order.begun_ns);
+        let large = held.map_err(|error| match error.code() {
+            // A client that can't wait is told what it is told of a full queue.
+            Code::Limit if order.flags.contains(CallFlags::NO_BLOCK) => {
+                Error::new(Code::Block, error.to_string())
+            }
+            _ => error,
+        })?;
         order.large_inode = large.inode;
         message.payload.body = Body::Large(large);
         Ok(message.encode(&mut self.outgoing).expect("a message holds the longest head"))

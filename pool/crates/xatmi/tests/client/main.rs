@@ -263,6 +263,26 @@ fn no_more_calls_are_out_than_there_are_descriptors() {
 }
 
 #[test]
+fn a_client_that_cannot_wait_is_told_so_when_it_holds_all_large_payloads_that_it_may() {
+    let mut pool = Pool::start();
+    pool.serve("SINK", |_, _| {});
+    let mut client = pool.client();
+    let bytes = vec![7; 100_000];
+    let large = Outgoing {
+        buffer_type: Some(BufferType::Carray),
+        buffer_size_bytes: bytes.len(),
+        bytes: &bytes,
+    };
+    let no_block = NONE | CallFlags::NO_BLOCK;
+    // The queue is full now and then, too.
+    let bound = (0..100_000).find_map(|_| {
+        let error = client.send_request("SINK", large, no_block).err()?;
+        error.to_string().contains("large payloads").then_some(error)
+    });
+    assert_eq!(bound.expect("there is one").code(), Code::Block);
+}
+
+#[test]
 fn the_memory_of_the_caller_is_written_and_its_refusal_is_the_error() {
     let mut pool = Pool::start();
     pool.serve_echo();
