@@ -344,8 +344,8 @@ extern char *tuxgetenv(const char *name);
 extern int tuxputenv(char *pair);
 
 /* Written by the server's author; all may be left out. tpsvrthrinit is called once tpsvrinit has returned 0,
- * on the one thread that serves, tpsvrthrdone before tpsvrdone. `argv[0]` is the program, then comes what
- * stands in <appopt>. Anything but 0 refuses to start. */
+ * on the one thread that serves, tpsvrthrdone before tpsvrdone. `argv` is the whole command line, in
+ * which `optind` of getopt(3) stands behind `--`, where <appopt> begins. Anything but 0 refuses to start. */
 extern int tpsvrinit(int argc, char **argv);
 extern void tpsvrdone(void);
 extern int tpsvrthrinit(int argc, char **argv);
@@ -406,7 +406,7 @@ extern int tpext_addperiodcb(int seconds, int (*function)(void)); /* 0 or NULL e
 extern int tpext_delperiodcb(void);
 extern int tpext_addb4pollcb(int (*function)(void));
 extern int tpext_delb4pollcb(void);
-extern void tpexit(void);
+extern void tpexit(void); /* on any thread of a server */
 
 /* A service function hands its call over to another thread of the server: tpsrvgetctxdata gives it as data of malloc(), or
  * with 2 in the `*len` bytes at `data`; tpcontinue ends the function, and the server serves on. The other thread takes the call

@@ -1,7 +1,7 @@
 //! Descriptors and times of a server's own: callbacks between requests (`tpext_...` of `atmi.h`).
 //!
 //! A thread waits for the descriptors and the time, and has the server's own thread make the calls; it waits again when
-//! they were made. The end of a service function, `tpexit`, is here too: it has the server end as a callback does.
+//! they were made.
 //!
 //! ```text
 //!  thread: epoll ──ready──▶ eventfd ─────▶ server's thread, between requests: callbacks
@@ -366,13 +366,4 @@ pub extern "C" fn tpext_delb4pollcb() -> c_int {
         BEFORE_WAIT.set(None);
         Ok(0)
     })
-}
-
-/// Ends this server when the service function that runs has returned; a client is left as it is.
-#[unsafe(no_mangle)]
-pub extern "C" fn tpexit() {
-    fault::atmi((), || {
-        registry()?.stop();
-        Ok(())
-    });
 }

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pollux_xatmi::error::Code;
-use pollux_xatmi::worker::{Conversion, Ending, Options, Registry, Worker, arguments_or_left};
+use pollux_xatmi::worker::{
+    Conversion, Ending, Options, Registry, Stopper, Worker, arguments_or_left,
+};
 
 use crate::fault::{self, Fault};
 use crate::messages::service_name;
@@ -36,6 +38,26 @@ pub struct ServiceRow {
 
 /// The greatest number of a node.
 const NODE_MAX: c_long = 255;
+
+/// Ends the server of this process from any thread.
+static STOPPER: Mutex<Option<Stopper>> = Mutex::new(None);
+
+fn set_stopper(stopper: Option<Stopper>) {
+    *STOPPER.lock().unwrap_or_else(PoisonError::into_inner) = stopper;
+}
+
+/// Ends the server after the service function at hand, at once where there is none; from any thread of it. A client is left as
+/// it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpexit() {
+    fault::atmi((), || {
+        let stopper = STOPPER.lock().unwrap_or_else(PoisonError::into_inner);
+        let detail = "there is no server in this process that could end";
+        let stopper = stopper.as_ref().ok_or_else(|| Fault::new(Code::Protocol.number(), detail))?;
+        stopper.stop();
+        Ok(())
+    });
+}
 
 /// More services than a server can have; a table without an end is recognised by it.
 const ROWS_MAX: usize = 10_000;
@@ -353,11 +375,12 @@ fn run(
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
     registry::set(Some(registry.clone()));
+    set_stopper(Some(registry.stopper()?));
     context::set_servers(true);
     registry.on_log_level(|level| logging::set_level_of_process(level.into()));
     // A line that makes no sense is refused below.
-    let given = arguments_or_left(arguments.to_vec());
-    let options = Options::parse(given.into_iter().skip(1)).ok();
+    let words = arguments_or_left(arguments.to_vec());
+    let options = Options::parse(words.iter().skip(1).cloned()).ok();
     let srvid = options.as_ref().map(|options| options.srvid);
     CONVERSIONS.set(options.into_iter().flat_map(|options| options.conversions).collect());
     SRVID.store(
@@ -378,9 +401,8 @@ fn run(
                 .map_err(|fault| fault.detail)?;
         }
         registry.built_in_end();
-        let program = &arguments[..1.min(arguments.len())];
-        call_init("tpsvrinit", init, program, application)?;
-        call_init("tpsvrthrinit", thread_init, program, application)
+        call_init("tpsvrinit", init, &words, application.len())?;
+        call_init("tpsvrthrinit", thread_init, &words, application.len())
     };
     let finish = || {
         for done in [thread_done, done].into_iter().flatten() {
@@ -390,23 +412,32 @@ fn run(
         }
     };
     let ending = worker.run(arguments.iter().cloned(), start, finish);
+    set_stopper(None);
     registry::set(None);
     context::set_servers(false);
     Ok(ending?)
 }
 
-/// Calls the program's start function with its own name and what follows `--`, as getopt wants it.
+unsafe extern "C" {
+    /// Where getopt(3) reads on.
+    static mut optind: c_int;
+}
+
+/// Calls the program's start function with the whole command line; getopt(3) begins at its last `of_program` words, those
+/// behind `--`.
 fn call_init(
     name: &str,
     init: Option<Init>,
-    program: &[OsString],
-    application: &[OsString],
+    words: &[OsString],
+    of_program: usize,
 ) -> Result<(), String> {
     let Some(init) = init else { return Ok(()) };
-    let words = program.iter().chain(application);
-    let mut texts: Vec<_> = words.filter_map(|w| CString::new(w.as_bytes()).ok()).collect();
+    let mut texts: Vec<_> = words.iter().filter_map(|w| CString::new(w.as_bytes()).ok()).collect();
     let mut pointers: Vec<_> = texts.iter_mut().map(|text| text.as_ptr().cast_mut()).collect();
     let count = c_int::try_from(pointers.len()).map_err(|_| "too many arguments".to_owned())?;
+    let begin = c_int::try_from(pointers.len() - of_program).map_err(|_| "too many arguments")?;
+    // SAFETY: the server's own thread calls its start functions, and no other one reads options meanwhile.
+    unsafe { optind = begin };
     pointers.push(std::ptr::null_mut());
     // The program may keep pointers to its arguments, as it may to those of main.
     let pointers = pointers.leak();

@@ -130,6 +130,19 @@ void LEAVE(TPSVCINFO *call) {
   tpreturn(TPSUCCESS, 0, call->data, 0, 0);
 }
 
+static void *leave_later(void *unused) {
+  usleep(20000);
+  tpexit();
+  return unused;
+}
+
+/* Another thread ends the server, which waits for requests by then. */
+void THREAD(TPSVCINFO *call) {
+  pthread_t thread;
+  int ok = pthread_create(&thread, NULL, leave_later, NULL) == 0 && pthread_detach(thread) == 0;
+  tpreturn(ok ? TPSUCCESS : TPFAIL, 0, call->data, 0, 0);
+}
+
 static int init(int argc, char **argv) {
   (void)argc;
   (void)argv;
@@ -148,6 +161,7 @@ static int server(int argc, char **argv) {
                                             {"PID", "PID", PID, 0, 0},       {"NAMES", "NAMES", NAMES, 0, 0},
                                             {"CLOSED", "CLOSED", CLOSED, 0, 0}, {"USED", "USED", USED, 0, 0},
                                             {"SIGNALS", "SIGNALS", SIGNALS, 0, 0},
+                                            {"THREAD", "THREAD", THREAD, 0, 0},
                                             {NULL, NULL, NULL, 0, 0}};
   struct tmsvrargs_t arguments;
   memset(&arguments, 0, sizeof arguments);
@@ -225,6 +239,9 @@ static int client(void) {
   /* Another process takes its place. */
   long before = process();
   ask("LEAVE", "");
+  until_other(before);
+  before = process();
+  ask("THREAD", "");
   until_other(before);
   /* A callback that fails ends the server, which is started again. */
   before = process();

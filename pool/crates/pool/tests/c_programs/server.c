@@ -1,6 +1,7 @@
 /* The services of the scenarios, each for one way in which a call can go. */
 #include <atmi.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -255,7 +256,7 @@ static void fill_up(void) {
 static int thread_starts;
 
 int tpsvrthrinit(int argc, char **argv) {
-  CHECK(argc == 3 && strcmp(argv[2], "42") == 0 && thread_starts == 0 && tpgetsrvid() >= 1);
+  CHECK(argc > 3 && strcmp(argv[argc - 1], "42") == 0 && optind == argc - 2 && thread_starts == 0 && tpgetsrvid() >= 1);
   thread_starts++;
   return failures;
 }
@@ -267,9 +268,10 @@ void tpsvrthrdone(void) {
 
 void tpsvrdone(void) { CHECK(thread_starts == -1); }
 
-/* The arguments of the configuration come with the program's name in front. */
+/* The whole command line; getopt begins behind `--`. */
 int tpsvrinit(int argc, char **argv) {
-  CHECK(argc == 3 && strcmp(argv[1], "-x") == 0 && strcmp(argv[2], "42") == 0 && argv[3] == NULL);
+  CHECK(argc > 5 && strcmp(argv[argc - 3], "--") == 0 && optind == argc - 2 && argv[argc] == NULL);
+  CHECK(getopt(argc, argv, "x:") == 'x' && strcmp(optarg, "42") == 0 && getopt(argc, argv, "x:") == -1);
   CHECK(tpadvertise("ECHO", ECHO) == 0 && tpadvertise("FAIL", FAIL) == 0);
   CHECK(tpadvertise("SILENT", SILENT) == 0 && tpadvertise("DIE", DIE) == 0);
   CHECK(tpadvertise("SLOW", SLOW) == 0 && tpadvertise("HOP", HOP) == 0);

@@ -332,6 +332,15 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Ends a sleep of this worker, from any thread.
+    pub(super) fn waker(&self) -> impl Fn() + Send + Sync + use<> {
+        let exchange = Arc::clone(self.memory.exchange());
+        let number = self.number;
+        move || exchange.set_wake_flag(number, workers::PROGRAM)
+    }
+}
+
 impl ReplyTransport for Mailbox {
     fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
         let row = self.memory.records().find(name).ok_or_else(|| {
@@ -359,14 +368,13 @@ impl ReplyTransport for Mailbox {
     fn watch_program(&mut self, program: BorrowedFd<'_>) -> Result<(), Error> {
         let copy = program.try_clone_to_owned();
         let fd = copy.map_err(|source| Error::os("dup failed", source))?;
-        let exchange = Arc::clone(self.memory.exchange());
-        let number = self.number;
+        let wake = self.waker();
         let watch = move || {
             let mut wait = [PollFd::new(&fd, PollFlags::IN)];
             while poll(&mut wait, None).is_ok_and(|_| wait[0].revents().contains(PollFlags::IN)) {
                 // Readable again after the next write.
                 let _ = rustix::io::read(fd.as_fd(), &mut [0; 8]);
-                exchange.set_wake_flag(number, workers::PROGRAM);
+                wake();
             }
         };
         let named = std::thread::Builder::new().name("pollux-attend".to_owned());

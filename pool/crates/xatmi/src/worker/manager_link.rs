@@ -10,6 +10,8 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -39,6 +41,8 @@ pub(super) struct ManagerLink {
     next_try: Instant,
     answer: Option<Result<(), Error>>,
     is_stop_asked: bool,
+    /// Set by any thread of the program.
+    is_stop_asked_by_program: Arc<AtomicBool>,
     is_nudged: bool,
     is_sweep_asked: bool,
     log_level: Option<u8>,
@@ -57,6 +61,7 @@ impl ManagerLink {
             next_try: Instant::now(),
             answer: None,
             is_stop_asked: false,
+            is_stop_asked_by_program: Arc::default(),
             is_nudged: false,
             is_sweep_asked: false,
             log_level: None,
@@ -177,7 +182,12 @@ impl ManagerLink {
     }
 
     pub(super) fn is_stop_asked(&self) -> bool {
-        self.is_stop_asked
+        self.is_stop_asked || self.is_stop_asked_by_program.load(Ordering::Acquire)
+    }
+
+    /// What a thread of the program sets to end the worker.
+    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_stop_asked_by_program)
     }
 
     /// Ends the worker as an order of the manager does.

@@ -25,6 +25,7 @@
 //! |---|---|
 //! | `setup` | what the manager left in the environment; the command line |
 //! | `service` | what a service function gets and gives back; the services on offer |
+//! | `stopper` | the end of the worker that any thread of its program asks for |
 //! | `registrations` | offers, request sources and link, which loop and registry share |
 //! | `manager_link` | the link, and what to do when the manager is gone |
 //! | `continued` | calls that another thread of the program answers |
@@ -45,6 +46,7 @@ mod registrations;
 mod reply;
 mod service;
 mod setup;
+mod stopper;
 mod unsent_messages;
 
 use std::cell::RefCell;
@@ -58,6 +60,7 @@ use pollux_poller::Events;
 
 pub(crate) use output::{GivenOutput, OUTPUT_VARIABLE};
 pub use registrations::Registry;
+pub use stopper::Stopper;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
 pub use setup::{Alias, Conversion, Options, arguments_or_left};
 pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
@@ -355,6 +358,8 @@ impl Serving {
                 self.call_program();
                 return Ok(self.dispatch.finish_continued());
             }
+            // Seen when the link is.
+            Ready::Stop => {}
             Ready::Room(index, generation) => self.dispatch.flush(index, generation),
         }
         Ok(None)

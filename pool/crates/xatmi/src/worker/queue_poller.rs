@@ -25,6 +25,8 @@ pub(super) enum Ready {
     Link,
     /// The descriptor that the program attends to.
     Program,
+    /// A thread of the program ends the worker.
+    Stop,
     /// A queue that was full, by index and generation.
     Room(usize, u32),
 }
@@ -44,10 +46,11 @@ struct Open {
     is_watched: bool,
 }
 
-/// Tokens: a service's entry, then the link, the program, then full queues.
+/// Tokens: a service's entry, then the link, the program and its end, then full queues.
 const LINK_SLOT: u32 = SERVICES_MAX as u32;
 const PROGRAM_SLOT: u32 = LINK_SLOT + 1;
-const ROOM_SLOTS: u32 = PROGRAM_SLOT + 1;
+const STOP_SLOT: u32 = PROGRAM_SLOT + 1;
+const ROOM_SLOTS: u32 = STOP_SLOT + 1;
 
 impl QueuePoller {
     /// An empty set.
@@ -138,6 +141,15 @@ impl QueuePoller {
         self.poller.add(program, Token::new(PROGRAM_SLOT, 0), how).map_err(refused)
     }
 
+    /// Watches what another thread of the program ends the wait by.
+    ///
+    /// # Errors
+    /// TPEMATCH when it is watched already, TPEOS.
+    pub(super) fn watch_stop(&mut self, stop: BorrowedFd<'_>) -> Result<(), Error> {
+        let how = Registration::new(Interest::READABLE, Trigger::Level);
+        self.poller.add(stop, Token::new(STOP_SLOT, 0), how).map_err(refused)
+    }
+
     /// Watches a full queue for room.
     ///
     /// # Errors
@@ -180,6 +192,7 @@ pub(super) fn ready(token: Token) -> Ready {
         entry if entry < LINK_SLOT => Ready::Service(entry as usize, token.generation()),
         LINK_SLOT => Ready::Link,
         PROGRAM_SLOT => Ready::Program,
+        STOP_SLOT => Ready::Stop,
         slot => Ready::Room((slot - ROOM_SLOTS) as usize, token.generation()),
     }
 }

@@ -23,6 +23,7 @@ use super::service::{
     Done, Handler, Incoming, Offer, Offers, SharedHandler, Standing, service_name,
 };
 use super::setup::Options;
+use super::stopper::Stopper;
 use crate::error::{Code, Error};
 use crate::link::ToManager;
 use crate::queue::{Prefix, ServiceName};
@@ -356,6 +357,19 @@ impl Registry {
     /// Ends the worker after the request at hand, as an order of its manager does; that one starts another in its place.
     pub fn stop(&self) {
         self.registrations.borrow_mut().manager_link.stop();
+    }
+
+    /// Ends the worker as [`stop`](Self::stop) does, from any thread of the program.
+    ///
+    /// # Errors
+    /// TPEMATCH for a second one where requests are in queues, TPEOS.
+    pub fn stopper(&self) -> Result<Stopper, Error> {
+        let registrations = &mut *self.registrations.borrow_mut();
+        let asked = registrations.manager_link.stop_flag();
+        match &mut registrations.sources {
+            Sources::Queues(queues) => Stopper::by_descriptor(asked, &mut queues.poller),
+            Sources::Memory(mailbox) => Ok(Stopper::new(asked, mailbox.waker())),
+        }
     }
 
     /// Answers a call that its service function left by [`Done::Continue`] with this number. To be called where
