@@ -53,7 +53,8 @@ pub extern "C" fn tpexit() {
     fault::atmi((), || {
         let stopper = STOPPER.lock().unwrap_or_else(PoisonError::into_inner);
         let detail = "there is no server in this process that could end";
-        let stopper = stopper.as_ref().ok_or_else(|| Fault::new(Code::Protocol.number(), detail))?;
+        let stopper =
+            stopper.as_ref().ok_or_else(|| Fault::new(Code::Protocol.number(), detail))?;
         stopper.stop();
         Ok(())
     });

@@ -60,10 +60,10 @@ use pollux_poller::Events;
 
 pub(crate) use output::{GivenOutput, OUTPUT_VARIABLE};
 pub use registrations::Registry;
-pub use stopper::Stopper;
 pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
 pub use setup::{Alias, Conversion, Options, arguments_or_left};
 pub use setup::{LINK_VARIABLE, MEMORY_VARIABLE, Setup, WAKE_VARIABLE, Wake};
+pub use stopper::Stopper;
 
 use crate::error::{Code, Error};
 use crate::link::ToManager;
