@@ -286,12 +286,13 @@ impl Reading<'_> {
                 format!("the attribute {name} of <server> is unknown and ignored; expected name"),
             );
         }
-        // As on a command line, what follows is the program's.
+        let program = self.program(part)?;
+        // As on a command line, what follows is the program's. `--` in front of <appopt> stays: programs count words.
         if let Some(at) = system_options.iter().position(|word| word == "--") {
             let behind = system_options.split_off(at).into_iter().skip(1);
-            program_options.splice(0..0, behind);
+            let between = (program != "tpbridge").then(|| "--".to_owned());
+            program_options.splice(0..0, behind.chain(between));
         }
-        let program = self.program(part)?;
         if let Some(who) = passed_over(&program, &program_options) {
             self.warn(part, format!("<server name=\"{program}\"> is passed over: {who}"));
             self.is_passing_over = true;

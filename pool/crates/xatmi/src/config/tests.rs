@@ -515,11 +515,11 @@ fn words_behind_two_dashes_are_the_programs() {
     };
     let alone = entry("<sysopt>-e f -r -- -a 5 -b</sysopt>");
     assert_eq!(alone.system_options, ["-e", "f", "-r"]);
-    assert_eq!(alone.program_options, ["-a", "5", "-b"]);
+    assert_eq!(alone.program_options, ["-a", "5", "-b", "--"]);
     let both = entry("<sysopt>-r -- -a</sysopt><appopt>-b</appopt>");
     assert_eq!(
         (both.system_options, both.program_options.concat()),
-        (vec!["-r".to_owned()], "-a-b".to_owned())
+        (vec!["-r".to_owned()], "-a---b".to_owned())
     );
 }
 
