@@ -91,6 +91,11 @@ impl BufferType {
     const fn is_text(self) -> bool {
         matches!(self, Self::String | Self::Json)
     }
+
+    /// Whether the sender says how much is sent.
+    const fn is_bytes(self) -> bool {
+        matches!(self, Self::Carray | Self::XOctet)
+    }
 }
 
 /// Longest name of a subtype in the XATMI interface.
@@ -132,14 +137,18 @@ impl Buffer {
         Ok(Self { buffer_type, subtype: subtype.to_owned(), region })
     }
 
-    /// An empty buffer of the type that programs call `name`: `tpalloc`.
+    /// An empty buffer of the type that programs call `name`: `tpalloc`. A text or bytes have at least the
+    /// type's own size.
     ///
     /// # Errors
     /// As [`new`](Self::new), and [`BufferError::UnknownType`].
     pub fn alloc(name: &str, subtype: &str, size: usize) -> Result<Self, BufferError> {
         let buffer_type = BufferType::from_name(name)?;
         if !buffer_type.is_view() {
-            return Self::new(buffer_type, subtype, size);
+            // Programs count on the type's own size: some send a text that fills what they asked for, without its NUL.
+            let is_counted_on = buffer_type.is_text() || buffer_type.is_bytes();
+            let least = if is_counted_on { SIZE_DEFAULT } else { 0 };
+            return Self::new(buffer_type, subtype, size.max(least));
         }
         if subtype.len() > SUBTYPE_BYTES_MAX {
             return Err(BufferError::LongSubtype { bytes: subtype.len() });
@@ -507,6 +516,10 @@ mod tests {
             assert_eq!([buffer][0].as_bytes().as_ptr(), address, "it was moved");
         }
         assert_eq!(alloc("UBF", 1).size(), HEADER_BYTES);
+        // A text of ten letters in ten bytes ends all the same.
+        for name in ["STRING", "CARRAY", "JSON", "X_OCTET"] {
+            assert_eq!(alloc(name, 10).size(), 512, "{name}");
+        }
     }
 
     #[test]
@@ -524,13 +537,14 @@ mod tests {
 
     #[test]
     fn the_type_of_a_buffer_decides_how_much_is_sent() {
-        let mut text = alloc("STRING", 8);
+        let new = |buffer_type| Buffer::new(buffer_type, "", 8).expect("sound");
+        let mut text = new(BufferType::String);
         text.as_bytes_mut().copy_from_slice(b"abc\0defg");
         assert_eq!(text.used_len(99), Ok(4));
         text.as_bytes_mut()[3] = b'x';
         assert_eq!(text.used_len(0), Err(BufferError::NoNul { name: "STRING" }));
-        for name in ["CARRAY", "X_OCTET"] {
-            let bytes = alloc(name, 8);
+        for buffer_type in [BufferType::Carray, BufferType::XOctet] {
+            let bytes = new(buffer_type);
             assert_eq!((bytes.used_len(8), bytes.used_len(0)), (Ok(8), Ok(0)));
             assert_eq!(bytes.used_len(9), Err(BufferError::BeyondEnd { given: 9, size: 8 }));
         }
