@@ -1,6 +1,7 @@
 /* A server with one service: TOUPPER answers a text in capital letters. */
 #include <atmi.h>
 #include <ctype.h>
+#include <unistd.h>
 #include <userlog.h>
 
 #ifdef __cplusplus
@@ -14,7 +15,7 @@ void TOUPPER(TPSVCINFO *request) {
 }
 
 int tpsvrinit(int argc, char **argv) {
-  userlog("%s starts with %d arguments", argv[0], argc - 1);
+  userlog("%s starts with %d arguments", argv[0], argc - optind);
   return 0;
 }
 

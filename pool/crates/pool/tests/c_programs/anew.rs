@@ -16,7 +16,7 @@ const SERVER: &str = r#"
 static char arguments[256];
 char *kept; /* where others could see it, so that it is not left out */
 int tpsvrinit(int argc, char **argv) {
-  for (int i = 1; i < argc; i++) snprintf(arguments + strlen(arguments), sizeof arguments - strlen(arguments), " %s", argv[i]);
+  for (int i = optind; i < argc; i++) snprintf(arguments + strlen(arguments), sizeof arguments - strlen(arguments), " %s", argv[i]);
   return 0;
 }
 void PID(TPSVCINFO *call) {

@@ -671,13 +671,13 @@ static void forward(void) {
 }
 
 static void lengths(void) {
-  char *bytes = tpalloc("CARRAY", NULL, 100), *reply = tpalloc("CARRAY", NULL, 10), type[9];
+  char *bytes = tpalloc("CARRAY", NULL, 600), *reply = tpalloc("CARRAY", NULL, 10), type[9];
   long len = 0;
   memcpy(bytes, "one\0two", 7);
   CHECK(tpcall("ECHO", bytes, 7, &reply, &len, 0) == 0 && len == 7);
-  CHECK(memcmp(reply, "one\0two", 7) == 0 && tptypes(reply, type, NULL) == 100);
+  CHECK(memcmp(reply, "one\0two", 7) == 0 && tptypes(reply, type, NULL) == 600);
   CHECK(tpcall("ECHO", bytes, 0, &reply, &len, 0) == 0 && len == 0);
-  CHECK(tpcall("ECHO", bytes, 101, &reply, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("ECHO", bytes, 601, &reply, &len, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tpcall("ECHO", bytes, -1, &reply, &len, 0) == -1 && tperrno == TPEINVAL);
   CHECK(tpcall("TOOLONG", bytes, 7, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
   CHECK(tpcall("GROW", bytes, 50, &reply, &len, 0) == 0 && len == 501);
@@ -688,8 +688,12 @@ static void lengths(void) {
   memset(bytes, 'b', 1000000);
   CHECK(tpcall("ECHO", bytes, 1000000, &bytes, &len, 0) == 0 && len == 1000000);
   CHECK(bytes[0] == 'b' && bytes[999999] == 'b');
-  char *text = tpalloc("JSON", NULL, 100);
-  memset(text, '1', 100);
+  char *text = tpalloc("STRING", NULL, 10);
+  memset(text, 's', 10);
+  CHECK(tpcall("ECHO", text, 0, &text, &len, 0) == 0 && len == 11);
+  tpfree(text);
+  text = tpalloc("JSON", NULL, 600);
+  memset(text, '1', 600);
   CHECK(tpcall("ECHO", text, 0, &text, &len, 0) == -1 && tperrno == TPEINVAL);
   strcpy(text, "{\"a\": [1, 2]}");
   CHECK(tpcall("ECHO", text, 0, &text, &len, 0) == 0 && len == 14);

@@ -15,6 +15,7 @@ const SERVER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 static char said[512];
 static void answer(TPSVCINFO *call) {
   char *text = tprealloc(call->data, 1024);
@@ -30,9 +31,9 @@ int tpsvrinit(int argc, char **argv) {
   char service[64];
   name = name ? name + 1 : argv[0];
   snprintf(said, sizeof said, "%s", name);
-  for (int at = 1; at < argc; at++) snprintf(said + strlen(said), sizeof said - strlen(said), " [%s]", argv[at]);
-  if (argc == 3 && strcmp(argv[1], "-T") == 0) {
-    snprintf(service, sizeof service, "%s_%s", name, argv[2]);
+  for (int at = optind; at < argc; at++) snprintf(said + strlen(said), sizeof said - strlen(said), " [%s]", argv[at]);
+  if (argc == optind + 2 && strcmp(argv[optind], "-T") == 0) {
+    snprintf(service, sizeof service, "%s_%s", name, argv[optind + 1]);
     if (tpadvertise(service, answer) != 0) return -1;
   }
   return strcmp(name, "some") == 0 || tpadvertise(name, answer) == 0 ? 0 : -1;
