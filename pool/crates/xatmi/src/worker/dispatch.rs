@@ -496,7 +496,7 @@ mod tests {
             assert!(matches!(spare.fill(&text), Err(Unusable::Content)));
             let fields = payload(BufferType::Ubf, 1024, &[7; 100]);
             assert!(matches!(spare.fill(&fields), Err(Unusable::Content)));
-            spare.keep(Some(Buffer::alloc("STRING", "", 8).expect("memory")));
+            spare.keep(Some(Buffer::new(BufferType::String, "", 8).expect("memory")));
             let text = payload(BufferType::String, 8, b"a\0b\0");
             assert!(matches!(spare.fill(&text), Err(Unusable::Content)));
             spare.keep(Some(Buffer::alloc("UBF", "", 1024).expect("memory")));
