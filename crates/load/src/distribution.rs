@@ -103,7 +103,8 @@ impl Distribution {
     /// Counts one time.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
-        self.counted.counters_mut().saturating_record(nanoseconds);
+        let recorded = self.counted.counters_mut().record(nanoseconds.min(LONGEST_NS));
+        recorded.expect("the bounds contain the longest, or grow to it");
     }
 
     /// Takes a time into the longest alone, as the least that a request has waited.
