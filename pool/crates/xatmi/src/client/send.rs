@@ -219,7 +219,7 @@ impl Client {
         }
         let held = self.outbox.put(bytes, until_ns, None, order.begun_ns);
         let large = held.map_err(|error| match error.code() {
-            // A client that can't wait is told what it is told of a full queue.
+            // A client that can't wait gets the error that a full queue has.
             Code::Limit if order.flags.contains(CallFlags::NO_BLOCK) => {
                 Error::new(Code::Block, error.to_string())
             }

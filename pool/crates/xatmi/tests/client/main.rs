@@ -263,7 +263,7 @@ fn no_more_calls_are_out_than_there_are_descriptors() {
 }
 
 #[test]
-fn a_client_that_cannot_wait_is_told_so_when_it_holds_all_large_payloads_that_it_may() {
+fn a_client_that_cannot_wait_fails_at_once_when_it_holds_all_large_payloads_that_it_may() {
     let mut pool = Pool::start();
     pool.serve("SINK", |_, _| {});
     let mut client = pool.client();
