@@ -221,7 +221,10 @@ fn softirq_threads_cpu() -> Reading<Duration> {
 pub fn process_switches() -> Option<u64> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
-        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        // A thread may end meanwhile; its count is gone with it.
+        let Ok(status) = std::fs::read_to_string(task.ok()?.path().join("status")) else {
+            continue;
+        };
         sum += numbers_after(&status, "ctxt_switches:").sum::<u64>();
     }
     Some(sum)
