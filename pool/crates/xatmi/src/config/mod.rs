@@ -311,7 +311,7 @@ impl PoolConfig {
     }
 }
 
-/// One text of words, which [`split_words`] makes the same words of.
+/// One text of words, which `split_words` makes the same words of.
 #[must_use]
 pub fn joined(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
