@@ -11,7 +11,7 @@ use pollux_xatmi::view::LINES;
 
 use crate::buffers::{apply_text, take_read, text_bytes_max};
 use crate::expressions::expression;
-use crate::fault::{self, UbfFault};
+use crate::fault::{self, NO_FUNCTION, UbfFault};
 use crate::fields::{changing, reading, table_or_empty};
 use crate::views::{looking, struct_of_text, view};
 
@@ -34,7 +34,7 @@ type Move = unsafe extern "C" fn(*mut c_char, c_long, *mut c_void) -> c_long;
 const LINE_BYTES: usize = 128 << 10;
 
 fn no_function() -> UbfFault {
-    UbfError::Invalid { reason: "there is no function to be called" }.into()
+    UbfError::Invalid { reason: NO_FUNCTION }.into()
 }
 
 fn failed(words: &str) -> UbfFault {

@@ -21,6 +21,9 @@ const TPED_MAXVAL: c_int = 16;
 /// Longer than any message here; the rest of one can only be a name that a caller made up.
 const TEXT_BYTES: usize = 512;
 
+/// Where a function that is to be called is NULL.
+pub(crate) const NO_FUNCTION: &str = "the function is NULL";
+
 /// An error of `atmi.h`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {

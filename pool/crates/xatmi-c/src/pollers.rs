@@ -32,7 +32,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::fault::{self, Fault};
+use crate::fault::{self, Fault, NO_FUNCTION};
 use crate::registry::{attend, registry, without_signals};
 use crate::server::end_as_failed;
 
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn tpext_addpollerfd(
     each: Option<OnEvents>,
 ) -> c_int {
     fault::atmi(-1, || {
-        let each = each.ok_or_else(|| Fault::invalid("there is no function to be called"))?;
+        let each = each.ok_or_else(|| Fault::invalid(NO_FUNCTION))?;
         // SAFETY: epoll_ctl(2) refuses one that is not open.
         let source = unsafe { borrowed(fd) }?;
         let flags = EventFlags::from_bits_retain(events);
@@ -346,7 +346,7 @@ pub extern "C" fn tpext_delperiodcb() -> c_int {
 pub unsafe extern "C" fn tpext_addb4pollcb(each: Option<OnTime>) -> c_int {
     fault::atmi(-1, || {
         let registry = registry()?;
-        let each = each.ok_or_else(|| Fault::invalid("there is no function to be called"))?;
+        let each = each.ok_or_else(|| Fault::invalid(NO_FUNCTION))?;
         BEFORE_WAIT.set(Some(each));
         registry.before_waits(Some(Rc::new(|| {
             if let Some(each) = BEFORE_WAIT.get() {
