@@ -1,9 +1,10 @@
 //! `pollux pool convert`: the ndrxconfig.xml of a UBBCONFIG, with warnings on standard error.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use pollux_settings::command::output::{self, Failure};
-use pollux_xatmi::ubbconfig::{convert, read_file};
+use pollux_xatmi::ubbconfig::{convert, quoted, read_file};
 
 use crate::flags::ConvertFlags;
 
@@ -31,10 +32,21 @@ pub(crate) fn run(flags: &ConvertFlags) -> Result<ExitCode, Failure> {
     let warnings = converted.warnings.len();
     match &flags.output {
         None => output::result(&converted.xml)?,
-        Some(path) => std::fs::write(path, &converted.xml).map_err(|error| {
-            Failure::failed(format!("{}: cannot be written: {error}", path.display()))
-        })?,
+        Some(path) => write(path, &converted.xml)?,
+    }
+    if let Some(path) = &flags.environment {
+        let mut text = String::new();
+        if let Some(output) = &flags.output {
+            let whole = std::path::absolute(output).unwrap_or_else(|_| output.clone());
+            text = format!("export NDRX_CONFIG={}\n", quoted(&whole.to_string_lossy()));
+        }
+        write(path, &(text + &converted.environment))?;
     }
     output::remark(&format!("{name}: {servers} <server>, {warnings} warnings"));
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::failed(format!("{}: cannot be written: {error}", path.display())))
 }

@@ -302,6 +302,9 @@ pub(crate) struct ConvertFlags {
     /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write what a shell reads before the pool is started to this file: variables, and the folder to start in
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) environment: Option<PathBuf>,
     /// Leave out the notes on what is not needed here
     #[arg(long = "no-notes")]
     pub(crate) is_without_notes: bool,

@@ -7,10 +7,10 @@
 __attribute__((weak)) int tpsvrinit(int argc, char **argv) {
   (void)argc;
   (void)argv;
-  return 0;
+  return tpopen();
 }
 
-__attribute__((weak)) void tpsvrdone(void) {}
+__attribute__((weak)) void tpsvrdone(void) { (void)tpclose(); }
 
 __attribute__((weak)) int tpsvrthrinit(int argc, char **argv) {
   (void)argc;

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 
 #include "ndrstandard.h"
+#include "ubf.h"
+#include "xa.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -13,10 +13,14 @@
 #ifndef POLLUX_NDEBUG_H
 #define POLLUX_NDEBUG_H
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "thlock.h"
 #include "ubf.h"
@@ -90,6 +94,18 @@ extern int pollux_log_level(void);
 static __inline__ int debug_get_tp_level(void) { return pollux_log_level(); }
 static __inline__ int debug_get_ndrx_level(void) { return pollux_log_level(); }
 static __inline__ int debug_get_ubf_level(void) { return pollux_log_level(); }
+typedef struct {
+  int level;
+} ndrx_debug_t;
+static __inline__ ndrx_debug_t pollux_log_state(void) {
+  ndrx_debug_t state;
+  state.level = pollux_log_level();
+  return state;
+}
+/* if (G_tp_debug.level >= log_debug): to be read, not to be set */
+#define G_tp_debug (pollux_log_state())
+#define G_ndrx_debug G_tp_debug
+#define G_ubf_debug G_tp_debug
 static __inline__ char *tploggetiflags(void) { return (char *)""; } /* there are no flags */
 
 /* What holds for this thread where a line of this level is written: which of LOG_FACILITY_..., and the level in the highest 8

@@ -7,6 +7,7 @@
 #ifndef POLLUX_NDRSTANDARD_H
 #define POLLUX_NDRSTANDARD_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -8,7 +8,10 @@
 #ifndef POLLUX_UBF_H
 #define POLLUX_UBF_H
 
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {

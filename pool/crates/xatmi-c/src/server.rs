@@ -20,7 +20,7 @@ use crate::fault::{self, Fault};
 use crate::messages::service_name;
 use crate::registry::{self, registry};
 use crate::service::{Function, serve};
-use crate::{caller, context, logging, service};
+use crate::{caller, context, logging, service, transactions};
 
 /// The program's tpsvrinit or tpsvrthrinit.
 type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
@@ -402,6 +402,10 @@ fn run(
                 .map_err(|fault| fault.detail)?;
         }
         registry.built_in_end();
+        if init.is_none() {
+            // What tpsvrinit does where a program brings none.
+            transactions::open();
+        }
         call_init("tpsvrinit", init, &words, application.len())?;
         call_init("tpsvrthrinit", thread_init, &words, application.len())
     };

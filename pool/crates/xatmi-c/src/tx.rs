@@ -95,7 +95,7 @@ pub extern "C" fn tpcommit(flags: c_long) -> c_int {
     const TPTXCOMMITDLOG: c_long = 4;
     fault::atmi(-1, || {
         no_flags(flags & !TPTXCOMMITDLOG)?;
-        commit().map(|()| 0)
+        in_turn(commit).map(|()| 0)
     })
 }
 
@@ -104,7 +104,7 @@ pub extern "C" fn tpcommit(flags: c_long) -> c_int {
 pub extern "C" fn tpabort(flags: c_long) -> c_int {
     fault::atmi(-1, || {
         no_flags(flags)?;
-        abort().map(|()| 0)
+        in_turn(abort).map(|()| 0)
     })
 }
 
@@ -273,6 +273,16 @@ fn ended(answer: c_int) -> c_int {
         begin();
     }
     answer
+}
+
+/// Ends the transaction; another one begins where they are chained.
+fn in_turn(end: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+    let was_begun = transactions::seen().is_some();
+    let done = end();
+    if was_begun {
+        ended(TX_OK);
+    }
+    done
 }
 
 /// Opens the resources, of which there are none.

@@ -333,3 +333,22 @@ fn a_service_is_called_from_the_command_line_with_fields_json_and_text() {
     }
     pool.stop();
 }
+
+#[test]
+fn a_server_without_tpsvrinit_has_its_resources_open() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.write(
+        "plainsv.c",
+        "#include <atmi.h>\n#include <tx.h>\n\
+         void CHAIN(TPSVCINFO *call) {\n\
+           int done = tx_set_transaction_control(TX_CHAINED) == TX_OK && tpbegin(30, 0) == 0 && tpcommit(0) == 0\n\
+             && tpgetlev() == 1 && tx_set_transaction_control(TX_UNCHAINED) == TX_OK && tpabort(0) == 0 && tpgetlev() == 0;\n\
+           tpreturn(done ? TPSUCCESS : TPFAIL, 0, call->data, call->len, 0);\n\
+         }\n",
+    );
+    workshop.pollux(&["build-server", "-o", "plainsv", "plainsv.c", "-s", "CHAIN"]);
+    let pool = Pool::of(&workshop, "plainsv");
+    let answer = succeeded(pool.tool(POLLUX_POOL).args(["call", "CHAIN", "--string", "done"]));
+    assert_eq!(answer.stdout, "done\n");
+    pool.stop();
+}

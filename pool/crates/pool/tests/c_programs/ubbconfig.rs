@@ -161,6 +161,30 @@ fn options_of_services_offer_what_they_name() {
 }
 
 #[test]
+fn what_a_shell_reads_starts_a_pool_whose_variables_are_set_nowhere() {
+    let domain = format!("pollux-shop-{}", std::process::id());
+    let change = |text: String| text.replace("DOMAINID\tshop", &format!("DOMAINID\t{domain}"));
+    let Some((workshop, _)) = workshop_of("shell", change, &["till"]) else { return };
+    let here = workshop.path("").display().to_string();
+    let here = here.trim_end_matches('/');
+    let text = fs::read_to_string(workshop.path("ubbconfig")).expect("there");
+    workshop.write("ubbconfig", &text.replace("/opt/shop/bin", here));
+    let variables = fs::read_to_string(workshop.path("shell.env")).expect("there");
+    let variables = variables.replace("SHOP_LIBS", "FLDTBLDIR32").replace("SHOP", "BANKDIR");
+    workshop.write("shell.env", &variables);
+    let words = ["ubbconfig", "-o", "made.xml", "--environment", "made.env"];
+    succeeded(&mut convert(&workshop, &words));
+    workshop.write(
+        "all.sh",
+        "set -e\n. ./made.env\ntrap '\"$POOL\" stop >&2' EXIT\n\"$POOL\" start >&2\n\"$POOL\" call till --string x\n",
+    );
+    let mut shell = workshop.command("sh", &["all.sh"]);
+    let shell = shell.env("POOL", POLLUX_POOL).env_remove("FLDTBLDIR32").env_remove("NDRX_CONFIG");
+    let said = succeeded(shell).stdout;
+    assert_eq!(said, "till BANKDIR=/opt/shop FLDTBLDIR32=/opt/shop/lib:\n");
+}
+
+#[test]
 fn a_ubbconfig_in_place_of_a_configuration_is_named_with_the_command_that_converts_it() {
     let Some(workshop) = Workshop::open() else { return };
     fs::copy(sample("simpapp.ubb"), workshop.path("ubb")).expect("copied");
@@ -175,7 +199,9 @@ fn a_ubbconfig_in_place_of_a_configuration_is_named_with_the_command_that_conver
         assert!(said.contains("`pollux pool convert ubb > ndrxconfig.xml`"), "{said}");
     }
     workshop.write("wrong", "*RESOURCES\nIPCKEY <here>\n");
-    assert!(refused(&["convert", "wrong"], 2).contains("wrong:2: IPCKEY=<here>: expected"));
+    assert!(
+        refused(&["convert", "wrong"], 2).contains("wrong:2: IPCKEY: <here> is to be filled in")
+    );
     assert!(refused(&["convert", "none"], 1).contains("none: "));
     assert!(
         refused(&["convert", "ubb", "--machine", "X"], 2)

@@ -234,6 +234,61 @@ fn a_program_of_endurox_has_the_names_of_its_standard_header() {
     }
 }
 
+/// What programs of Enduro/X call without a header of their own for it: each header alone, and what it brings.
+const BROUGHT: [(&str, &str); 5] = [
+    (
+        "atmi.h",
+        "UBFH *fields = NULL; XID id; size_t most = PATH_MAX; (void)id; puts(\"\"); (void)Bnum(fields); return most == 0;",
+    ),
+    (
+        "xatmi.h",
+        "UBFH *fields = NULL; struct xa_switch_t *none = NULL; (void)Bnum(fields); return none != NULL;",
+    ),
+    (
+        "ubf.h",
+        "int64_t long_one = 1; pid_t process = 1; printf(\"%\" PRId64 \"\", long_one); return process == 1 && INT_MAX == 0;",
+    ),
+    (
+        "ndebug.h",
+        "usleep(1); (void)getpid(); (void)htonl(1); (void)socket(AF_INET, SOCK_STREAM, 0); errno = 0; struct sockaddr_in to; (void)to; \
+         if (G_tp_debug.level >= log_dump || G_ndrx_debug.level >= log_dump || G_ubf_debug.level >= log_dump) return 1; \
+         tplogconfig(LOG_FACILITY_TP, log_dump, NULL, NULL, NULL); return G_tp_debug.level != log_dump;",
+    ),
+    (
+        "sys_unix.h",
+        "struct pollfd one; mqd_t queue = (mqd_t)-1; (void)one; (void)open(\"\", O_RDONLY); (void)time(NULL); return queue != (mqd_t)-1;",
+    ),
+];
+
+#[test]
+fn a_header_of_endurox_brings_those_of_the_system_that_it_brings_there() {
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        let Some(toolchain) = Toolchain::of(compiler) else { continue };
+        for (header, body) in BROUGHT {
+            let source = format!("#include <{header}>\nint main(void) {{ {body} }}\n");
+            std::fs::write(toolchain.path("brought.c"), source).expect("written");
+            let flags = [
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unused-result",
+                "-o",
+                "brought",
+                "-x",
+                language,
+                "brought.c",
+            ];
+            let linked = ["-x", "none", "-Llib", "-lpollux_xatmi", "-Wl,-rpath,lib"];
+            let output = toolchain.run(&[&flags[..], &linked].concat());
+            assert!(output.status.success(), "{compiler}: {header}: {}", output.stderr);
+            let mut program = std::process::Command::new(toolchain.path("brought"));
+            program.current_dir(toolchain.path("")).env("NDRX_DEBUG_STR", "tp=2");
+            let status = program.stdout(std::process::Stdio::null()).status().expect("it runs");
+            assert_eq!(status.code(), Some(0), "{compiler}: {header}");
+        }
+    }
+}
+
 #[test]
 fn what_is_not_here_is_refused_with_a_word() {
     let Some(gcc) = Toolchain::of("gcc") else { return };

@@ -73,6 +73,7 @@ static void by_tx(void) {
   CHECK(tx_commit() == TX_OK && tx_info(&info) == 1 && memcmp(&first, &info.xid, sizeof first));
   CHECK(info.transaction_control == TX_CHAINED);
   CHECK(tx_rollback() == TX_OK && tx_info(NULL) == 1);
+  CHECK(tpcommit(0) == 0 && tpgetlev() == 1 && tpabort(0) == 0 && tpgetlev() == 1);
   CHECK(tx_set_transaction_control(TX_UNCHAINED) == TX_OK);
   CHECK(tx_set_transaction_timeout(1) == TX_OK);
   CHECK(tx_rollback() == TX_OK && tx_info(&info) == 0 && info.transaction_timeout == 1);

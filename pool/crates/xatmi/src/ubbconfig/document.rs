@@ -125,10 +125,13 @@ impl Reading<'_> {
             if let Some((same, Token::Word(more))) = self.tokens.front().cloned()
                 && same == line
             {
-                self.mistake(
-                    line,
-                    format!("`{more}` follows the value of {keyword}; one value is expected"),
-                );
+                let is_open = parameters.last().is_some_and(|last| last.value.starts_with('<'));
+                let what = if is_open {
+                    format!("{keyword}: what stands in < > is to be filled in")
+                } else {
+                    format!("`{more}` follows the value of {keyword}; one value is expected")
+                };
+                self.mistake(line, what);
                 self.skip_line(line);
             }
         }
@@ -364,11 +367,12 @@ A CLOPT="-A -- -c \"HELLO \\\"WORLD\" \\ \x"
         assert!(of("<endurox/>").starts_with("ubb:1: this is XML"));
         assert!(of("hello\n").contains("ubb:1: a section such as *RESOURCES is expected"));
         assert!(of("").contains("there is no section"));
-        let said =
-            of("*RESOURCES\nIPCKEY <Replace with a key>\nMASTER\n*SERVERS\nSRVID=1\nA B=\n= C\n");
+        let said = of("*RESOURCES\nIPCKEY 1 with a key\nMASTER\n*SERVERS\nSRVID=1\nA B=\n= C\n");
         let lines: Vec<_> = said.lines().collect();
         assert!(lines[0].contains("ubb:2: `with` follows the value of IPCKEY"), "{said}");
         assert!(lines[1].contains("ubb:3: MASTER has no value"), "{said}");
+        let open = of("*RESOURCES\nIPCKEY <Replace with a key>\n");
+        assert_eq!(open, "ubb:2: IPCKEY: what stands in < > is to be filled in");
         assert!(lines[2].contains("ubb:5: SRVID= stands before any name of *SERVERS"), "{said}");
         assert!(of("*SERVERS\nA CLOPT=\"-A\nB\n").contains("ubb:2: a quote \" is not closed"));
     }

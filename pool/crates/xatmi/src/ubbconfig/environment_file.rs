@@ -1,6 +1,7 @@
 //! `ENVFILE`: lines `NAME=VALUE`, as the variables of `<envs>`.
 //!
-//! `$NAME` and `${NAME}` are what an earlier line gave, else what the environment of the pool has when it is started.
+//! `$NAME` and `${NAME}` are what an earlier line gave, else what the environment of the pool has when it is started;
+//! `\\$` is the sign itself. Files that a shell reads too (`NAME=VALUE; export NAME`) are taken as the shell takes them.
 
 /// Most bytes of a file that is read.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -22,8 +23,13 @@ pub(super) fn read(text: &str) -> Variables {
         if content.is_empty() || content.starts_with('#') {
             continue;
         }
-        let content = content.strip_prefix("export ").unwrap_or(content);
+        let exported = content.strip_prefix("export ");
+        let content = exported.unwrap_or(content);
         let Some((name, value)) = content.split_once('=') else {
+            // All of the file is exported.
+            if exported.is_some_and(are_names) {
+                continue;
+            }
             // Not the line itself: it may hold what nobody else is to read.
             passed_over.push((line, "it is not NAME=VALUE".to_owned()));
             continue;
@@ -33,7 +39,11 @@ pub(super) fn read(text: &str) -> Variables {
             passed_over.push((line, format!("`{name}` is not the name of a variable")));
             continue;
         }
-        let value = value.trim();
+        let whole = value.trim();
+        let value = without_export(whole);
+        if value.len() < whole.len() {
+            passed_over.push((line, "what stands behind `;` is for a shell".to_owned()));
+        }
         let quoted =
             ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
         let Some(value) = expanded(quoted.unwrap_or(value), &variables, room) else {
@@ -46,6 +56,33 @@ pub(super) fn read(text: &str) -> Variables {
         variables.push((name.to_owned(), value));
     }
     (variables, passed_over)
+}
+
+/// Names of variables with blanks between them.
+fn are_names(text: &str) -> bool {
+    text.trim_end_matches(';').split_whitespace().all(is_name)
+}
+
+/// Whether a shell takes it as the name of a variable.
+pub(super) fn is_name(word: &str) -> bool {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    word.chars().all(is_of_name)
+        && !word.starts_with(|first: char| first.is_ascii_digit())
+        && !word.is_empty()
+}
+
+/// The value without `; export NAME` and `;` at its end.
+fn without_export(value: &str) -> &str {
+    let mut value = value;
+    while let Some((before, last)) = value.rsplit_once(';') {
+        let last = last.trim();
+        let is_for_a_shell = last.is_empty() || last.strip_prefix("export ").is_some_and(are_names);
+        if !is_for_a_shell {
+            break;
+        }
+        value = before.trim_end();
+    }
+    value
 }
 
 /// The names of variables that a value takes from the environment of the start.
@@ -61,6 +98,12 @@ fn expanded(value: &str, variables: &[(String, String)], most: usize) -> Option<
     while let Some((before, behind)) = rest.split_once('$') {
         if done.len() > most {
             return None;
+        }
+        if let Some(before) = before.strip_suffix('\\') {
+            done.push_str(before);
+            done.push('$');
+            rest = behind;
+            continue;
         }
         done.push_str(before);
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -106,6 +149,26 @@ mod tests {
         assert_eq!(pairs, expected);
         let lines: Vec<_> = passed_over.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [6, 7]);
+    }
+
+    #[test]
+    fn a_file_for_a_shell_gives_the_values_that_the_shell_has() {
+        let text = "HOME_OF_APP=/opt/app; export HOME_OF_APP\nexport HOME_OF_APP\nexport A B;\nLIBS=$HOME_OF_APP/lib:$LIBS;\n\
+                    OPTIONS=\"-C a -C b;c\"; export OPTIONS;\nLIST=a;b\nPRICE=5\\$A\nexport x y=1\n";
+        let (variables, passed_over) = read(text);
+        let pairs: Vec<_> =
+            variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "HOME_OF_APP=/opt/app",
+            "LIBS=/opt/app/lib:${LIBS}",
+            "OPTIONS=-C a -C b;c",
+            "LIST=a;b",
+            "PRICE=5$A",
+        ];
+        assert_eq!(pairs, expected);
+        let lines: Vec<_> = passed_over.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [1, 4, 5, 8]);
+        assert_eq!(passed_over[0].1, "what stands behind `;` is for a shell");
     }
 
     #[test]

@@ -26,6 +26,8 @@ use document::{Entry, Section};
 use environment_file::FILE_BYTES_MAX;
 use keywords::Fate;
 
+pub use xml::quoted;
+
 /// Most lines that one remark names beside its own.
 const LINES_MAX: usize = 8;
 /// Seconds of a unit where `SCANUNIT` says nothing.
@@ -42,6 +44,8 @@ const SECONDS_MAX: u32 = 86_400;
 pub struct Conversion {
     /// The ndrxconfig.xml.
     pub xml: String,
+    /// What a shell is given before the pool is started: variables, and the folder to start in.
+    pub environment: String,
     /// `<server>` elements in it.
     pub servers: usize,
     /// Where the pool behaves in another way, in the order of the file.
@@ -69,6 +73,8 @@ struct Converted {
     sanity_s: Option<u32>,
     /// Variables that the pool is started with.
     environment: Vec<(String, String)>,
+    /// Variables that values take from there: empty where they are not set, as in Tuxedo.
+    taken: BTreeSet<String>,
     /// Folders of programs.
     folders: Vec<String>,
     /// The folder that it is started in.
@@ -109,7 +115,8 @@ pub fn convert(
         match check(&xml) {
             Ok(()) => {
                 let servers = converted.servers.len();
-                return Ok(Conversion { xml, servers, warnings, notes });
+                let environment = xml::commands(&converted).join("\n") + "\n";
+                return Ok(Conversion { xml, environment, servers, warnings, notes });
             }
             Err(why) => mistakes.push(Diagnostic::new(
                 file,
@@ -226,15 +233,39 @@ impl<'a> Work<'a> {
             Err(why) => self.mistake(entry.line, format!("DOMAINID: {why}")),
         }
         self.number(entry, "IPCKEY", 0, u32::MAX);
-        let unit = self.number(entry, "SCANUNIT", 1, 60);
-        self.converted.sanity_s = unit;
+        let unit_ms = self.scan_unit(entry);
+        self.converted.sanity_s = unit_ms.map(|unit| unit.div_ceil(1000));
         if let Some(units) = self.number(entry, "BLOCKTIME", 0, SECONDS_MAX / SCAN_UNIT_S) {
-            let seconds = units * unit.unwrap_or(SCAN_UNIT_S);
+            let wait_ms = units * unit_ms.unwrap_or(SCAN_UNIT_S * 1000);
+            let seconds = wait_ms.div_ceil(1000);
+            if wait_ms % 1000 != 0 {
+                let line = entry.parameter("BLOCKTIME").map_or(entry.line, |found| found.line);
+                let what = format!("BLOCKTIME={units}, which is {wait_ms} ms");
+                let why = format!("a call waits for whole seconds: {seconds}");
+                self.loss(line, what, &why);
+            }
             if seconds > 0 {
                 self.converted.environment.push(("NDRX_TOUT".to_owned(), seconds.to_string()));
             }
         }
         self.permissions(entry);
+    }
+
+    /// Milliseconds of the unit of times: seconds, or `MS` behind the number.
+    fn scan_unit(&mut self, entry: &Entry) -> Option<u32> {
+        let found = entry.parameter("SCANUNIT")?;
+        let value = found.value.trim().to_ascii_uppercase();
+        let unit_ms = match value.strip_suffix("MS") {
+            Some(digits) => number(digits).filter(|unit| (1..=30_000).contains(unit)),
+            None => number(&value).filter(|unit| (1..=60).contains(unit)).map(|unit| unit * 1000),
+        };
+        if unit_ms.is_none() {
+            let value = shown(&found.value);
+            let what =
+                format!("SCANUNIT={value}: expected seconds from 1 to 60, or 1MS to 30000MS");
+            self.mistake(found.line, what);
+        }
+        unit_ms
     }
 
     /// `PERM`, in the pool or a machine: whether others than the pool's user may call.
@@ -510,18 +541,25 @@ impl<'a> Work<'a> {
             }
         };
         let (variables, passed_over) = environment_file::read(&text);
+        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (line, why) in passed_over {
-            self.loss(found.line, format!("line {line} of ENVFILE={}", found.value), &why);
+            reasons.entry(why).or_default().push(line.to_string());
+        }
+        for (why, lines) in reasons {
+            let lines = shown(&lines.join(", "));
+            self.loss(found.line, format!("line {lines} of ENVFILE={}", found.value), &why);
         }
         for (name, value) in &variables {
             // Values are nobody's business: passwords stand there.
             let names = environment_file::names_in(value);
             if !names.is_empty() {
-                let names = names.join(" and ");
+                let shown = names.join(" and ");
                 let why = format!(
-                    "it takes {names} from the environment in which the pool is started, where it must be set"
+                    "it takes {shown} from the environment in which the pool is started, where it may be empty"
                 );
                 self.loss(found.line, format!("{name} of ENVFILE={}", found.value), &why);
+                let of_shell = names.into_iter().filter(|name| environment_file::is_name(name));
+                self.converted.taken.extend(of_shell.map(str::to_owned));
             }
         }
         variables
@@ -570,10 +608,12 @@ impl<'a> Work<'a> {
         let number = number(&found.value).filter(|number| (least..=most).contains(number));
         if number.is_none() {
             let value = shown(&found.value);
-            self.mistake(
-                found.line,
-                format!("{keyword}={value}: expected a whole number from {least} to {most}"),
-            );
+            let what = if value.starts_with('<') {
+                format!("{keyword}: {value} is to be filled in")
+            } else {
+                format!("{keyword}={value}: expected a whole number from {least} to {most}")
+            };
+            self.mistake(found.line, what);
         }
         number
     }

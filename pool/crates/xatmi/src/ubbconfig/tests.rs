@@ -7,7 +7,7 @@ use super::*;
 use crate::config::PoolConfig;
 
 /// Files of this kind as they are published: a server alone, a bank, several machines, and what options there are.
-const SAMPLES: [(&str, Option<&str>); 11] = [
+const SAMPLES: [(&str, Option<&str>); 12] = [
     ("simpapp", None),
     ("bank", None),
     ("machines", None),
@@ -19,6 +19,7 @@ const SAMPLES: [(&str, Option<&str>); 11] = [
     ("ids", None),
     ("stock", None),
     ("domains", None),
+    ("shell", None),
 ];
 
 fn samples() -> PathBuf {
@@ -137,6 +138,13 @@ fn every_mistake_is_reported_with_its_line() {
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
+    let template = "*RESOURCES\nIPCKEY <key>\nMASTER A\nSCANUNIT 40000MS\n*MACHINES\nh LMID=A\n";
+    let said = failed(template);
+    assert!(said.contains("ubb:2: IPCKEY: <key> is to be filled in"), "{said}");
+    assert!(
+        said.contains("ubb:4: SCANUNIT=40000MS: expected seconds from 1 to 60, or 1MS"),
+        "{said}"
+    );
     assert!(failed("*SERVERS\nA SRVGRP=G SRVID=1\n").contains("there is no section *RESOURCES"));
     assert!(
         failed("*RESOURCES\nMASTER B\n*MACHINES\nh LMID=A\n").contains("MASTER B is not an LMID")

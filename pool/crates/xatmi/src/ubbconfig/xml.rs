@@ -28,7 +28,7 @@ pub(super) fn document(converted: &Converted, from: &str) -> String {
 }
 
 /// What a shell is given before the pool is started.
-fn commands(converted: &Converted) -> Vec<String> {
+pub(super) fn commands(converted: &Converted) -> Vec<String> {
     let mut commands = Vec::new();
     for (name, value) in &converted.environment {
         commands.push(format!("export {name}={}", quoted(value)));
@@ -36,6 +36,9 @@ fn commands(converted: &Converted) -> Vec<String> {
     if !converted.folders.is_empty() {
         let folders: Vec<String> = converted.folders.iter().map(|folder| quoted(folder)).collect();
         commands.push(format!("export PATH={}:$PATH", folders.join(":")));
+    }
+    for name in converted.taken.iter().filter(|name| *name != "PATH") {
+        commands.push(format!("export {name}=\"${{{name}-}}\""));
     }
     if let Some(folder) = &converted.folder {
         commands.push(format!("cd {}", quoted(folder)));
@@ -89,7 +92,8 @@ fn option_words(words: &[String]) -> String {
 }
 
 /// A word of a shell.
-fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:,@%".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
