@@ -41,7 +41,7 @@ typedef struct xid_t {
 
 typedef long COMMIT_RETURN;
 #define TX_COMMIT_COMPLETED 0
-#define TX_COMMIT_DECISION_LOGGED 1 /* TX_NOT_SUPPORTED */
+#define TX_COMMIT_DECISION_LOGGED 1 /* the same */
 
 typedef long TRANSACTION_CONTROL;
 #define TX_UNCHAINED 0
@@ -68,7 +68,7 @@ extern int tx_begin(void);    /* TX_PROTOCOL_ERROR within a transaction */
 extern int tx_commit(void);   /* TX_ROLLBACK when it aborted; TX_PROTOCOL_ERROR without one */
 extern int tx_rollback(void); /* TX_PROTOCOL_ERROR without a transaction */
 extern int tx_info(TXINFO *info); /* 1 within a transaction, else 0; `info` may be NULL */
-extern int tx_set_commit_return(COMMIT_RETURN when);                /* TX_EINVAL, TX_NOT_SUPPORTED */
+extern int tx_set_commit_return(COMMIT_RETURN when);                /* TX_EINVAL */
 extern int tx_set_transaction_control(TRANSACTION_CONTROL control); /* TX_EINVAL */
 extern int tx_set_transaction_timeout(TRANSACTION_TIMEOUT timeout); /* TX_EINVAL */
 

@@ -17,7 +17,6 @@ use crate::transactions::{self, Transaction, TransactionInfo};
 use crate::{caller, fault};
 
 /// What functions of `tx.h` return.
-const TX_NOT_SUPPORTED: c_int = 1;
 const TX_OK: c_int = 0;
 const TX_ROLLBACK: c_int = -2;
 const TX_PROTOCOL_ERROR: c_int = -5;
@@ -242,6 +241,7 @@ pub struct TxInfo {
 
 thread_local! {
     static IS_CHAINED: Cell<bool> = const { Cell::new(false) };
+    static COMMIT_RETURN: Cell<c_long> = const { Cell::new(0) };
     /// Of the transactions that tx_begin starts, in seconds; 0 means no limit.
     static TIMEOUT_S: Cell<c_long> = const { Cell::new(0) };
 }
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn tx_info(info: *mut TxInfo) -> c_int {
         let seen = transactions::seen();
         let known = TxInfo {
             xid: xid(seen),
-            when_return: 0,
+            when_return: COMMIT_RETURN.get(),
             transaction_control: c_long::from(IS_CHAINED.get()),
             transaction_timeout: TIMEOUT_S.get(),
             transaction_state: state(seen),
@@ -365,14 +365,16 @@ fn xid(seen: Option<TransactionInfo>) -> Xid {
     Xid { format_id: FORMAT_ID, global_bytes, branch_bytes: 0, data }
 }
 
-/// When tx_commit returns: TX_COMMIT_COMPLETED (0). TX_COMMIT_DECISION_LOGGED (1) is not supported,
-/// as there is no log.
+/// When tx_commit returns: TX_COMMIT_COMPLETED (0) or TX_COMMIT_DECISION_LOGGED (1), which come to the same, as there is no
+/// log.
 #[unsafe(no_mangle)]
 pub extern "C" fn tx_set_commit_return(when: c_long) -> c_int {
-    when_open(|| match when {
-        0 => TX_OK,
-        1 => TX_NOT_SUPPORTED,
-        _ => TX_EINVAL,
+    when_open(|| {
+        if !(0..=1).contains(&when) {
+            return TX_EINVAL;
+        }
+        COMMIT_RETURN.set(when);
+        TX_OK
     })
 }
 

@@ -58,7 +58,8 @@ static void by_tx(void) {
   CHECK(tx_open() == TX_OK && tx_open() == TX_OK);
   CHECK(tx_commit() == TX_PROTOCOL_ERROR && tx_rollback() == TX_PROTOCOL_ERROR);
   CHECK(tx_set_commit_return(TX_COMMIT_COMPLETED) == TX_OK);
-  CHECK(tx_set_commit_return(TX_COMMIT_DECISION_LOGGED) == TX_NOT_SUPPORTED);
+  CHECK(tx_set_commit_return(TX_COMMIT_DECISION_LOGGED) == TX_OK);
+  CHECK(tx_info(&info) == 0 && info.when_return == TX_COMMIT_DECISION_LOGGED);
   CHECK(tx_set_commit_return(2) == TX_EINVAL && tx_set_transaction_control(2) == TX_EINVAL);
   CHECK(tx_set_transaction_timeout(-1) == TX_EINVAL);
   CHECK(tx_info(NULL) == 0 && tx_info(&info) == 0 && info.xid.formatID == -1);
