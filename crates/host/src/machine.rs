@@ -1,9 +1,9 @@
 //! What the whole machine has done since it started, read at one moment; and whether it was quiet enough between two
 //! moments for a run to be believed.
 //!
-//! The runner takes a [`HostSample`] before and after each run, makes a [`GateReading`] of the difference and asks
-//! for its [`GateReading::disturbances`]. A disturbed run is marked and its block repeated; it is never thrown away
-//! here. Everything is system-wide and readable by any user. It must never guess: a counter that this kernel or this
+//! The lab's runner takes a [`HostSample`] before and after each block, makes a [`GateReading`] of the difference and asks
+//! for its [`GateReading::disturbances`]. A disturbed block is marked, and repeated where it holds whole runs; it is never thrown
+//! away here. Everything is system-wide and readable by any user. It must never guess: a counter that this kernel or this
 //! control group does not have is unavailable, and a gate that could not be read disturbs nothing: its reading
 //! says `n/a`, and the report shows that.
 //!

@@ -25,8 +25,8 @@
 //! | `child` | the measuring process: reads its task, does turns or one run |
 //! | `subject` | what takes turns: the `Subject`, and the messages between its process and the runner |
 //! | `measure` | a run of one arm by itself: window, intervals, counters, profile |
-//! | `experiments/http` | the child whose workload is a server under `pollux load`: starts, observes and ends both; CPU time of the server's whole process tree |
-//! | `experiments/proxy` | the same with a proxy between `pollux load` and a server of the lab, which is outside the measured tree; all code is that of `http` |
+//! | `experiments/http` | the child whose workload is a server: starts, observes and ends it, and loads it itself in turns, or has a generator do that in a run of its own; CPU time of the server's whole process tree |
+//! | `experiments/proxy` | the same with a proxy between the load and a server of the lab, which is outside the measured tree; all code is that of `http` |
 //! | `experiments/poller` | checks of one behaviour each: calls of a proxy under a counted load (`http/counted_calls.rs`), or the engine's parts in the measuring process |
 //! | `experiments/preload` | an installed program, as it is and by `pollux run` on other mechanisms: web servers under the load of `http`, stores under one of its own |
 //! | `experiments/herd` | the child whose workload is workers on one event source and their callers, which receive orders and descriptors over a socket; or a program that has workers and callers itself: a service pool (`herd/pool.rs`), or one in C (`raw.c`, the baseline) |
@@ -45,7 +45,8 @@
 //! - **An experiment is a file or folder behind one trait** (`experiments/mod.rs`): axes, arms with the systems
 //!   that it brings, needs, metric, words, its section of reports as data, and how an arm is started. Plan,
 //!   runner, judge, report and doctor know none by its name; adding one is a file or folder and a line in a list.
-//! - **The unit of measurement is a fresh process.** Events within a run are not independent samples.
+//! - **The unit of measurement is a fresh process.** Events within a run are not independent samples. Only a user's server
+//!   that takes long to load is kept for several sets.
 //! - **Costs are compared in interleaved turns**, all arms alive at the same time; `docs/how-we-measure.md`.
 //! - **A block holds every arm once, in random order, and the baseline twice.** The second copy shows
 //!   the noise of the machine; no effect smaller than it is called a difference.
@@ -55,8 +56,8 @@
 //!   disturbed set counts as any other, for both sides of each round's ratio were disturbed alike.
 //! - **Where no verdict decides, the answer says "likely" or names the bound** (`judge/answer.rs`), from
 //!   the arms' own intervals; it is never called a verdict.
-//! - **Counting is a pass of its own**, so that the timed processes carry nothing; so is timing requests
-//!   inside servers.
+//! - **Nothing is counted while time is measured**: where arms take turns, the processes of the first set are counted when its
+//!   rounds are over; where they do not, counting is a pass of its own. Timing requests inside servers is always one.
 //! - **A mistake can be an axis**: `reply = "split"` is run beside the right way, on the same server, and
 //!   its points are judged by their rate.
 //! - **More blocks, or sets, are decided by the width of the interval**, never by its place, except that an

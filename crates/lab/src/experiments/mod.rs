@@ -3,7 +3,7 @@
 //!
 //! The plan, the runner, the judge, the report, the doctor and the documents ask the questions of
 //! [`Description`] and [`Experiment`], and know no experiment by its name. One more is a file or folder with its
-//! answers, its module and its line in [`ALL`]. No macro makes one of both: rustfmt finds no module in a
+//! answers, its module and its line in [`LIST`]. No macro makes one of both: rustfmt finds no module in a
 //! macro.
 
 use std::collections::BTreeMap;
@@ -56,11 +56,11 @@ const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = with_pollers(Mechanism::AL
 
 /// Starting a process, opening its poller, ending it.
 const PROCESS_COST: Duration = Duration::from_millis(25);
+/// Starting a server and two runs of a generator, and ending them, which is not done at once.
+pub(crate) const SERVER_COST: Duration = Duration::from_millis(100);
 /// Windows are not made shorter than this: ten intervals of 10 ms.
 const RUNTIME_MIN: Duration = Duration::from_millis(100);
-/// The same for a server and two runs of a generator, which are not ended at once.
-pub(crate) const SERVER_COST: Duration = Duration::from_millis(100);
-/// Nor those of a load generator, which opens its connections within its run.
+/// Nor is that of a load generator, which opens its connections within its run, made shorter than this.
 pub(crate) const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
 /// Opening and closing a pipe's or a local socket's descriptor: measured on two cores at 2.3 GHz.
 pub(crate) const PIPE_COST: Duration = Duration::from_micros(10);
@@ -454,12 +454,12 @@ impl Cost {
     }
 }
 
-/// What makes the load: pollux itself, here or as an agent on another host, or Debian's tools to repeat a figure. Which one runs is the axis `generator`
-/// of `http`. One that this machine lacks takes its points out of the plan, with the package to install.
+/// What makes the load: pollux itself, here or as an agent on another host, or Debian's tools to repeat a figure. Which one
+/// runs is the axis `generator` of `http`. One that this machine lacks takes its points out of the plan, with the package to install.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Generator {
-    /// Pollux itself, in a process of its own.
+    /// Pollux itself: in turns a thread of the subject's process, in whole runs a process of its own.
     Pollux,
     /// wrk; with `Connection: close` where connections are not kept.
     Wrk,

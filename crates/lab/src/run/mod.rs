@@ -1,10 +1,10 @@
-//! Follows a plan: blocks of fresh processes, gates around them, judgement after each. Where arms take
-//! turns, a point's share of a block is a set; after the planned ones a block holds only the
-//! points whose rows need more.
+//! Follows a plan: blocks, gates around them, judgement after each. Where arms take
+//! turns, a point's share of a block is a set (`set`), else one run of each arm (`whole_run`); after the planned ones a block
+//! holds only the points whose rows need more.
 //!
 //! ```text
 //!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► side passes
-//!                    │  every point, its arms in random order
+//!  (whole runs)      │  every point, its arms in random order       (whole runs)
 //!                    └─ gates ─► judge ─► the observer saves the record
 //! ```
 //!
@@ -116,7 +116,7 @@ impl Stop {
 pub struct Runner<'a> {
     /// What to run.
     pub plan: &'a Plan,
-    /// The `pollux` binary; each run starts it as `pollux lab measure`.
+    /// The `pollux` binary, which a set starts for each arm as `pollux lab subject`, and a whole run as `pollux lab measure`.
     pub program: PathBuf,
     /// The command line that repeats this, for the record.
     pub command: Vec<String>,

@@ -1,4 +1,4 @@
-//! One set at a point: fresh processes of all arms, which take turns.
+//! One set at a point: processes of all arms, which take turns. They are fresh, but for a user's server that takes long to load.
 //!
 //! ```text
 //!  start all arms ─► ready ─► load ─► lead-in of a turn ─► rounds: every arm once, in random order ─► counts ─► end
@@ -8,8 +8,9 @@
 //! A round gives each arm one turn; the ratio of an arm to the baseline is formed within the round.
 //! What comes of a set is one value and one ratio for each arm: the sets are the sample.
 //!
-//! The process of an arm lives as long as its set. Every answer of it has a deadline, and whatever happens, it ends
-//! with its handle, together with everything that it started.
+//! The process of an arm lives as long as its set; that of a user's server that takes long to load is kept for some sets
+//! ([`Kept`], `load_first`). Every answer of it has a deadline, and whatever happens, it ends with its handle, together with
+//! everything that it started.
 
 use std::collections::BTreeMap;
 use std::path::Path;

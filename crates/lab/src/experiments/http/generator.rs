@@ -296,14 +296,6 @@ fn wrk_read(text: &str) -> Option<Counted> {
     })
 }
 
-/// The quantiles that a run keeps, by the name of their figure.
-const QUANTILES: [(&str, f64); 4] = [
-    ("latency_p50_us", 0.5),
-    ("latency_p90_us", 0.9),
-    ("latency_p99_us", 0.99),
-    ("latency_p999_us", 0.999),
-];
-
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
 ///
 /// Where the backlog of the server is smaller than the load, new connections wait for each other instead.
@@ -412,6 +404,14 @@ struct Finding {
     kind: String,
     text: String,
 }
+
+/// The quantiles that a run keeps, by the name of their figure.
+const QUANTILES: [(&str, f64); 4] = [
+    ("latency_p50_us", 0.5),
+    ("latency_p90_us", 0.9),
+    ("latency_p99_us", 0.99),
+    ("latency_p999_us", 0.999),
+];
 
 /// What it printed.
 fn pollux_read(text: &str) -> Option<Counted> {

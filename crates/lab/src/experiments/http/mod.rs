@@ -1,11 +1,12 @@
 //! `http`: a server on one CPU, a load generator on another; what does a request cost the server?
 //!
-//! The measuring process starts the server of the arm, waits until it has given a correct answer, has the dead
-//! connections opened, lets the generator run for the ramp and once more for the window, and ends both. The metric is
-//! the CPU time of all threads of all processes of the server, read right before and right after the generator's run,
-//! over the requests that the generator counted in it. Nothing is subtracted: what connections cost at both ends of
-//! the window is in every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the
-//! latencies are kept beside it; on two CPUs they say more of the generator than of the server.
+//! The subject's process starts the server of the arm, waits until it has given a correct answer, has the dead
+//! connections opened, and in each turn has a load asked of it for some milliseconds, by its own thread or by an agent on another host (`served`, `load_turns`). The metric is the CPU time of
+//! all threads of all processes of the server, read right before and right after the turn, over the requests that were answered
+//! in it. Other people's generators can't take turns: there the same is measured in whole runs, one run of the
+//! generator for the ramp and one for the window (`whole_run`). So are replies that wait for acknowledgements, whose metric is
+//! the rate. Nothing is subtracted: what connections cost at both ends of the window is in every arm alike. Rate and latencies
+//! are kept beside it; on two CPUs they say more of the generator than of the server.
 //!
 //! | module | subject |
 //! |---|---|
@@ -73,6 +74,9 @@ pub(crate) enum Role {
 
 /// A server under a load generator (published: sys-epoll and sehttpd).
 pub(crate) struct Http;
+
+/// Why there is neither pipelining nor a second stream.
+const ONE_REQUEST: &str = "without keep-alive there is one request for each connection";
 
 /// The lab's own, which know several processes on one port.
 const BASELINE_SERVERS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
@@ -502,8 +506,6 @@ pub(crate) fn spoken(axes: &Axes) -> (&'static str, String) {
     let streams = axes.get(STREAMS.name).map(Value::to_string).unwrap_or_default();
     ("HTTP/2", format!(" with {streams} streams each"))
 }
-
-const ONE_REQUEST: &str = "without keep-alive there is one request for each connection";
 
 /// What is wrong with the streams of a point, if anything.
 pub(crate) fn streams_fault(axes: &Axes) -> Option<String> {
