@@ -6,7 +6,7 @@
 //! how it differs from epoll(7) as all do that keep the same of a descriptor ([`Keeps`]). What is its own alone is a row
 //! in the declared differences (`crates/conformance/src/differences.rs`, `crates/epoll-c/src/deviations.rs`). System calls
 //! that no wrapper in `crates/sys` makes yet come with a wrapper, which lists them.
-//! Two pages have a row for each by hand: `docs/mechanisms.md` and `docs/kernels.md`.
+//! Two pages name each by hand: `docs/mechanisms.md` and `docs/kernels.md`.
 //! `cargo xtask bless` writes the pages, sentences and the line of a C header (`crates/epoll-c/include/pollux/epoll.h`) that list them.
 
 use std::ffi::CStr;

@@ -1,7 +1,7 @@
 //! A job: what to measure, on which arms, how often. The model behind job files and flags.
 //!
-//! `table` is what a job file and the flags of `pollux lab run` say, read by `pollux-settings`; `arm_specs` are the arms that
-//! they name. The plan is made from the [`Job`] and nothing else.
+//! `table` is what a job file and the flags of `pollux lab run` say, read by `pollux-settings`; `draft` one experiment of them,
+//! `arm_specs` the arms that they name. The plan is made from the [`Job`] and nothing else.
 //!
 //! `pollux lab run TARGET` and `pollux lab plan TARGET` find here which job a name on the command line means: the
 //! files of `jobs/` are compiled in, and are the examples of the documentation as well.
@@ -23,6 +23,7 @@ use table::SCHEMA;
 pub(crate) use arm_specs::default_baseline;
 
 mod arm_specs;
+mod draft;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -226,13 +226,12 @@ fn arms_of_the_user_share_a_pattern_or_are_servers() {
 
 #[test]
 fn a_wrong_flag_is_named_with_what_would_be_right() {
-    let names = arm_names().join(", ");
     for case in include_str!("flags.txt").trim_end().split("\n\n") {
         let (line, expected) = case.split_once('\n').expect("a message");
         let line = line.strip_prefix("$ ").expect("what is typed");
         let (target, line) = line.split_once(' ').expect("flags");
         let answer = read(target, given(line)).expect_err(case).to_string();
-        assert_eq!(answer, expected.replace("ARMS", &names), "{line}");
+        assert_eq!(answer, with_lists(expected), "{line}");
     }
     let unnamed = read("streams", given("--arm =b --arm-pattern '(.)'")).expect_err("no name");
     assert!(unnamed.to_string().starts_with("--arm =b: not a usable name"), "{unnamed}");
@@ -243,6 +242,19 @@ fn all_wrong_flags_are_named_at_once() {
     let flags = given("--seed x --runtime 1 --arm x --arm y");
     let mistakes = read("published-epoll-bench", flags).expect_err("wrong flags");
     assert_eq!(mistakes.mistakes.len(), 4, "{mistakes}");
+}
+
+/// An answer, with what stands in for a list of the program's names replaced by that.
+fn with_lists(answer: &str) -> String {
+    let lists = [
+        ("EXPERIMENTS", experiments::names()),
+        ("MECHANISMS", Mechanism::ALL.map(Mechanism::name).to_vec()),
+        ("DRIVERS", Driver::ALL.map(Driver::name).to_vec()),
+        ("ARMS", arm_names()),
+    ];
+    lists
+        .iter()
+        .fold(answer.to_owned(), |answer, (word, names)| answer.replace(word, &names.join(", ")))
 }
 
 /// The lines that answer `text` as the file `x.toml`.
@@ -265,13 +277,12 @@ fn text(place: &str, lines: &str) -> String {
 
 #[test]
 fn a_mistake_is_answered_with_its_place_and_what_is_expected() {
-    let experiments = experiments::names().join(", ");
     for case in include_str!("mistakes.txt").split("\n\n") {
         let mut lines = case.lines();
         let place = lines.next().and_then(|line| line.strip_prefix("in ")).expect("a place");
         let (file, expected): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with("| "));
         let file: Vec<_> = file.iter().map(|line| &line[2..]).collect();
-        let expected = expected.join("\n").replace("EXPERIMENTS", &experiments);
+        let expected = with_lists(&expected.join("\n"));
         assert_eq!(
             answer(&text(place, &file.join("\n"))),
             [format!("x.toml:{expected}")],
