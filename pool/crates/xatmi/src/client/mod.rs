@@ -85,13 +85,13 @@ pub struct Client {
 /// Counters of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClientCounters {
-    /// Requests that went into a queue.
+    /// Requests that went out.
     pub sent: u64,
     /// Replies that were delivered, errors of services included.
     pub delivered: u64,
     /// Replies that came before they were asked for.
     pub kept: u64,
-    /// Times that a full queue was waited for.
+    /// Times that room for a request was waited for.
     pub waits_for_room: u64,
     /// Replies dropped because their call had been cancelled or was over.
     pub late: u64,

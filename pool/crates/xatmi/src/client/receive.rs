@@ -229,7 +229,7 @@ impl Client {
 }
 
 impl Client {
-    /// Takes what is in the reply queue and keeps it until it is asked for.
+    /// Takes the replies that are there and keeps them until they are asked for.
     pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
         for _ in 0..TAKEN_AT_ONCE_MAX {
             let Some(len) = self.transport.take(&mut self.incoming).map_err(broken)? else { break };
@@ -444,5 +444,5 @@ fn reply_error(descriptor: Option<Descriptor>, error: Error) -> ReplyError {
 }
 
 fn broken(source: std::io::Error) -> Error {
-    Error::os("the reply queue cannot be read", source)
+    Error::os("replies cannot be read", source)
 }

@@ -270,5 +270,8 @@ fn after_signal(order: &OutgoingCall) -> Result<(), Error> {
 }
 
 fn full() -> Error {
-    Error::new(Code::Block, "the queue of the service is full, and TPNOBLOCK forbids to wait")
+    Error::new(
+        Code::Block,
+        "the service has as many requests as fit, and TPNOBLOCK forbids to wait",
+    )
 }

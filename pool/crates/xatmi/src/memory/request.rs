@@ -16,8 +16,8 @@
 //! it was served.
 //!
 //! The number of a request that is asked or abandoned is in one ring or held by one worker, and no other process
-//! else writes its message; so it is used again only when that is over, and a reply to an earlier use
-//! (its generation) is dropped. Each arrow but open and ask is a compare-and-swap from the exact state.
+//! writes its message; so it is used again only when that is over, and a reply to an earlier use
+//! (its generation) is dropped. Each arrow but ask is a compare-and-swap from the exact state.
 //!
 //! A message is written with its sum, and read with the sum looked at: other clients map the same memory,
 //! and one that writes where it should not must be noticed.

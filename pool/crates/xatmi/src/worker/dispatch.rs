@@ -1,6 +1,6 @@
 //! One request from its queue through the service function to the reply, and the buffer it is received into.
 //!
-//! The loop calls it for every queue that became ready. It records the caller in the worker's slot before
+//! The loop calls it in memory for the next request of any service, by queues for every queue that became ready. It records the caller in the worker's slot before
 //! anything else can fail, so that the manager can answer for a worker that dies.
 
 use std::any::Any;

@@ -1,8 +1,9 @@
 //! The serving side: a process that offers services and answers one request at a time.
 //!
 //! Servers in Rust are built on it, and the C interface registers functions that jump into C.
-//! The pool's manager starts it. It makes and removes no queue, has no thread of its own, and
-//! never waits where a message could be left unserved: `docs/pool-internals.md`.
+//! The pool's manager starts it. It makes and removes no queue, has no thread of its own but one for each descriptor of the
+//! program that is watched beside shared memory, and never waits where a message could be left unserved:
+//! `docs/pool-internals.md`.
 //!
 //! ```no_run
 //! use pollux_xatmi::worker::{Done, Worker};
