@@ -24,6 +24,9 @@ use crate::fault::{Fault, ProxyCounter};
 use crate::head::explanation;
 use crate::ids::{ExchangeId, UpstreamId};
 
+/// What is read of an answer that a page took the place of, so that its connection can carry another request.
+const DROPPED_BYTES_MAX: usize = 64 * 1024;
+
 /// One connection to a backend.
 #[derive(Debug)]
 pub(crate) struct Upstream {
@@ -44,9 +47,6 @@ struct Dropped {
     /// So much of it may still come before the connection is closed for it.
     left_bytes: usize,
 }
-
-/// What is read of such a rest, so that its connection can carry another request.
-const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 impl Upstream {
     pub(crate) fn new(upstream: UpstreamId) -> Self {

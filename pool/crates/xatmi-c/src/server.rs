@@ -22,6 +22,29 @@ use crate::registry::{self, registry};
 use crate::service::{Function, serve};
 use crate::{caller, context, logging, service, transactions};
 
+/// The greatest number of a node.
+const NODE_MAX: c_long = 255;
+/// More services than a server can have; a table without an end is recognised by it.
+const ROWS_MAX: usize = 10_000;
+
+/// Ends the server of this process from any thread.
+static STOPPER: Mutex<Option<Stopper>> = Mutex::new(None);
+
+/// What the program has for a thread that serves, said before the server runs.
+static OF_THREAD: Mutex<(Option<Init>, Option<Finish>)> = Mutex::new((None, None));
+
+/// The number of the server that this process is; -1 for none.
+static SRVID: AtomicI32 = AtomicI32::new(-1);
+
+thread_local! {
+    /// Whether a function of the program's said that the server has failed.
+    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+    /// How buffers are converted for which function, by the command line.
+    static CONVERSIONS: RefCell<BTreeMap<String, Conversion>> = const { RefCell::new(BTreeMap::new()) };
+    /// Where the function of each service is that is offered.
+    static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 /// The program's tpsvrinit or tpsvrthrinit.
 type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
 /// The program's tpsvrdone or tpsvrthrdone.
@@ -35,12 +58,6 @@ pub struct ServiceRow {
     function: Option<Function>,
     function_name: *const c_char,
 }
-
-/// The greatest number of a node.
-const NODE_MAX: c_long = 255;
-
-/// Ends the server of this process from any thread.
-static STOPPER: Mutex<Option<Stopper>> = Mutex::new(None);
 
 fn set_stopper(stopper: Option<Stopper>) {
     *STOPPER.lock().unwrap_or_else(PoisonError::into_inner) = stopper;
@@ -58,24 +75,6 @@ pub extern "C" fn tpexit() {
         stopper.stop();
         Ok(())
     });
-}
-
-/// More services than a server can have; a table without an end is recognised by it.
-const ROWS_MAX: usize = 10_000;
-
-/// What the program has for a thread that serves, said before the server runs.
-static OF_THREAD: Mutex<(Option<Init>, Option<Finish>)> = Mutex::new((None, None));
-
-/// The number of the server that this process is; -1 for none.
-static SRVID: AtomicI32 = AtomicI32::new(-1);
-
-thread_local! {
-    /// Whether a function of the program's said that the server has failed.
-    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
-    /// How buffers are converted for which function, by the command line.
-    static CONVERSIONS: RefCell<BTreeMap<String, Conversion>> = const { RefCell::new(BTreeMap::new()) };
-    /// Where the function of each service is that is offered.
-    static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Ends the server whose own thread this is, after what it is doing, as one that has failed.
