@@ -1,4 +1,4 @@
-//! The command line: subcommands, flags, help texts with examples, exit codes.
+//! The command line: subcommands and their flags. What their help says beside that, examples and exit codes, is in `help.txt`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

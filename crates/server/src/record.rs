@@ -3,9 +3,11 @@
 //!
 //! | what answers | calls [`Books::book`] |
 //! |---|---|
-//! | a handler, or the server itself | `front/h1.rs`, `book` |
-//! | a backend, or the proxy in its place | `exchange/request.rs`, `finish` |
+//! | a handler, or the server itself | `front/peer.rs`, `book`, of both versions of HTTP |
+//! | a backend, or the proxy in its place | `exchange/booking.rs`, `finish` |
 //! | a connection in TCP mode | `exchange/tcp.rs`, `record` |
+//!
+//! The first two call [`Books::count_answer`] alone where there is no log and an answer left whole.
 //!
 //! So each line of a log has its counts, which a table test compares (`tests/transcripts/books.rs`):
 //!
