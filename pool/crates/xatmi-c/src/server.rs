@@ -19,7 +19,7 @@ use pollux_xatmi::worker::{
 use crate::fault::{self, Fault};
 use crate::messages::service_name;
 use crate::registry::{self, registry};
-use crate::service::{Function, serve};
+use crate::service::{Function, run_function};
 use crate::{caller, context, logging, service, transactions};
 
 /// The greatest number of a node.
@@ -103,7 +103,8 @@ fn advertise(
         return Err(Fault::new(Code::Match.number(), detail));
     }
     let conversions = CONVERSIONS.with_borrow(|all| all.get(called).copied());
-    registry.advertise(name, called, move |incoming| serve(function, incoming, conversions))?;
+    registry
+        .advertise(name, called, move |incoming| run_function(function, incoming, conversions))?;
     OFFERED.with_borrow_mut(|offered| offered.insert(name.to_owned(), at));
     Ok(())
 }
@@ -393,8 +394,9 @@ fn run(
             if row.name.is_empty() {
                 let function = row.function;
                 let conversions = CONVERSIONS.with_borrow(|all| all.get(&row.called).copied());
-                registry
-                    .link_in(&row.called, move |incoming| serve(function, incoming, conversions));
+                registry.link_in(&row.called, move |incoming| {
+                    run_function(function, incoming, conversions)
+                });
                 continue;
             }
             advertise(&registry, &row.name, row.function, &row.called)

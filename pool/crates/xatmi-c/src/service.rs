@@ -69,7 +69,7 @@ unsafe extern "C" {
 }
 
 /// Runs `function` for a request.
-pub(crate) fn serve(
+pub(crate) fn run_function(
     function: Function,
     mut incoming: Incoming,
     conversion: Option<Conversion>,

@@ -97,7 +97,7 @@ pub(super) enum ToClient {
 }
 
 /// The descriptors beside a welcome where requests are in shared memory: records and exchange.
-pub(super) type Files = [OwnedFd; 2];
+pub(super) type ClientFiles = [OwnedFd; 2];
 
 /// An open connection. Closing it ends the context.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl Connection {
     /// # Errors
     /// TPESYSTEM when the manager does not answer, refuses, or sends an unknown answer; TPEOS without
     /// descriptors for the memory.
-    pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<Files>), Error> {
+    pub(super) fn greet(&self, prefix: &Prefix) -> Result<(Welcome, Option<ClientFiles>), Error> {
         self.say_hello(prefix, None)?;
         let welcome = self.welcome(prefix, GREETING_TIMEOUT)?;
         welcome.ok_or_else(|| unreachable(prefix, Errno::TIMEDOUT))
@@ -234,7 +234,7 @@ impl Connection {
         &self,
         prefix: &Prefix,
         patience: Duration,
-    ) -> Result<Option<(Welcome, Option<Files>)>, Error> {
+    ) -> Result<Option<(Welcome, Option<ClientFiles>)>, Error> {
         let silent = |errno| unreachable(prefix, errno);
         let socket = &self.socket;
         let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
@@ -338,7 +338,7 @@ fn receive_with_memory(
     socket: &OwnedFd,
     into: &mut [u8],
     flags: RecvFlags,
-) -> Result<(usize, Option<Files>), Errno> {
+) -> Result<(usize, Option<ClientFiles>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(into)];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::connection::{Files, KnownContext, Welcome};
+use super::connection::{ClientFiles, KnownContext, Welcome};
 use super::poll_lock::Guard;
 use super::transport::{Message, RoomWait, SendError, Transport, not_offered};
 use crate::error::{Code, Error, is_errno};
@@ -80,7 +80,7 @@ impl Mailbox {
     /// TPESYSTEM for memory of another build, TPELIMIT when all of it is in use, TPEOS.
     pub(super) fn open(
         prefix: &Prefix,
-        memory: &Files,
+        memory: &ClientFiles,
         context: u32,
         nonce: u64,
     ) -> Result<Self, Error> {
@@ -113,7 +113,7 @@ impl Transport for Mailbox {
         &mut self,
         prefix: &Prefix,
         _: &Welcome,
-        memory: Option<&Files>,
+        memory: Option<&ClientFiles>,
     ) -> Result<bool, Error> {
         let Some(memory) = memory else { return Ok(false) };
         let memory = mapped(prefix, memory)?;
@@ -454,7 +454,7 @@ fn interruption(waited: io::Result<()>) -> io::Result<()> {
     })
 }
 
-fn mapped(prefix: &Prefix, [records, exchange]: &Files) -> Result<Arc<ClientMemory>, Error> {
+fn mapped(prefix: &Prefix, [records, exchange]: &ClientFiles) -> Result<Arc<ClientMemory>, Error> {
     ClientMemory::shared(records, exchange).map_err(|source| {
         let code = match source.kind() {
             io::ErrorKind::InvalidData => Code::System,

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::connection::{Connection, Files, Welcome};
+use super::connection::{ClientFiles, Connection, Welcome};
 use super::poll_lock::{Guard, Locked, PollLock};
 use super::transport::{Message, RoomWait, SendError, Transport, not_offered};
 use crate::error::{Code, Error};
@@ -87,7 +87,7 @@ impl Transport for Queues {
         &mut self,
         _: &Prefix,
         welcome: &Welcome,
-        memory: Option<&Files>,
+        memory: Option<&ClientFiles>,
     ) -> Result<bool, Error> {
         // One that the manager made anew has to be opened, one for shorter or longer replies to be made.
         let is_same =

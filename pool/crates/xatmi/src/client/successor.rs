@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use super::connection::{Connection, Files};
+use super::connection::{ClientFiles, Connection};
 use super::mailbox::Mailbox;
 use super::out_calls::Kept;
 use super::queues::Queues;
@@ -120,7 +120,7 @@ impl Client {
         &mut self,
         connection: &Connection,
         welcome: &Welcome,
-        memory: Option<&Files>,
+        memory: Option<&ClientFiles>,
         call_id: Option<u64>,
     ) -> Result<(), Error> {
         if !self.transport.follow(&self.prefix, welcome, memory)? {
@@ -163,7 +163,7 @@ pub(super) fn offered_transport(
     prefix: &Prefix,
     connection: &Connection,
     welcome: &Welcome,
-    memory: Option<&Files>,
+    memory: Option<&ClientFiles>,
 ) -> Result<Box<dyn Transport>, Error> {
     let (Some(context), Some(memory)) = (welcome.memory, memory) else {
         return Ok(Box::new(Queues::open(prefix, connection, welcome)?));

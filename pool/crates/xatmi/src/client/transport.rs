@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::io;
 
-use super::connection::{Files, KnownContext, Welcome};
+use super::connection::{ClientFiles, KnownContext, Welcome};
 use super::poll_lock::Guard;
 use crate::error::{Code, Error};
 use crate::queue::{Prefix, ServiceName, Waited};
@@ -52,7 +52,7 @@ pub(super) trait Transport: Debug + Send {
         &mut self,
         prefix: &Prefix,
         welcome: &Welcome,
-        memory: Option<&Files>,
+        memory: Option<&ClientFiles>,
     ) -> Result<bool, Error>;
 
     /// Its context in shared memory, for the next manager.

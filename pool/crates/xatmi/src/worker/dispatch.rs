@@ -13,7 +13,7 @@ use super::continued::Waiting;
 use super::mailbox::Taken;
 use super::queues::Queues;
 use super::registrations::{Registrations, Sources};
-use super::reply::{Call, ReplyStatus, ReplyTransport, fail};
+use super::reply::{Call, ReplyStatus, Transport, fail};
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::client::Outgoing;
@@ -71,7 +71,11 @@ impl Dispatch {
     /// # Errors
     /// TPEOS when the queue can't be read, which no request can cause.
     #[inline]
-    pub(super) fn serve(&mut self, entry: usize, generation: u32) -> Result<DispatchResult, Error> {
+    pub(super) fn serve_queue(
+        &mut self,
+        entry: usize,
+        generation: u32,
+    ) -> Result<DispatchResult, Error> {
         let slots = Rc::clone(&self.slots);
         let slot = slots.slot(self.slot).expect("looked up when the worker was made");
         let Some(len) = self.receive(entry, generation)? else {

@@ -19,7 +19,7 @@ use pollux_sys::futex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::reply::{Call, Destination, Posted, ReplyTransport};
+use super::reply::{Call, Destination, Posted, Transport};
 use crate::error::{Code, Error, is_errno};
 use crate::large;
 use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, workers};
@@ -341,8 +341,8 @@ impl Mailbox {
     }
 }
 
-impl ReplyTransport for Mailbox {
-    fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
+impl Transport for Mailbox {
+    fn take_requests_for(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
         let row = self.memory.records().find(name).ok_or_else(|| {
             let detail = format!("service {name} is not in the memory of the pool");
             Error::new(Code::NoEntry, detail)

@@ -32,7 +32,7 @@
 //! | `continued` | calls that another thread of the program answers |
 //! | `output` | standard output and standard error, as far as the manager gave them |
 //! | `dispatch` | one request, from queue to reply; its buffer |
-//! | `reply` | what goes back for a request: reply, error, forward; the trait `ReplyTransport` |
+//! | `reply` | what goes back for a request: reply, error, forward; the trait `Transport` |
 //! | `queues`, `queue_poller`, `unsent_messages` | the transport by queues |
 //! | `mailbox` | the transport in shared memory |
 
@@ -349,7 +349,7 @@ impl Serving {
     fn handle(&mut self, ready: Ready) -> Result<Option<Ending>, Error> {
         match ready {
             Ready::Service(entry, generation) => {
-                return Ok(match self.dispatch.serve(entry, generation)? {
+                return Ok(match self.dispatch.serve_queue(entry, generation)? {
                     DispatchResult::Last(ending) => Some(ending),
                     DispatchResult::Message | DispatchResult::Nothing => None,
                 });
@@ -429,7 +429,7 @@ impl Serving {
             Sources::Memory(_) => Vec::new(),
         };
         for (entry, generation) in services {
-            match self.dispatch.serve(entry, generation)? {
+            match self.dispatch.serve_queue(entry, generation)? {
                 DispatchResult::Nothing => {}
                 DispatchResult::Message => {
                     self.dispatch.registrations.borrow().slot().add(Total::Nudged, 1);

@@ -69,7 +69,7 @@ impl QueuePoller {
     ///
     /// # Errors
     /// TPENOENT when the manager made none, TPEOS.
-    pub(super) fn serve(&mut self, entry: usize, name: &CStr) -> Result<(), Error> {
+    pub(super) fn watch_service(&mut self, entry: usize, name: &CStr) -> Result<(), Error> {
         let queue = MessageQueue::open(name).map_err(|source| {
             let code = match source.kind() {
                 io::ErrorKind::NotFound => Code::NoEntry,

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::queue_poller::QueuePoller;
-use super::reply::{self, Call, Destination, Posted, ReplyTransport};
+use super::reply::{self, Call, Destination, Posted, Transport};
 use super::setup::Wake;
 use super::unsent_messages::{UnsentMessage, UnsentMessages};
 use crate::error::{Code, Error};
@@ -202,9 +202,9 @@ impl Queues {
     }
 }
 
-impl ReplyTransport for Queues {
-    fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
-        self.poller.serve(entry, &self.prefix.service_queue(name))
+impl Transport for Queues {
+    fn take_requests_for(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error> {
+        self.poller.watch_service(entry, &self.prefix.service_queue(name))
     }
 
     fn withdraw(&mut self, entry: usize) {

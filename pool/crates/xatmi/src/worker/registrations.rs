@@ -18,7 +18,7 @@ use super::continued::Continued;
 use super::mailbox::Mailbox;
 use super::manager_link::ManagerLink;
 use super::queues::Queues;
-use super::reply::{Replies, ReplyTransport};
+use super::reply::{Replies, Transport};
 use super::service::{
     Done, Handler, Incoming, Offer, Offers, SharedHandler, Standing, service_name,
 };
@@ -186,7 +186,7 @@ impl Registrations {
     fn start_service(&mut self, entry: usize) -> Result<(), Error> {
         self.follow_manager();
         let Some(offer) = self.offers.get(entry) else { return Ok(()) };
-        self.sources.transport().serve(entry, &offer.name)?;
+        self.sources.transport().take_requests_for(entry, &offer.name)?;
         self.slot().offer(entry, offer.name.as_str());
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Registrations {
 impl Sources {
     /// What does not depend on which it is.
     #[inline]
-    pub(super) fn transport(&mut self) -> &mut dyn ReplyTransport {
+    pub(super) fn transport(&mut self) -> &mut dyn Transport {
         match self {
             Self::Queues(queues) => queues,
             Self::Memory(mailbox) => mailbox,

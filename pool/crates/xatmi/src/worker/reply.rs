@@ -2,7 +2,7 @@
 //! service.
 //!
 //! ```text
-//!  a service function ended (dispatch) ──► Replies::reply / forward ──► ReplyTransport::send (queues.rs | mailbox.rs)
+//!  a service function ended (dispatch) ──► Replies::reply / forward ──► Transport::send (queues.rs | mailbox.rs)
 //!                                             │ data too long for a message: a memfd      │
 //!                                             ▼                                           ▼
 //!                                         withdrawn again, unless the message is on its way: Posted
@@ -87,12 +87,12 @@ pub(super) enum Posted {
 ///
 /// Requests are taken by the two loops of `mod.rs`, as the one waits for descriptors and the other for a word in
 /// memory; all else is asked for here.
-pub(super) trait ReplyTransport {
+pub(super) trait Transport {
     /// Takes requests for a service from now on.
     ///
     /// # Errors
     /// TPENOENT when the manager has none such, TPEOS.
-    fn serve(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error>;
+    fn take_requests_for(&mut self, entry: usize, name: &ServiceName) -> Result<(), Error>;
 
     /// Takes no more requests for a service.
     fn withdraw(&mut self, entry: usize);
@@ -167,7 +167,7 @@ impl Replies {
     #[inline]
     pub(super) fn reply(
         &mut self,
-        transport: &mut dyn ReplyTransport,
+        transport: &mut dyn Transport,
         slot: Slot<'_>,
         call: &Call,
         status: ReplyStatus,
@@ -194,7 +194,7 @@ impl Replies {
     /// with an error: TPELIMIT where that service has no room, else TPESVCERR.
     pub(super) fn forward(
         &mut self,
-        transport: &mut dyn ReplyTransport,
+        transport: &mut dyn Transport,
         slot: Slot<'_>,
         call: &Call,
         service: ServiceName,
@@ -228,7 +228,7 @@ impl Replies {
     #[inline]
     fn post(
         &mut self,
-        transport: &mut dyn ReplyTransport,
+        transport: &mut dyn Transport,
         slot: Slot<'_>,
         destination: Destination,
         call: &Call,
@@ -268,26 +268,21 @@ impl Replies {
     }
 
     /// Drops messages and payloads for clients that ended, and payloads that were read.
-    pub(super) fn sweep(&mut self, transport: &mut dyn ReplyTransport, slot: Slot<'_>) {
+    pub(super) fn sweep(&mut self, transport: &mut dyn Transport, slot: Slot<'_>) {
         transport.sweep(slot);
         self.outbox.sweep(monotonic_ns());
     }
 
     /// Sends what can be sent until `until_ns`, and holds payloads until they are read. Called before the worker ends;
     /// the manager answers the callers of the rest.
-    pub(super) fn finish(
-        &mut self,
-        transport: &mut dyn ReplyTransport,
-        slot: Slot<'_>,
-        until_ns: u64,
-    ) {
+    pub(super) fn finish(&mut self, transport: &mut dyn Transport, slot: Slot<'_>, until_ns: u64) {
         transport.finish(slot, until_ns);
         self.outbox.finish(until_ns);
     }
 }
 
 /// Answers the caller with an error, if it waits for an answer.
-pub(super) fn fail(transport: &mut dyn ReplyTransport, slot: Slot<'_>, call: &Call, code: Code) {
+pub(super) fn fail(transport: &mut dyn Transport, slot: Slot<'_>, call: &Call, code: Code) {
     if call.is_without_reply {
         return;
     }
@@ -315,8 +310,8 @@ mod tests {
 
     const LEN_BYTES_MAX: usize = 256;
 
-    impl ReplyTransport for Scripted {
-        fn serve(&mut self, _: usize, _: &ServiceName) -> Result<(), Error> {
+    impl Transport for Scripted {
+        fn take_requests_for(&mut self, _: usize, _: &ServiceName) -> Result<(), Error> {
             Ok(())
         }
         fn withdraw(&mut self, _: usize) {}
