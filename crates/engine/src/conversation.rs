@@ -369,8 +369,8 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Notifies the session of output that will not leave; [`Conversation::closed`] follows.
-    pub(crate) fn output_lost(&mut self, tail: &OutputState) {
-        match tail {
+    pub(crate) fn output_lost(&mut self, output_state: &OutputState) {
+        match output_state {
             OutputState::Waiting(output) => self.lose(output.unsent_bytes()),
             OutputState::Broken(broken) => self.lose(broken.lost_bytes),
             OutputState::None | OutputState::Lingering(_) => {}

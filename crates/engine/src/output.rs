@@ -104,7 +104,7 @@ pub(crate) fn drop_untaken(socket: BorrowedFd<'_>) {
 }
 
 impl OutputState {
-    /// The deadline that comes first: `session`'s, that of the tail, or the next check of how
+    /// The deadline that comes first: `session`'s, that of the output, or the next check of how
     /// the peer takes its output.
     #[inline]
     pub(crate) fn deadline(&self, flow: &Flow, session: Moment) -> Moment {
@@ -529,14 +529,15 @@ mod tests {
         let mut output = Output::default();
         output.push_bytes(b"rest").expect("within the bound");
         output.blocked();
-        let mut tail = OutputState::Waiting(Box::new(output));
+        let mut output_state = OutputState::Waiting(Box::new(output));
         let mut flow = Flow::Quiet;
         flow.is_full(Moment::default(), &limits);
-        let now = tail.deadline(&flow, Moment::NEVER);
-        let due = tail.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
+        let now = output_state.deadline(&flow, Moment::NEVER);
+        let due =
+            output_state.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
         assert_eq!(due, Expiry::Flush);
         assert_eq!(counters.value(Counter::WritableUnreported), 1);
-        assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is checked again");
+        assert!(output_state.deadline(&flow, Moment::NEVER) > now, "it is checked again");
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl<S: Session> TurnState<S> {
 pub(crate) struct ConnectionView<'a, S: Session> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) conversation: &'a mut Conversation<S>,
-    pub(crate) tail: &'a mut OutputState,
+    pub(crate) output_state: &'a mut OutputState,
     pub(crate) flow: &'a mut Flow,
     pub(crate) state: &'a mut TurnState<S>,
 }
@@ -354,19 +354,20 @@ pub(crate) trait TurnLoop<S: Session> {
     }
 
     fn fire(&mut self, token: Token) {
-        let Some(ConnectionView { socket, conversation, tail, flow, state }) = self.view(token)
+        let Some(ConnectionView { socket, conversation, output_state, flow, state }) =
+            self.view(token)
         else {
             return;
         };
         let deadline = conversation.deadline();
         let now = state.clock.now().at;
-        match tail.due(flow, socket, deadline, now, &state.limits, &state.counters) {
+        match output_state.due(flow, socket, deadline, now, &state.limits, &state.counters) {
             Expiry::Close(cause) => self.close(token, cause),
             Expiry::Later(deadline) => {
                 state.timers.set(token.slot(), deadline);
             }
             Expiry::Flush => {
-                state.timers.set(token.slot(), tail.deadline(flow, deadline));
+                state.timers.set(token.slot(), output_state.deadline(flow, deadline));
                 self.flush(token);
             }
             Expiry::Session => {
@@ -426,11 +427,12 @@ pub(crate) trait TurnLoop<S: Session> {
 
     /// A connect has come to its end.
     fn connected(&mut self, token: Token) {
-        let Some(ConnectionView { socket, conversation, tail, flow, state }) = self.view(token)
+        let Some(ConnectionView { socket, conversation, output_state, flow, state }) =
+            self.view(token)
         else {
             return;
         };
-        let OutputState::Waiting(output) = tail else { return };
+        let OutputState::Waiting(output) = output_state else { return };
         if let Err(errno) = outcome(socket) {
             conversation.connect_failed(&mut state.shared, errno.into());
             return self.close(token, CloseCause::ConnectFailed);
@@ -438,7 +440,7 @@ pub(crate) trait TurnLoop<S: Session> {
         output.connected();
         flow.sent(0, state.clock.now().at, &state.limits);
         if output.is_empty() {
-            *tail = OutputState::None;
+            *output_state = OutputState::None;
             conversation.output_left();
         }
         self.call(token, SessionCall::Connected);

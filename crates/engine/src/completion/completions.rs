@@ -100,7 +100,7 @@ impl<S: Session> CompletionLoop<S> {
         }
         connection.received(bytes);
         connection.conversation.has_received();
-        if let OutputState::Lingering(linger) = &mut connection.tail {
+        if let OutputState::Lingering(linger) = &mut connection.output_state {
             if linger.drops(bytes) {
                 return self.receive_as_wanted(token);
             }
@@ -137,7 +137,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Sends the next piece of what waits; when all of it has left, the session continues.
     pub(super) fn send_waiting(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let OutputState::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.output_state else { return };
         if output.is_in_flight() {
             return;
         }
@@ -153,7 +153,7 @@ impl<S: Session> CompletionLoop<S> {
         }
         let socket = connection.socket.as_raw_fd();
         let Some(Piece::Bytes(bytes, from)) = output.pop_front() else {
-            connection.tail = OutputState::None;
+            connection.output_state = OutputState::None;
             connection.conversation.output_left();
             return self.call_session(token, None, None);
         };
@@ -168,7 +168,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Sends from a file or a pipe until the socket is full.
     fn flush_source(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let OutputState::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.output_state else { return };
         let socket = connection.socket.as_fd();
         let now = self.state.clock.now().at;
         match output.flush(
@@ -214,7 +214,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn under_way(&mut self, token: Token) -> Option<(&mut Output, PendingOutput)> {
-        let found = self.connections.get_mut(token).map(|connection| &mut connection.tail);
+        let found = self.connections.get_mut(token).map(|connection| &mut connection.output_state);
         match found {
             Some(OutputState::Waiting(output)) => {
                 let under_way = output.under_way.take()?;

@@ -78,7 +78,7 @@ pub(super) struct Connection<S> {
     pub(super) looks: bool,
     pub(super) marks: SendMarks,
     pub(super) conversation: Conversation<S>,
-    pub(super) tail: OutputState,
+    pub(super) output_state: OutputState,
     pub(super) flow: Flow,
 }
 
@@ -140,14 +140,14 @@ impl<S: Session> CompletionLoop<S> {
         let now = self.state.clock.now();
         let token = self.connections.next_token();
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
-        let mut tail = OutputState::None;
+        let mut output_state = OutputState::None;
         let mut flow = Flow::Quiet;
         let mut marks = SendMarks::default();
         let mut io = RingIo {
             sending: self.ring.sending(),
             socket: socket.as_fd(),
             token,
-            tail: &mut tail,
+            output_state: &mut output_state,
             flow: &mut flow,
             marks: &mut marks,
             submission: self.submission,
@@ -167,7 +167,7 @@ impl<S: Session> CompletionLoop<S> {
             looks: true,
             marks,
             conversation,
-            tail,
+            output_state,
             flow,
         });
         self.settle(token, done);
@@ -187,7 +187,7 @@ impl<S: Session> CompletionLoop<S> {
     ) {
         self.make_room();
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let Connection { socket, conversation, tail, flow, marks, .. } = connection;
+        let Connection { socket, conversation, output_state, flow, marks, .. } = connection;
         let now = self.state.clock.now();
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.state.wakes };
         let (input, sending) = match input {
@@ -198,7 +198,7 @@ impl<S: Session> CompletionLoop<S> {
             sending,
             socket: socket.as_fd(),
             token,
-            tail,
+            output_state,
             flow,
             marks,
             submission: self.submission,
@@ -224,14 +224,14 @@ impl<S: Session> CompletionLoop<S> {
             Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
-        if connection.tail.is_connecting() {
+        if connection.output_state.is_connecting() {
             if connection.conversation.ending().is_some() {
                 return self.close_connection(token, CloseCause::Session);
             }
         } else {
             self.state.note_waiting(&mut connection.conversation);
         }
-        if let OutputState::Broken(broken) = &connection.tail
+        if let OutputState::Broken(broken) = &connection.output_state
             && done == Ok(Progress::Idle)
             && !connection.conversation.wants_input()
         {
@@ -240,7 +240,7 @@ impl<S: Session> CompletionLoop<S> {
             return self.close_connection(token, cause);
         }
         let is_under_way = connection.marks.submission == self.submission;
-        match (&mut connection.tail, connection.conversation.ending()) {
+        match (&mut connection.output_state, connection.conversation.ending()) {
             (OutputState::Waiting(output), _) if !output.is_in_flight() => {
                 if output.is_blocked() && !output.is_connecting() {
                     self.watch_room(token);
@@ -267,7 +267,7 @@ impl<S: Session> CompletionLoop<S> {
                 // The call, not the request: that one always takes a worker thread. ENOTCONN
                 // means that the peer is gone: receiving will say so.
                 let _ = shutdown(&connection.socket, Shutdown::Write);
-                connection.tail = OutputState::Lingering(Linger::new(
+                connection.output_state = OutputState::Lingering(Linger::new(
                     self.state.clock.now().at,
                     &self.state.limits,
                 ));
@@ -285,7 +285,7 @@ impl<S: Session> CompletionLoop<S> {
         self.receive_as_wanted(token);
         let Some(connection) = self.connections.get_mut(token) else { return };
         let deadline =
-            connection.tail.deadline(&connection.flow, connection.conversation.deadline());
+            connection.output_state.deadline(&connection.flow, connection.conversation.deadline());
         if self.state.timers.set(token.slot(), deadline) {
             self.state.counters.count(Counter::DeadlinesMoved);
         }
@@ -295,9 +295,10 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn receive_as_wanted(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let conversation = &mut connection.conversation;
-        let is_lingering = connection.tail.is_lingering() && !conversation.has_input_ended();
+        let is_lingering =
+            connection.output_state.is_lingering() && !conversation.has_input_ended();
         let fd = connection.socket.as_raw_fd();
-        let leaves_input = conversation.leaves_input() && !connection.tail.is_lingering();
+        let leaves_input = conversation.leaves_input() && !connection.output_state.is_lingering();
         match connection.receiving {
             Receiving::Idle if leaves_input && !conversation.wants_input() => {
                 connection.looks = true;
@@ -365,10 +366,10 @@ impl<S: Session> CompletionLoop<S> {
     /// The peer will send no more.
     pub(super) fn input_ended(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        if connection.tail.is_lingering() {
+        if connection.output_state.is_lingering() {
             return self.close_connection(token, CloseCause::Session);
         }
-        if let OutputState::Broken(broken) = &connection.tail {
+        if let OutputState::Broken(broken) = &connection.output_state {
             let cause = broken.cause;
             return self.close_connection(token, cause);
         }
@@ -395,7 +396,7 @@ impl<S: Session> CompletionLoop<S> {
     /// A request of the output is under way.
     pub(super) fn set_under_way(&mut self, token: Token, under_way: PendingOutput) {
         if let Some(connection) = self.connections.get_mut(token)
-            && let OutputState::Waiting(output) = &mut connection.tail
+            && let OutputState::Waiting(output) = &mut connection.output_state
         {
             output.under_way = Some(under_way);
         }
@@ -460,10 +461,10 @@ impl<S: Session> CompletionLoop<S> {
         self.state.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
         connection.flow.came_back(rest.len());
         connection.flow.is_full(self.state.clock.now().at, &self.state.limits);
-        if let OutputState::None = connection.tail {
-            connection.tail = OutputState::Waiting(Box::default());
+        if let OutputState::None = connection.output_state {
+            connection.output_state = OutputState::Waiting(Box::default());
         }
-        if let OutputState::Waiting(output) = &mut connection.tail {
+        if let OutputState::Waiting(output) = &mut connection.output_state {
             output.push_front(Piece::Bytes(rest, 0));
             connection.conversation.output_waits();
             self.state.note_waiting(&mut connection.conversation);
@@ -479,7 +480,7 @@ impl<S: Session> CompletionLoop<S> {
         }
         let now = self.state.clock.now().at;
         let limits = &self.state.limits;
-        connection.tail.break_off(0, cause, now, limits);
+        connection.output_state.break_off(0, cause, now, limits);
         connection.conversation.output_waits();
         self.state.unfinished.push(ConnectionId(token));
     }
@@ -487,8 +488,8 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn close_connection(&mut self, token: Token, cause: CloseCause) {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.state.closed(token, &connection.conversation);
-        connection.conversation.output_lost(&connection.tail);
-        if cause.drops_untaken(connection.tail.is_lingering()) {
+        connection.conversation.output_lost(&connection.output_state);
+        if cause.drops_untaken(connection.output_state.is_lingering()) {
             drop_untaken(connection.socket.as_fd());
         }
         if connection.receiving != Receiving::Idle {
@@ -498,7 +499,7 @@ impl<S: Session> CompletionLoop<S> {
             let target = label(kind, token);
             self.push(|ring| ring.cancel(target, numbered(Kind::Cleanup, 0)));
         }
-        if let OutputState::Waiting(output) = &mut connection.tail {
+        if let OutputState::Waiting(output) = &mut connection.output_state {
             self.abandon(token, output);
         }
         self.close_fd(connection.socket);
@@ -540,7 +541,7 @@ pub(super) struct RingIo<'a> {
     sending: Sending<'a>,
     socket: BorrowedFd<'a>,
     token: Token,
-    pub(super) tail: &'a mut OutputState,
+    pub(super) output_state: &'a mut OutputState,
     flow: &'a mut Flow,
     marks: &'a mut SendMarks,
     submission: u32,
@@ -557,23 +558,25 @@ impl ConnectionIo for RingIo<'_> {
     }
 
     fn waiting_bytes(&self) -> u64 {
-        self.tail.waiting_bytes()
+        self.output_state.waiting_bytes()
     }
 
     fn keep_reading(&mut self, bytes: u64, cause: CloseCause) -> Result<(), CloseCause> {
-        self.tail.break_off(bytes, cause, self.now, self.limits);
+        self.output_state.break_off(bytes, cause, self.now, self.limits);
         Ok(())
     }
 
     fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause> {
-        if let OutputState::Broken(broken) = self.tail {
+        if let OutputState::Broken(broken) = self.output_state {
             broken.lost_bytes += len as u64;
             return Ok(Sent::Waits);
         }
-        if matches!(self.tail, OutputState::None) && (self.marks.submission == self.submission) {
-            *self.tail = OutputState::Waiting(Box::default());
+        if matches!(self.output_state, OutputState::None)
+            && (self.marks.submission == self.submission)
+        {
+            *self.output_state = OutputState::Waiting(Box::default());
         }
-        if let OutputState::Waiting(output) = self.tail {
+        if let OutputState::Waiting(output) = self.output_state {
             output.push_bytes(&self.sending.spare()[..len])?;
             payload.into_iter().for_each(|payload| output.push_payload(payload));
             return Ok(Sent::Waits);
@@ -597,7 +600,7 @@ impl ConnectionIo for RingIo<'_> {
         if output.is_empty() {
             return sent.map(|()| Sent::Gone);
         }
-        *self.tail = OutputState::Waiting(Box::new(output));
+        *self.output_state = OutputState::Waiting(Box::new(output));
         sent.map(|()| Sent::Waits)
     }
 }
@@ -612,7 +615,7 @@ impl RingIo<'_> {
         let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
             return Ok(Sent::Gone);
         };
-        *self.tail = OutputState::Waiting(Box::new(output));
+        *self.output_state = OutputState::Waiting(Box::new(output));
         Ok(Sent::Waits)
     }
 

@@ -182,14 +182,14 @@ impl<S: Session> CompletionLoop<S> {
     /// What `show fd` prints: every listener and connection of this loop.
     pub(crate) fn describe(&self) -> Vec<String> {
         let line = |(token, connection): (Token, &Connection<S>)| {
-            let Connection { socket, receiving, tail, conversation, .. } = connection;
+            let Connection { socket, receiving, output_state, conversation, .. } = connection;
             format!(
                 "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
                 socket.as_raw_fd(),
                 conversation.kept_bytes(),
-                match tail {
-                    tail if tail.is_connecting() => ", connecting",
-                    tail if tail.is_waiting() => ", output waits",
+                match output_state {
+                    output_state if output_state.is_connecting() => ", connecting",
+                    output_state if output_state.is_waiting() => ", output waits",
                     _ => "",
                 },
             )
@@ -257,11 +257,11 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
 
     fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>> {
         let connection = self.connections.get_mut(token)?;
-        let Connection { socket, conversation, tail, flow, .. } = connection;
+        let Connection { socket, conversation, output_state, flow, .. } = connection;
         Some(ConnectionView {
             socket: OwnedFd::as_fd(socket),
             conversation,
-            tail,
+            output_state,
             flow,
             state: &mut self.state,
         })
@@ -308,7 +308,7 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
 
     fn proceed(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        if !connection.tail.is_waiting() {
+        if !connection.output_state.is_waiting() {
             return self.call_session(token, None, None);
         }
         let is_unfinished = connection.conversation.progress() == Progress::Unfinished;
@@ -359,7 +359,7 @@ impl<S: Session> TurnLoop<S> for CompletionLoop<S> {
         let mut output = Box::new(Output::connecting(is_in_progress));
         output.under_way = is_in_progress.then_some(PendingOutput::Poll);
         let id = self.insert(socket, shots, |_, _, io| {
-            *io.tail = OutputState::Waiting(output);
+            *io.output_state = OutputState::Waiting(output);
             (conversation, Ok(Progress::Idle))
         });
         if is_in_progress {

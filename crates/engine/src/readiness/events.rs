@@ -54,9 +54,9 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
 
     fn view(&mut self, token: Token) -> Option<ConnectionView<'_, S>> {
         let connection = self.connections.get_mut(token.slot() as usize)?.as_mut()?;
-        let Connection { conversation, tail, flow, .. } = connection;
+        let Connection { conversation, output_state, flow, .. } = connection;
         let socket = socket(&self.table, token);
-        Some(ConnectionView { socket, conversation, tail, flow, state: &mut self.state })
+        Some(ConnectionView { socket, conversation, output_state, flow, state: &mut self.state })
     }
 
     fn token_of(&self, slot: u32) -> Option<Token> {
@@ -130,7 +130,9 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             return;
         }
         match &self.connections[token.slot() as usize] {
-            Some(Connection { tail: OutputState::Waiting(output), conversation, .. }) => {
+            Some(Connection {
+                output_state: OutputState::Waiting(output), conversation, ..
+            }) => {
                 let reads_on = conversation.reads_on();
                 let is_unfinished = conversation.progress() == Progress::Unfinished;
                 if !output.is_blocked() || !reads_on {
@@ -143,11 +145,13 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
                     self.receive_if_ready(token);
                 }
             }
-            Some(Connection { tail: OutputState::None | OutputState::Broken(_), .. }) => {
+            Some(Connection {
+                output_state: OutputState::None | OutputState::Broken(_), ..
+            }) => {
                 self.call_session(token, None, NOTHING);
                 self.receive_if_ready(token);
             }
-            Some(Connection { tail: OutputState::Lingering(_), .. }) => {
+            Some(Connection { output_state: OutputState::Lingering(_), .. }) => {
                 self.receive_if_ready(token);
             }
             None => {}
@@ -160,7 +164,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
 
     fn flush(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        let OutputState::Waiting(output) = &mut connection.tail else { return };
+        let OutputState::Waiting(output) = &mut connection.output_state else { return };
         if output.is_connecting() {
             self.table.stop_write(token);
             return self.connected(token);
@@ -175,7 +179,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             &self.state.limits,
         ) {
             Ok(Flushed::All) => {
-                connection.tail = OutputState::None;
+                connection.output_state = OutputState::None;
                 connection.conversation.output_left();
                 self.table.stop_write(token);
                 self.call_session(token, None, NOTHING);
@@ -187,7 +191,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
             Ok(Flushed::Budget) => self.state.unfinished.push(ConnectionId(token)),
             Err(CloseCause::PeerReset) if connection.conversation.reads_on() => {
                 let limits = &self.state.limits;
-                connection.tail.break_off(0, CloseCause::PeerReset, now, limits);
+                connection.output_state.break_off(0, CloseCause::PeerReset, now, limits);
                 self.table.stop_write(token);
                 self.call_session(token, None, NOTHING);
             }
@@ -199,8 +203,8 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         let slot = self.connections.get_mut(token.slot() as usize);
         let Some(mut connection) = slot.and_then(Option::take) else { return };
         self.state.closed(token, &connection.conversation);
-        connection.conversation.output_lost(&connection.tail);
-        if cause.drops_untaken(connection.tail.is_lingering()) {
+        connection.conversation.output_lost(&connection.output_state);
+        if cause.drops_untaken(connection.output_state.is_lingering()) {
             drop_untaken(socket(&self.table, token));
         }
         let cause = self.detach(token, connection.conversation.sharing(), cause);
@@ -270,7 +274,7 @@ impl<S: Session> TurnLoop<S> for ReadinessLoop<S> {
         conversation: Conversation<S>,
     ) -> ConnectionId {
         self.insert(socket, |_, _, io| {
-            *io.tail = OutputState::Waiting(Box::new(Output::connecting(is_in_progress)));
+            *io.output_state = OutputState::Waiting(Box::new(Output::connecting(is_in_progress)));
             (conversation, Ok(Progress::Idle))
         })
     }
@@ -332,7 +336,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn receive_with_others(&mut self, token: Token) {
         let Some(connection) = &self.connections[token.slot() as usize] else { return };
         let conversation = &connection.conversation;
-        let is_usual = !connection.tail.is_lingering()
+        let is_usual = !connection.output_state.is_lingering()
             && conversation.wants_input()
             && !conversation.leaves_input();
         if !is_usual || connection.is_bulk {
@@ -384,7 +388,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn input_ended(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         self.table.read_ended(token);
-        if let OutputState::Broken(broken) = &connection.tail {
+        if let OutputState::Broken(broken) = &connection.output_state {
             let cause = broken.cause;
             return self.close(token, cause);
         }
@@ -399,7 +403,7 @@ impl<S: Session> ReadinessLoop<S> {
     pub(super) fn receive(&mut self, token: Token, has_input_ended: bool) {
         for read in 0..READS_MAX {
             let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-            let is_lingering = connection.tail.is_lingering();
+            let is_lingering = connection.output_state.is_lingering();
             if !is_lingering && !connection.conversation.wants_input() {
                 return;
             }
@@ -479,7 +483,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// Books input of a lingering connection; closes it and says false when it was too much.
     fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
-        let OutputState::Lingering(linger) = &mut connection.tail else { return false };
+        let OutputState::Lingering(linger) = &mut connection.output_state else { return false };
         let continues = linger.drops(bytes);
         if !continues {
             self.close(token, CloseCause::Session);

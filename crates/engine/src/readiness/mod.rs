@@ -45,7 +45,7 @@ const ALARM: Token = Token::new(u32::MAX, 0);
 struct Connection<S> {
     token: Token,
     conversation: Conversation<S>,
-    tail: OutputState,
+    output_state: OutputState,
     flow: Flow,
     /// An event came for it while another loop had it, and it has not been back since.
     has_lost_event: bool,
@@ -235,14 +235,14 @@ impl<S: Session> ReadinessLoop<S> {
     /// Calls the session with these bytes of the shared buffer, and carries on as it requested.
     fn call_session(&mut self, token: Token, call: Option<SessionCall>, input: Range<usize>) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        let Connection { conversation, tail, flow, .. } = connection;
+        let Connection { conversation, output_state, flow, .. } = connection;
         let now = self.state.clock.now();
         let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
         let mut io = SocketIo {
             socket: socket(&self.table, token),
             buffer: &mut self.buffer,
-            tail,
+            output_state,
             flow,
             counters: &self.state.counters,
             limits: &self.state.limits,
@@ -267,8 +267,8 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Unfinished) => self.state.unfinished.push(ConnectionId(token)),
             Ok(Progress::Idle) => {}
         }
-        let Connection { conversation, tail, flow, .. } = connection;
-        if let OutputState::Broken(broken) = tail
+        let Connection { conversation, output_state, flow, .. } = connection;
+        if let OutputState::Broken(broken) = output_state
             && done == Ok(Progress::Idle)
             && !conversation.wants_input()
         {
@@ -276,21 +276,21 @@ impl<S: Session> ReadinessLoop<S> {
             let cause = if is_over { CloseCause::Session } else { broken.cause };
             return self.close(token, cause);
         }
-        if tail.is_connecting() {
+        if output_state.is_connecting() {
             if conversation.ending().is_some() {
                 return self.close(token, CloseCause::Session);
             }
         } else {
             self.state.note_waiting(conversation);
         }
-        if let OutputState::Waiting(output) = tail {
+        if let OutputState::Waiting(output) = output_state {
             if output.is_blocked() {
                 self.table.cannot_write(token);
                 self.table.want_write(token);
             } else {
                 self.state.unfinished.push(ConnectionId(token));
             }
-        } else if let (Some(ending), OutputState::None) = (conversation.ending(), &tail) {
+        } else if let (Some(ending), OutputState::None) = (conversation.ending(), &output_state) {
             let has_input_ended = conversation.has_input_ended();
             if has_input_ended || (ending == Ending::Close && !flow.is_watched()) {
                 let cause =
@@ -299,15 +299,15 @@ impl<S: Session> ReadinessLoop<S> {
             }
             // ENOTCONN means that the peer is gone: reading will say so.
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
-            *tail =
+            *output_state =
                 OutputState::Lingering(Linger::new(self.state.clock.now().at, &self.state.limits));
         }
-        if conversation.ends_output() && matches!(tail, OutputState::None) {
+        if conversation.ends_output() && matches!(output_state, OutputState::None) {
             // ENOTCONN means that the peer is gone: reading will say so.
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
             conversation.output_ended();
         }
-        if conversation.wants_input() || tail.is_lingering() {
+        if conversation.wants_input() || output_state.is_lingering() {
             self.table.want_read(token);
             if !is_receiving && self.table.ready_without_event(token).read {
                 // Perhaps more is there, and no event will report it again.
@@ -316,7 +316,7 @@ impl<S: Session> ReadinessLoop<S> {
         } else {
             self.table.stop_read(token);
         }
-        let deadline = tail.deadline(flow, conversation.deadline());
+        let deadline = output_state.deadline(flow, conversation.deadline());
         if self.state.timers.set(token.slot(), deadline) {
             self.state.counters.count(Counter::DeadlinesMoved);
         }
@@ -341,12 +341,12 @@ impl<S: Session> ReadinessLoop<S> {
         let now = self.state.clock.now();
         let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.state.wakes };
-        let mut tail = OutputState::None;
+        let mut output_state = OutputState::None;
         let mut flow = Flow::Quiet;
         let mut io = SocketIo {
             socket: socket(&self.table, token),
             buffer: &mut self.buffer,
-            tail: &mut tail,
+            output_state: &mut output_state,
             flow: &mut flow,
             counters: &self.state.counters,
             limits: &self.state.limits,
@@ -357,7 +357,7 @@ impl<S: Session> ReadinessLoop<S> {
         let has_lost_event = false;
         let is_bulk = false;
         self.connections[slot] =
-            Some(Connection { token, conversation, tail, flow, has_lost_event, is_bulk });
+            Some(Connection { token, conversation, output_state, flow, has_lost_event, is_bulk });
         self.settle(token, done, false);
         if self.state.is_draining {
             self.call_session(token, Some(SessionCall::Shutdown), NOTHING);
@@ -376,7 +376,7 @@ fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
 struct SocketIo<'a> {
     socket: BorrowedFd<'a>,
     buffer: &'a mut [u8],
-    tail: &'a mut OutputState,
+    output_state: &'a mut OutputState,
     flow: &'a mut Flow,
     counters: &'a Counters,
     limits: &'a Limits,
@@ -391,20 +391,20 @@ impl ConnectionIo for SocketIo<'_> {
     }
 
     fn waiting_bytes(&self) -> u64 {
-        self.tail.waiting_bytes()
+        self.output_state.waiting_bytes()
     }
 
     fn keep_reading(&mut self, bytes: u64, cause: CloseCause) -> Result<(), CloseCause> {
-        self.tail.break_off(bytes, cause, self.now, self.limits);
+        self.output_state.break_off(bytes, cause, self.now, self.limits);
         Ok(())
     }
 
     fn send(&mut self, len: usize, payload: Option<Payload>) -> Result<Sent, CloseCause> {
-        if let OutputState::Broken(broken) = self.tail {
+        if let OutputState::Broken(broken) = self.output_state {
             broken.lost_bytes += len as u64;
             return Ok(Sent::Waits);
         }
-        if let OutputState::Waiting(output) = self.tail {
+        if let OutputState::Waiting(output) = self.output_state {
             output.push_bytes(&self.buffer[..len])?;
             payload.into_iter().for_each(|payload| output.push_payload(payload));
             return Ok(Sent::Waits);
@@ -415,7 +415,7 @@ impl ConnectionIo for SocketIo<'_> {
             let Some(output) = Output::begin(bytes, *socket, counters, flow, *now, limits)? else {
                 return Ok(Sent::Gone);
             };
-            *self.tail = OutputState::Waiting(Box::new(output));
+            *self.output_state = OutputState::Waiting(Box::new(output));
             return Ok(Sent::Waits);
         };
         let (output, sent) =
@@ -423,7 +423,7 @@ impl ConnectionIo for SocketIo<'_> {
         if output.is_empty() {
             return sent.map(|()| Sent::Gone);
         }
-        *self.tail = OutputState::Waiting(Box::new(output));
+        *self.output_state = OutputState::Waiting(Box::new(output));
         sent.map(|()| Sent::Waits)
     }
 }
