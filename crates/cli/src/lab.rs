@@ -17,7 +17,7 @@ use pollux_engine::Driver;
 use pollux_host::sources::Sources;
 use pollux_lab::axis::Axis;
 use pollux_lab::baselines::{BaselineOptions, BaselineServer};
-use pollux_lab::child::{self, Task, measure, serve};
+use pollux_lab::child::{self, Task, measure, take_orders};
 use pollux_lab::compare_records::{self, Change};
 use pollux_lab::experiments::herd;
 use pollux_lab::experiments::{self, Experiment};
@@ -593,7 +593,7 @@ fn subject() -> Result<ExitCode, Failure> {
     let mut orders = std::io::stdin().lock();
     let mut answers = std::io::stdout().lock();
     let is_interrupted = || is_interrupted.load(Relaxed);
-    serve(&mut orders, &mut answers, &is_interrupted)
+    take_orders(&mut orders, &mut answers, &is_interrupted)
         .map_err(|error| Failure::failed(output::error_chain(&error)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -152,7 +152,7 @@ mod by_name {
 ///
 /// # Errors
 /// [`MeasureError`]: a line is not an order, or the subject could not be set up or failed.
-pub fn serve(
+pub fn take_orders(
     orders: &mut dyn BufRead,
     replies: &mut dyn Write,
     is_interrupted: &dyn Fn() -> bool,
@@ -324,7 +324,7 @@ mod tests {
         let mut said = Vec::new();
         // Subjects keep their thread on a CPU, so this one is another thread's.
         let served = std::thread::scope(|scope| {
-            let serve = || serve(&mut Cursor::new(text), &mut said, &|| false);
+            let serve = || take_orders(&mut Cursor::new(text), &mut said, &|| false);
             scope.spawn(serve).join().expect("no panic")
         });
         served?;
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn a_subject_without_orders_ends_and_nonsense_is_refused() {
         assert_eq!(answers("epoll", &[]).expect("it ends well").len(), 1);
-        let error = serve(&mut Cursor::new("{}\n"), &mut Vec::new(), &|| false);
+        let error = take_orders(&mut Cursor::new("{}\n"), &mut Vec::new(), &|| false);
         assert!(matches!(error, Err(MeasureError::Spec(_))), "{error:?}");
         assert!(answers("uring", &[]).is_err());
     }

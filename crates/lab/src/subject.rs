@@ -4,7 +4,7 @@
 //!   runner: set ──► one process for each arm: `pollux lab subject`
 //!                     │ spec, then orders, a line of JSON each, on standard input
 //!                     ▼
-//!   child::serve ──► Subject::turn(lead-in), CPU time, Subject::turn(length), CPU time ──► reply
+//!   child::take_orders ──► Subject::turn(lead-in), CPU time, Subject::turn(length), CPU time ──► reply
 //! ```
 //!
 //! The figure of a turn is the CPU time that the measured side used in it over the units of work

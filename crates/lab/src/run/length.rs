@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pollux_stats::{ROUNDS_MAX, ROUNDS_MIN, Rng, Trial, median, rounds_within};
 
-use super::set::{SetArm, arm_name};
+use super::set::{SetArm, baseline_name};
 use super::{Runner, State};
 use crate::plan::{PlannedPoint, TURN, least_units};
 use crate::record::WarmUp;
@@ -163,7 +163,7 @@ impl Runner<'_> {
             paces.filter(|(_, pace)| pace.is_slow).map(|(arm, pace)| (arm.clone(), pace.turn));
         let slow: BTreeMap<String, Duration> = slow.collect();
         let slow_turns = self.plan.slow_turns(point, rounds);
-        let is_baseline_slow = slow.contains_key(arm_name(point));
+        let is_baseline_slow = slow.contains_key(baseline_name(point));
         let rounds_max = if is_baseline_slow { slow_turns } else { u32::MAX };
         let rounds = rounds.min(rounds_max);
         let mut length = Length {
@@ -212,7 +212,7 @@ impl Runner<'_> {
             let done = halves[index].iter().map(|[one, two]| (one.units + two.units) as f64);
             median(&done.collect::<Vec<_>>()).unwrap_or(0.0) as u64
         };
-        let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
+        let baseline = arms.iter().position(|arm| arm.planned.name == baseline_name(point));
         let of_baseline = baseline.map_or(0, usual);
         // The same work for all, so that what a turn costs by itself is the same share.
         let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::length::{Length, planned_time};
-use super::set::{SetArm, arm_name};
+use super::set::{SetArm, baseline_name};
 use super::{Runner, State};
 use crate::arm::ArmKind;
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
@@ -68,7 +68,7 @@ impl Runner<'_> {
             }
             // The second copy of the baseline is the same program.
             let name = match arm.planned.name.as_str() {
-                SAME_AGAIN => arm_name(point).to_owned(),
+                SAME_AGAIN => baseline_name(point).to_owned(),
                 name => name.to_owned(),
             };
             if arm.is_kept
@@ -125,7 +125,7 @@ impl Runner<'_> {
         let of_arm = |arm: &SetArm<'_>| match (point.fixed_ramp_time(), arm.planned.name.as_str()) {
             (Some(ramp_time), _) => ramp_time,
             (None, name) => {
-                let name = if name == SAME_AGAIN { arm_name(point) } else { name };
+                let name = if name == SAME_AGAIN { baseline_name(point) } else { name };
                 let found = length.warm_ups.get(name);
                 found.map_or(Duration::ZERO, |found| time_of(units_again(found), found))
             }
@@ -163,7 +163,8 @@ impl Runner<'_> {
         let is_due = (set + 1).is_multiple_of(length.starts_every);
         let has_time =
             |until: Instant| until.saturating_duration_since(Instant::now()) >= length.load * 2;
-        let name = if arm.planned.name == SAME_AGAIN { arm_name(point) } else { &arm.planned.name };
+        let name =
+            if arm.planned.name == SAME_AGAIN { baseline_name(point) } else { &arm.planned.name };
         let is_dear = length
             .warm_ups
             .get(name)

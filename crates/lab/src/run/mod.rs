@@ -1,5 +1,5 @@
 //! Follows a plan: blocks, gates around them, judgement after each. Where arms take
-//! turns, a point's share of a block is a set (`set`), else one run of each arm (`whole_run`); after the planned ones a block
+//! turns, a point's share of a block is a set (`set`), else one run of each arm (`one_run`); after the planned ones a block
 //! holds only the points whose rows need more.
 //!
 //! ```text
@@ -39,10 +39,10 @@ use crate::record::{
 mod before_plan;
 mod length;
 mod load_first;
+mod one_run;
 mod passes;
 mod process_output;
 mod set;
-mod whole_run;
 
 pub use crate::scratch::Scratch;
 pub use before_plan::look;
@@ -436,10 +436,10 @@ impl Runner<'_> {
         point: &PlannedPoint,
         arm: &Arm,
         block: u64,
-    ) -> Result<whole_run::Ran, String> {
+    ) -> Result<one_run::Ran, String> {
         self.observer.run_started(label);
         let stop = self.stop.clone();
-        let context = whole_run::RunContext {
+        let context = one_run::RunContext {
             program: &self.program,
             seed: self.plan.job.seed.wrapping_add(block),
             pass: label.pass,
@@ -449,7 +449,7 @@ impl Runner<'_> {
             is_stopped: &|| stop.is_urgent(),
         };
         let observer = &mut *self.observer;
-        let ran = whole_run::run(&arm.kind, point, &context, &mut |interval| {
+        let ran = one_run::run(&arm.kind, point, &context, &mut |interval| {
             observer.interval(label, interval);
         });
         let value = ran.as_ref().map(|ran| ran.measurement.value).map_err(String::as_str);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pollux_host::Reading;
 
-use super::whole_run::Ran;
+use super::one_run::Ran;
 use super::{RunLabel, Runner, State};
 use crate::arm::{Arm, ArmKind};
 use crate::measure::{Done, Pass};

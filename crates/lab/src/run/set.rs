@@ -363,7 +363,7 @@ impl Runner<'_> {
     ) {
         let _in_use = InUse::of(&self.sources);
         for arm in arms {
-            let is_known = group > 0 && arm.planned.name == arm_name(point);
+            let is_known = group > 0 && arm.planned.name == baseline_name(point);
             let is_lost = arm.living.is_err();
             if arm.planned.name == SAME_AGAIN || is_known || is_lost || self.stop.is_asked() {
                 continue;
@@ -428,13 +428,13 @@ impl Runner<'_> {
 }
 
 /// Name of the baseline at a point.
-pub(super) fn arm_name(point: &PlannedPoint) -> &str {
+pub(super) fn baseline_name(point: &PlannedPoint) -> &str {
     &point.arms[point.baseline].name
 }
 
 /// Whether an arm is the baseline of a point, or its second copy.
 fn is_baseline(arm: &Arm, point: &PlannedPoint) -> bool {
-    arm.name == arm_name(point) || arm.name == SAME_AGAIN
+    arm.name == baseline_name(point) || arm.name == SAME_AGAIN
 }
 
 /// What the rounds of a set came to, for each of its arms.
@@ -500,7 +500,7 @@ fn ratios(
     point: &PlannedPoint,
 ) -> Vec<Option<SetRatio>> {
     let place = |name: &str| arms.iter().position(|arm| arm.planned.name == name);
-    let Some(baseline) = place(arm_name(point)) else { return vec![None; arms.len()] };
+    let Some(baseline) = place(baseline_name(point)) else { return vec![None; arms.len()] };
     let copy = place(SAME_AGAIN).unwrap_or(baseline);
     let against = |position: usize, other: usize| {
         let rounds = costs[position].iter().zip(&costs[other]);

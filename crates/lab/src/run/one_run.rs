@@ -1,5 +1,5 @@
-//! A whole run: runs one arm once, by itself, and makes a measurement or a failure of what came back: of pollux, or of an external command that
-//! prints its own figure.
+//! Runs one arm once, by itself, in a process of its own, and makes a measurement or a failure of what came back: of pollux
+//! (`pollux lab measure`), or of an external command that prints its own figure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
