@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use pollux_server::CertificateNeeds;
-use pollux_server::config::serve_or_proxy::{ServeSettings, ServerSettings};
+use pollux_server::config::serve_or_proxy::{ServeOrProxy, ServeSettings};
 use pollux_settings::Given;
 
 use crate::flags::AcmeFlags;
@@ -90,7 +90,7 @@ impl Wanted {
     fn of_settings(path: &Path, flags: &AcmeFlags) -> Result<Self, String> {
         let file = Given::from_file(path, "--config").map_err(|wrong| wrong.to_string())?;
         let settings: ServeSettings = file.read().map_err(|wrong| wrong.to_string())?;
-        let config = ServerSettings::from(settings).passes();
+        let config = ServeOrProxy::from(settings).passes();
         let shown = path.display();
         let config =
             config.map_err(|_| format!("{shown} has no sites; expected [[site]], or --name"))?;

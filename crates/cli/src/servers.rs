@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
 use pollux_server::config::ServeConfig;
-use pollux_server::config::serve_or_proxy::{ProxySettings, ServeSettings, ServerSettings};
+use pollux_server::config::serve_or_proxy::{ProxySettings, ServeOrProxy, ServeSettings};
 use pollux_server::explain::Question;
 use pollux_server::master::{
     CommandLine, Master, MasterError, ProxySockets, Settings, UpgradedMaster, WorkerProcess,
@@ -128,7 +128,7 @@ struct Start<'c, T> {
     is_check: bool,
 }
 
-impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
+impl<T: Table + Into<ServeOrProxy> + Clone + 'static> Start<'_, T> {
     /// Runs what the settings lead to until a signal ends it, as a worker of its master too.
     fn run(&self, early: Option<Signals>) -> Result<ExitCode, Failure> {
         if let Some(worker) = WorkerProcess::find().map_err(Failure::failed)? {
@@ -140,8 +140,8 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         let file = self.flags.file().map_err(Failure::usage)?;
         let settings: T = self.flags.read_over(&file).map_err(Failure::usage)?;
         match settings.into() {
-            ServerSettings::Answers(config) => self.answer(&config, early),
-            ServerSettings::Passes(config) => {
+            ServeOrProxy::Answers(config) => self.answer(&config, early),
+            ServeOrProxy::Passes(config) => {
                 let file = text_of(&file);
                 self.pass(Settings { config: *config, file }, early)
             }
@@ -165,7 +165,7 @@ impl<T: Table + Into<ServerSettings> + Clone + 'static> Start<'_, T> {
         let flags = self.flags.clone();
         server.read_settings_by(move || {
             let read = flags.read().map_err(|mistakes| mistakes.to_string())?;
-            Into::<ServerSettings>::into(read).answers()
+            Into::<ServeOrProxy>::into(read).answers()
         });
         if !config.monitoring.is_quiet {
             let name = self.name;
@@ -293,7 +293,7 @@ pub(crate) fn proxy(command: &ProxyCommand, early: Option<Signals>) -> Result<Ex
 }
 
 /// Settings that lead to backends, read anew, with the file as workers get it.
-fn read<T: Table + Into<ServerSettings>>(flags: &Flags<T>) -> Result<Settings, String> {
+fn read<T: Table + Into<ServeOrProxy>>(flags: &Flags<T>) -> Result<Settings, String> {
     let file = flags.file().map_err(|mistakes| mistakes.to_string())?;
     let settings: T = flags.read_over(&file).map_err(|mistakes| mistakes.to_string())?;
     Ok(Settings { config: settings.into().passes()?, file: text_of(&file) })
@@ -305,7 +305,7 @@ fn text_of(file: &Given) -> String {
 }
 
 /// Serves as a worker until the master ends it. The master says what goes wrong.
-fn work<T: Table + Into<ServerSettings> + Clone + 'static>(
+fn work<T: Table + Into<ServeOrProxy> + Clone + 'static>(
     flags: &Flags<T>,
     worker: WorkerProcess,
     early: Option<Signals>,

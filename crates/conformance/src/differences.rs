@@ -245,7 +245,7 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "these backends don't see a close; another generation lets go of the old file",
     },
     Difference {
-        backends: &[Backend::Uring],
+        backends: &[Backend::UringPoll],
         cases: Cases::Named(&["errno::exclusive_passes_over_a_poller_that_does_not_wait"]),
         deviation: Deviation::TakesWakes,
         reason: "a poll request that is armed counts as a waiter, though its loop is busy: with \

@@ -124,7 +124,7 @@ impl Way {
             // Behind execve(2) it is an epoll of the kernel's.
             judged_as: (self == Self::Program).then_some(Backend::Epoll),
             // All are woken: a poll request would take an exclusive wake also while nobody waits.
-            left_out: &[(Backend::Uring, "errno::exclusive_leaves_some_sleepers_asleep")],
+            left_out: &[(Backend::UringPoll, "errno::exclusive_leaves_some_sleepers_asleep")],
         }
     }
 }

@@ -83,7 +83,7 @@ macro_rules! mechanisms {
                     "epoll(7) with EPOLLONESHOT: each descriptor is armed anew after its event";
             }
             /// io_uring poll requests.
-            Uring is UringPoll in uring_poll, needs Ring, keeps Request,
+            UringPoll is UringPoll in uring_poll, needs Ring, keeps Request,
             waits by pollux_sys::ring::CALLS,
             opens |how| UringPoll::open(how.threads, how.expected, how.release) => {
                 /// `uring-poll`: io_uring multishot poll, edge.

@@ -48,7 +48,7 @@ impl CountedRing {
             Threads::Several => Ring::open_shared(sizes),
         };
         let ring = ring.map_err(|refused| Error::Unavailable {
-            backend: Backend::Uring,
+            backend: Backend::UringPoll,
             reason: refused.reason,
             cause: refused.cause,
         })?;
@@ -70,7 +70,7 @@ impl CountedRing {
             deferred_changes: true,
             holds_files: true,
             notes: self.setup().notes(),
-            ..Caps::complete(Backend::Uring)
+            ..Caps::complete(Backend::UringPoll)
         }
     }
 

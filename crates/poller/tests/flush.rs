@@ -53,7 +53,7 @@ fn the_peer_of_a_deleted_and_closed_descriptor_sees_the_end_after_a_flush() {
         look(poller, &mut events);
         poller.delete(theirs.as_fd()).expect("registered");
         drop(theirs);
-        if mechanism.backend() == Backend::Uring {
+        if mechanism.backend() == Backend::UringPoll {
             // Nothing was submitted to the kernel yet, and cannot have let go by itself.
             ours.set_nonblocking(true).expect("set");
             let early = ours.read(&mut [0]).expect_err("the kernel holds the file");
@@ -112,7 +112,7 @@ fn events_that_a_flush_meets_are_reported_by_the_next_wait() {
 #[test]
 fn a_level_that_is_over_since_the_flush_is_not_reported() {
     on_each(|mechanism, poller| {
-        if mechanism.backend() != Backend::Uring {
+        if mechanism.backend() != Backend::UringPoll {
             return;
         }
         let mut events = Events::with_capacity(8);

@@ -1,6 +1,6 @@
 //! An HTTP server as sessions of the engine.
 //!
-//! The command line and the lab start it: [`config::serve_or_proxy::ServerSettings`] are read from flags and files,
+//! The command line and the lab start it: [`config::serve_or_proxy::ServeOrProxy`] are read from flags and files,
 //! [`Server::start`] runs the loops. A session gets bytes and time and gives answers; it never
 //! waits and never touches a poller, so every loop of the engine can run it, and a rehearsal
 //! without a kernel as well.

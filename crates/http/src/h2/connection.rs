@@ -41,7 +41,7 @@ use crate::h2::hpack::decode::Decoder;
 use crate::h2::hpack::encode::Encoder;
 use crate::h2::output::Output;
 use crate::h2::priority::Priority;
-use crate::h2::schedule::Turns;
+use crate::h2::schedule::SendOrder;
 use crate::h2::settings::{PeerSettings, Role, Settings};
 use crate::h2::streams::{Stream, Streams};
 use crate::h2::window::{ReceiveWindow, SendWindow, WINDOW_INITIAL};
@@ -102,7 +102,7 @@ pub struct Connection<T> {
     encoder: Encoder,
     streams: Streams<T>,
     /// Those that have something to send.
-    turns: Turns,
+    send_order: SendOrder,
     /// Streams that came to wait for a window, as far as they were not asked for.
     stalls: u32,
     /// Something waits for the window of the connection, which was counted.
@@ -214,7 +214,7 @@ impl<T: Default> Connection<T> {
             decoder: Decoder::default(),
             encoder: Encoder::default(),
             streams: Streams::default(),
-            turns: Turns::default(),
+            send_order: SendOrder::default(),
             stalls: 0,
             is_stalled: false,
             large_heads_bytes: 0,
@@ -403,7 +403,7 @@ impl<T: Default> Connection<T> {
         let Some(priority) = Priority::parse(&payload[4..], None) else { return Ok(()) };
         if let Some(at) = self.place(stream) {
             self.streams[at].priority = priority;
-            self.turns.change(at, priority);
+            self.send_order.change(at, priority);
         } else if self.is_idle(stream) {
             self.priorities.retain(|(of, _)| *of != stream);
             if self.priorities.len() == PRIORITIES_KEPT_MAX {
@@ -451,7 +451,7 @@ impl<T: Default> Connection<T> {
             for (at, stream) in self.streams.iter_mut() {
                 stream.send_window.change(by)?;
                 if stream.send_window.room() > 0 {
-                    self.turns.unblock(at, stream.priority);
+                    self.send_order.unblock(at, stream.priority);
                 }
             }
         }
@@ -496,7 +496,7 @@ impl<T: Default> Connection<T> {
             Some(at) => {
                 let stream = &self.streams[at];
                 if stream.send_window.room() > 0 {
-                    self.turns.unblock(at, stream.priority);
+                    self.send_order.unblock(at, stream.priority);
                 }
             }
             None if self.is_idle(head.stream) => return Err(IDLE),
@@ -971,7 +971,7 @@ impl<T> Connection<T> {
 
     #[inline]
     fn remove(&mut self, at: usize) -> Stream<T> {
-        self.turns.forget(at);
+        self.send_order.forget(at);
         let stream = self.streams.remove(at);
         self.large_heads_bytes -= large(stream.head_bytes);
         stream

@@ -11,7 +11,7 @@
 //! The most urgent streams are sent first. Inside one urgency a client's streams that it wants whole (non-incremental) go
 //! one by one in the order of their numbers, and those of which parts are of use, or of which it has said nothing, take
 //! turns; where there are both, each second frame is of the latter. So that no stream waits for ever, each 32nd frame is of
-//! a lower urgency, where one waits: those take such frames in turns.
+//! a lower urgency, where one waits: those take such frames in send_order.
 //!
 //! A stream whose window is closed is in no list until that opens. Streams are known by their places, in lists that
 //! are threaded through one table: nothing here depends on how many there are, but for one of an order that returns, which
@@ -61,7 +61,7 @@ const UNLINKED: Link = Link { next: NONE, before: NONE, id: 0, at: Where::Nowher
 
 /// All that have something to send.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct SendOrder {
     /// By the places of the streams; as long as is needed.
     links: Vec<Link>,
     /// The first of each list, which are rings.
@@ -76,7 +76,7 @@ pub(crate) struct Turns {
     favoured: u8,
 }
 
-impl Default for Turns {
+impl Default for SendOrder {
     fn default() -> Self {
         Self {
             links: Vec::new(),
@@ -89,7 +89,7 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl SendOrder {
     /// Says what the stream at this place has to send.
     pub(crate) fn set(&mut self, place: usize, id: u32, priority: Priority, sending: Sending) {
         let now = self.links.get(place).map_or(Where::Nowhere, |link| link.at);
@@ -304,19 +304,19 @@ mod tests {
     }
 
     /// Streams that have data without end, by their places, whose numbers are the same.
-    fn waiting(priorities: &[Priority]) -> Turns {
-        let mut turns = Turns::default();
+    fn waiting(priorities: &[Priority]) -> SendOrder {
+        let mut send_order = SendOrder::default();
         for (place, priority) in priorities.iter().enumerate() {
-            turns.set(place, place as u32, *priority, Sending::Data);
+            send_order.set(place, place as u32, *priority, Sending::Data);
         }
-        turns
+        send_order
     }
 
-    fn order(turns: &mut Turns, frames: usize) -> Vec<usize> {
+    fn order(send_order: &mut SendOrder, frames: usize) -> Vec<usize> {
         let mut order = Vec::new();
         for _ in 0..frames {
-            let Some(place) = turns.first(true) else { break };
-            turns.sent(place);
+            let Some(place) = send_order.first(true) else { break };
+            send_order.sent(place);
             order.push(place);
         }
         order
@@ -324,31 +324,31 @@ mod tests {
 
     #[test]
     fn the_most_urgent_goes_first_and_equal_ones_by_turns_or_in_order() {
-        let mut turns = waiting(&[of(3, PARTS), of(3, PARTS), of(1, PARTS), of(3, PARTS)]);
-        assert_eq!(order(&mut turns, 3), [2, 2, 2]);
-        turns.forget(2);
-        assert_eq!(order(&mut turns, 5), [0, 1, 3, 0, 1]);
+        let mut send_order = waiting(&[of(3, PARTS), of(3, PARTS), of(1, PARTS), of(3, PARTS)]);
+        assert_eq!(order(&mut send_order, 3), [2, 2, 2]);
+        send_order.forget(2);
+        assert_eq!(order(&mut send_order, 5), [0, 1, 3, 0, 1]);
 
-        let mut turns = waiting(&[of(3, WHOLE), of(3, WHOLE), of(3, WHOLE)]);
-        assert_eq!(order(&mut turns, 3), [0, 0, 0]);
-        turns.forget(0);
-        turns.block(1);
-        assert_eq!(order(&mut turns, 2), [2, 2]);
+        let mut send_order = waiting(&[of(3, WHOLE), of(3, WHOLE), of(3, WHOLE)]);
+        assert_eq!(order(&mut send_order, 3), [0, 0, 0]);
+        send_order.forget(0);
+        send_order.block(1);
+        assert_eq!(order(&mut send_order, 2), [2, 2]);
         // It is its turn again, as it was asked for before.
-        turns.unblock(1, of(3, WHOLE));
-        assert_eq!(order(&mut turns, 2), [1, 1]);
+        send_order.unblock(1, of(3, WHOLE));
+        assert_eq!(order(&mut send_order, 2), [1, 1]);
     }
 
     #[test]
     fn what_is_wanted_whole_and_what_is_wanted_in_parts_share_their_urgency() {
-        let mut turns = waiting(&[of(3, WHOLE), of(3, WHOLE), of(3, PARTS), of(3, PARTS)]);
-        assert_eq!(order(&mut turns, 8), [0, 2, 0, 3, 0, 2, 0, 3]);
+        let mut send_order = waiting(&[of(3, WHOLE), of(3, WHOLE), of(3, PARTS), of(3, PARTS)]);
+        assert_eq!(order(&mut send_order, 8), [0, 2, 0, 3, 0, 2, 0, 3]);
     }
 
     #[test]
     fn no_urgency_waits_for_ever() {
-        let mut turns = waiting(&[of(0, PARTS), of(3, PARTS), of(7, WHOLE), of(7, PARTS)]);
-        let order = order(&mut turns, 32 * 8);
+        let mut send_order = waiting(&[of(0, PARTS), of(3, PARTS), of(7, WHOLE), of(7, PARTS)]);
+        let order = order(&mut send_order, 32 * 8);
         let frames = |place: usize| order.iter().filter(|at| **at == place).count();
         assert_eq!([0, 1, 2, 3].map(frames), [31 * 8, 4, 2, 2]);
         assert!(order[..31].iter().all(|place| *place == 0));
@@ -356,31 +356,31 @@ mod tests {
 
     #[test]
     fn an_end_needs_no_window_and_goes_before_all() {
-        let mut turns = waiting(&[of(0, PARTS), of(7, PARTS)]);
-        turns.set(1, 1, of(7, PARTS), Sending::End);
-        assert_eq!((turns.first(false), turns.first(true)), (Some(1), Some(1)));
-        assert!(turns.is_at_end(1));
-        turns.set(1, 1, of(7, PARTS), Sending::Nothing);
-        assert_eq!((turns.first(false), turns.first(true)), (None, Some(0)));
-        assert!(turns.is_behind(of(1, WHOLE)) && !turns.is_behind(of(0, PARTS)));
-        assert!(!turns.is_behind(of(0, WHOLE)));
-        turns.change(0, of(0, WHOLE));
-        assert!(turns.is_behind(of(0, WHOLE)) && !turns.is_behind(of(0, PARTS)));
+        let mut send_order = waiting(&[of(0, PARTS), of(7, PARTS)]);
+        send_order.set(1, 1, of(7, PARTS), Sending::End);
+        assert_eq!((send_order.first(false), send_order.first(true)), (Some(1), Some(1)));
+        assert!(send_order.is_at_end(1));
+        send_order.set(1, 1, of(7, PARTS), Sending::Nothing);
+        assert_eq!((send_order.first(false), send_order.first(true)), (None, Some(0)));
+        assert!(send_order.is_behind(of(1, WHOLE)) && !send_order.is_behind(of(0, PARTS)));
+        assert!(!send_order.is_behind(of(0, WHOLE)));
+        send_order.change(0, of(0, WHOLE));
+        assert!(send_order.is_behind(of(0, WHOLE)) && !send_order.is_behind(of(0, PARTS)));
     }
 
     #[test]
     fn another_urgency_counts_from_then_on() {
-        let mut turns = waiting(&[of(3, PARTS), of(3, PARTS), of(3, PARTS)]);
-        turns.change(1, of(0, WHOLE));
-        assert_eq!(order(&mut turns, 2), [1, 1]);
-        turns.change(1, of(7, WHOLE));
-        assert_eq!(order(&mut turns, 3), [0, 2, 0]);
+        let mut send_order = waiting(&[of(3, PARTS), of(3, PARTS), of(3, PARTS)]);
+        send_order.change(1, of(0, WHOLE));
+        assert_eq!(order(&mut send_order, 2), [1, 1]);
+        send_order.change(1, of(7, WHOLE));
+        assert_eq!(order(&mut send_order, 3), [0, 2, 0]);
     }
 
     /// Against lists of all streams that are sorted anew for each frame.
     #[test]
     fn lists_stay_right_whatever_is_done_to_them() {
-        let mut turns = Turns::default();
+        let mut send_order = SendOrder::default();
         // Of each place: its number, its priority, whether it waits for its window.
         let mut model: Vec<Option<(u32, Priority, bool)>> = vec![None; 40];
         let mut random = 5_u32;
@@ -393,41 +393,41 @@ mod tests {
             match (&mut model[place], pick % 7) {
                 (empty @ None, 0..=2) => {
                     *empty = Some((next, priority, false));
-                    turns.set(place, next, priority, Sending::Data);
+                    send_order.set(place, next, priority, Sending::Data);
                     next += 2;
                 }
                 (stream @ Some(_), 0) => {
                     *stream = None;
-                    turns.forget(place);
+                    send_order.forget(place);
                 }
                 (Some((_, _, is_blocked @ false)), 1) => {
                     *is_blocked = true;
-                    turns.block(place);
+                    send_order.block(place);
                 }
                 (Some((_, own, is_blocked @ true)), 2) => {
                     *is_blocked = false;
-                    turns.unblock(place, *own);
+                    send_order.unblock(place, *own);
                 }
                 (Some((_, own, false)), 3) => {
                     *own = priority;
-                    turns.change(place, priority);
+                    send_order.change(place, priority);
                 }
                 _ => {
                     let ready = model.iter().flatten().filter(|(.., is_blocked)| !is_blocked);
                     let urgent = ready.clone().map(|(_, own, _)| own.urgency).min();
-                    let first = turns.first(true);
+                    let first = send_order.first(true);
                     assert_eq!(first.is_some(), urgent.is_some());
                     let Some(at) = first else { continue };
                     let (id, own, is_blocked) = model[at].expect("it is there");
                     assert!(!is_blocked);
-                    if turns.passed < PASSED_MAX {
+                    if send_order.passed < PASSED_MAX {
                         assert_eq!(Some(own.urgency), urgent);
                     }
                     if !own.is_incremental {
                         let alike = ready.filter(|(_, other, _)| *other == own);
                         assert_eq!(alike.map(|(id, ..)| *id).min(), Some(id));
                     }
-                    turns.sent(at);
+                    send_order.sent(at);
                 }
             }
         }

@@ -52,12 +52,12 @@ pub(super) fn answer_challenges(sites: &mut [SiteConfig], folder: &Path) {
 mod tests {
     use pollux_settings::Given;
 
-    use crate::config::serve_or_proxy::{ProxySettings, ServerSettings};
+    use crate::config::serve_or_proxy::{ProxySettings, ServeOrProxy};
     use crate::{CertificateNeeds, SiteNames};
 
     fn needs(text: &str) -> (CertificateNeeds, String) {
         let settings = Given::from_toml(text, "p.toml").read::<ProxySettings>().expect("right");
-        let config = ServerSettings::from(settings).passes().expect("sites");
+        let config = ServeOrProxy::from(settings).passes().expect("sites");
         (CertificateNeeds::of(&config), config.sites.summary(&config.groups))
     }
 

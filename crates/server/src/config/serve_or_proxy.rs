@@ -11,7 +11,7 @@ use crate::config::ServeConfig;
 
 /// What a server does, as its settings say.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ServerSettings {
+pub enum ServeOrProxy {
     /// It answers by itself: files, a fixed reply, an echo.
     Answers(Box<ServeConfig>),
     /// It passes requests, or bytes, on to backends, or has sites.
@@ -37,11 +37,11 @@ fn answers_alone(keys: &Keys<'_>) -> &'static str {
 
 /// The settings under the flags of `pollux serve`.
 #[derive(Clone, Debug)]
-pub struct ServeSettings(ServerSettings);
+pub struct ServeSettings(ServeOrProxy);
 
 /// The settings under the flags of `pollux proxy`.
 #[derive(Clone, Debug)]
-pub struct ProxySettings(ServerSettings);
+pub struct ProxySettings(ServeOrProxy);
 
 impl Table for ServeSettings {
     const HAS_VARIABLES: bool = true;
@@ -66,27 +66,27 @@ impl Table for ProxySettings {
     }
 }
 
-fn answers(keys: &mut Keys<'_>) -> ServerSettings {
-    ServerSettings::Answers(Box::new(ServeConfig::read(keys)))
+fn answers(keys: &mut Keys<'_>) -> ServeOrProxy {
+    ServeOrProxy::Answers(Box::new(ServeConfig::read(keys)))
 }
 
-fn passes(keys: &mut Keys<'_>) -> ServerSettings {
-    ServerSettings::Passes(Box::new(ProxyConfig::read(keys)))
+fn passes(keys: &mut Keys<'_>) -> ServeOrProxy {
+    ServeOrProxy::Passes(Box::new(ProxyConfig::read(keys)))
 }
 
-impl From<ServeSettings> for ServerSettings {
+impl From<ServeSettings> for ServeOrProxy {
     fn from(settings: ServeSettings) -> Self {
         settings.0
     }
 }
 
-impl From<ProxySettings> for ServerSettings {
+impl From<ProxySettings> for ServeOrProxy {
     fn from(settings: ProxySettings) -> Self {
         settings.0
     }
 }
 
-impl ServerSettings {
+impl ServeOrProxy {
     /// Those of a server that answers by itself.
     ///
     /// # Errors
@@ -116,10 +116,10 @@ impl ServerSettings {
 
 /// What a text leads to, for tests: under the flags of each command, which must not matter.
 #[cfg(test)]
-pub(crate) fn settings_of(text: &str) -> Result<ServerSettings, String> {
+pub(crate) fn settings_of(text: &str) -> Result<ServeOrProxy, String> {
     let given = pollux_settings::Given::from_toml(text, "p.toml");
-    let serve = given.read::<ServeSettings>().map(ServerSettings::from);
-    let proxy = given.read::<ProxySettings>().map(ServerSettings::from);
+    let serve = given.read::<ServeSettings>().map(ServeOrProxy::from);
+    let proxy = given.read::<ProxySettings>().map(ServeOrProxy::from);
     let [serve, proxy] = [serve, proxy].map(|read| read.map_err(|wrong| wrong.to_string()));
     assert_eq!(serve, proxy, "{text}");
     serve
@@ -141,13 +141,13 @@ mod tests {
 
     #[test]
     fn a_file_says_by_itself_whether_requests_go_to_backends() {
-        assert!(matches!(settings_of("reply = 3"), Ok(ServerSettings::Answers(_))));
-        assert!(matches!(settings_of("echo = true\n"), Ok(ServerSettings::Answers(_))));
+        assert!(matches!(settings_of("reply = 3"), Ok(ServeOrProxy::Answers(_))));
+        assert!(matches!(settings_of("echo = true\n"), Ok(ServeOrProxy::Answers(_))));
         let to_one = "[[server]]\naddress = \"10.0.0.1:80\"";
-        assert!(matches!(settings_of(to_one), Ok(ServerSettings::Passes(_))));
+        assert!(matches!(settings_of(to_one), Ok(ServeOrProxy::Passes(_))));
         let several = "[[frontend]]\nlisten = \":80\"\n[[backend]]\nname = \"a\"\n\
                        [[backend.server]]\naddress = \"10.0.0.1:80\"";
-        assert!(matches!(settings_of(several), Ok(ServerSettings::Passes(_))));
+        assert!(matches!(settings_of(several), Ok(ServeOrProxy::Passes(_))));
     }
 
     #[test]

@@ -56,11 +56,11 @@ use crate::counters::ServerCounter;
 use crate::exchange::proxy_loop::ProxyLoop;
 use crate::front::h1::password_check::Checking;
 use crate::front::h2::Http2Session;
-use crate::front::peer::{Client, Record};
+use crate::front::peer::{Client, Unbooked};
 use crate::front::request::{
     Body, Progress, body_time, is_blank, is_foreign, is_head, is_tls, refused_head,
 };
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer;
@@ -678,7 +678,7 @@ impl HttpSession {
         (self.phase, self.status) = (unsent, status);
         if let Some(peer) = self.client.known_mut().filter(|_| state.log.is_some()) {
             let kept = state.keep();
-            peer.record = Some(Box::new(Record { head: head.into(), body_bytes, kept }));
+            peer.unbooked = Some(Box::new(Unbooked { head: head.into(), body_bytes, kept }));
         }
         // The loop judges how fast output leaves.
         actions.set_deadline(Moment::NEVER);
@@ -769,7 +769,7 @@ impl HttpSession {
         }
         match Request::parse(&body.head, &state.head_limits) {
             Parsed::Complete(request, _) if matches!(state.handler, Handler::Proxy) => {
-                self.route(state, actions, &request, &body.head, (Turn::Kept, None));
+                self.route(state, actions, &request, &body.head, (Occasion::Kept, None));
             }
             Parsed::Complete(request, _) => {
                 self.answer(state, actions, &request, &body.head, !request.keep_alive);
@@ -845,12 +845,12 @@ impl HttpSession {
 
     /// The answer that was under way has come to its end, with so much of its body unsent.
     fn sent(&mut self, state: &mut LoopState, unsent_bytes: u64, end: End) {
-        let record = self.client.known_mut().and_then(|peer| peer.record.take());
-        let body_bytes = record.as_ref().map_or(0, |record| record.body_bytes);
+        let request = self.client.known_mut().and_then(|peer| peer.unbooked.take());
+        let body_bytes = request.as_ref().map_or(0, |request| request.body_bytes);
         let body_bytes = body_bytes.saturating_sub(unsent_bytes);
-        let head = record.as_ref().map(|record| &*record.head);
+        let head = request.as_ref().map(|request| &*request.head);
         let outcome = Outcome { status: Some(self.status), body_bytes, end };
-        let epoch = record.as_ref().and_then(|record| record.kept.restore(&state.current_id));
+        let epoch = request.as_ref().and_then(|request| request.kept.restore(&state.current_id));
         state.under(epoch, |state| self.client.book(state, head, outcome));
     }
 }

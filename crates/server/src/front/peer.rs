@@ -26,7 +26,7 @@ pub(super) struct Peer {
     /// What a proxy in front said of it.
     pub(super) header: Option<ProxyHeader>,
     /// The answer of HTTP/1 that is under way, where there is a log.
-    pub(super) record: Option<Box<Record>>,
+    pub(super) unbooked: Option<Box<Unbooked>>,
     /// What of it was lost when the connection ended.
     pub(super) lost_bytes: u64,
     /// Its connection is one of so many that it may have.
@@ -37,13 +37,13 @@ pub(super) struct Peer {
 
 impl Peer {
     fn of(address: Box<str>, header: Option<ProxyHeader>) -> Self {
-        Self { address, header, record: None, lost_bytes: 0, is_counted: false, shown: None }
+        Self { address, header, unbooked: None, lost_bytes: 0, is_counted: false, shown: None }
     }
 }
 
 /// A request whose answer has not left.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Unbooked {
     pub(super) head: Box<[u8]>,
     /// Of the whole body.
     pub(super) body_bytes: u64,

@@ -32,7 +32,7 @@ const BUSY_RETRY_AFTER_S: &[u8] = b"5";
 
 /// How a request comes to be decided on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
+pub(super) enum Occasion {
     /// It has just come.
     New,
     /// Its password was looked at: whether it is right; none where that took too long.
@@ -110,17 +110,17 @@ pub(super) fn enter(
     client: &mut Client,
     arrived: (FrontId, Option<ShownId>),
     request: &Request<'_>,
-    turn: Turn,
+    occasion: Occasion,
 ) -> Entered {
     let way = decide(state, actions, client, arrived, request);
-    let verdict = match turn {
-        Turn::New => match admit(state, actions, client, way, request) {
+    let verdict = match occasion {
+        Occasion::New => match admit(state, actions, client, way, request) {
             Some(ending) => return Entered::Way(Way::Ends(ending)),
             None => None,
         },
-        Turn::Checked(verdict) => Some(verdict),
-        Turn::Kept => return Entered::Way(way),
-        Turn::Ended(ending) => return Entered::Way(Way::Ends(ending)),
+        Occasion::Checked(verdict) => Some(verdict),
+        Occasion::Kept => return Entered::Way(way),
+        Occasion::Ended(ending) => return Entered::Way(Way::Ends(ending)),
     };
     let shown = client.shown();
     if let Some(ending) = state.sites.as_ref().and_then(|sites| sites.refuse_client(way, shown)) {

@@ -8,7 +8,7 @@ use pollux_http::{Limits, Method, Parsed, Request, Status};
 use pollux_tls::{ClientShown, ClientVerdict};
 
 use crate::certificates::described;
-use crate::config::serve_or_proxy::ServerSettings;
+use crate::config::serve_or_proxy::ServeOrProxy;
 use crate::config::sites::{RouteAnswer, RouteConfig};
 use crate::config::{Answer, Frontend, Mode, ProxyConfig, ServeConfig};
 use crate::handlers::sites::{Arrival, Asked, Ending, SiteHandlers, Way};
@@ -83,11 +83,11 @@ impl Question {
 ///
 /// # Errors
 /// Why no front end of the settings gets it.
-pub fn explain(settings: &ServerSettings, question: &Question) -> Result<String, String> {
+pub fn explain(settings: &ServeOrProxy, question: &Question) -> Result<String, String> {
     let head = question.head.as_bytes();
     let clients = match settings {
-        ServerSettings::Answers(config) => &config.limits,
-        ServerSettings::Passes(config) => &config.limits.clients,
+        ServeOrProxy::Answers(config) => &config.limits,
+        ServeOrProxy::Passes(config) => &config.limits.clients,
     };
     let limits = clients.heads.with_body(u64::MAX);
     let mut lines = Lines::default();
@@ -104,8 +104,8 @@ pub fn explain(settings: &ServerSettings, question: &Question) -> Result<String,
         }
     };
     match settings {
-        ServerSettings::Answers(config) => explain_answer(config, &mut lines),
-        ServerSettings::Passes(config) => explain_front(config, question, &request, &mut lines)?,
+        ServeOrProxy::Answers(config) => explain_answer(config, &mut lines),
+        ServeOrProxy::Passes(config) => explain_front(config, question, &request, &mut lines)?,
     }
     Ok(lines.0)
 }

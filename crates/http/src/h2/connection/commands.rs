@@ -9,7 +9,7 @@ use crate::h2::fields::NeverIndexed;
 use crate::h2::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX};
 use crate::h2::hpack::encode::Encoder;
 use crate::h2::output::Output;
-use crate::h2::schedule::{Sending, Turns};
+use crate::h2::schedule::{SendOrder, Sending};
 use crate::h2::settings::Role;
 use crate::h2::streams::Stream;
 use crate::{Field, Method, RequestKind};
@@ -495,7 +495,7 @@ impl<T> Connection<T> {
         own.send_window.take(len);
         self.send_window.take(len);
         self.abuse.sent_data(len, own.send_window.room().min(self.send_window.room()));
-        self.turns.sent(at);
+        self.send_order.sent(at);
         Ok(())
     }
 
@@ -514,22 +514,22 @@ impl<T> Connection<T> {
     /// Says what a stream has to send from now on: [`Connection::next_sender`] tells whose turn it is.
     pub fn set_sending(&mut self, stream: u32, sending: Sending) {
         let Some(at) = self.place(stream) else { return };
-        self.turns.set(at, stream, self.streams[at].priority, sending);
+        self.send_order.set(at, stream, self.streams[at].priority, sending);
     }
 
     /// The stream whose turn it is, of those that have something to send which their windows take: the most urgent first, equal
     /// ones by turns (RFC 9218 10). It stays the same until some of it was sent, or it has nothing more.
     pub fn next_sender(&mut self) -> Option<u32> {
         let is_window_open = self.send_window.room() > 0;
-        while let Some(at) = self.turns.first(is_window_open) {
+        while let Some(at) = self.send_order.first(is_window_open) {
             let stream = &self.streams[at];
-            if stream.send_window.room() > 0 || self.turns.is_at_end(at) {
+            if stream.send_window.room() > 0 || self.send_order.is_at_end(at) {
                 return Some(stream.id);
             }
-            self.turns.block(at);
+            self.send_order.block(at);
             self.stalls += 1;
         }
-        if self.turns.has_data() && !std::mem::replace(&mut self.is_stalled, true) {
+        if self.send_order.has_data() && !std::mem::replace(&mut self.is_stalled, true) {
             self.stalls += 1;
         }
         None
@@ -539,8 +539,10 @@ impl<T> Connection<T> {
     #[must_use]
     #[inline]
     pub fn is_behind(&self, stream: u32) -> bool {
-        !self.turns.is_empty()
-            && self.place(stream).is_some_and(|at| self.turns.is_behind(self.streams[at].priority))
+        !self.send_order.is_empty()
+            && self
+                .place(stream)
+                .is_some_and(|at| self.send_order.is_behind(self.streams[at].priority))
     }
 
     /// How often something came to wait for a window since this was asked last: each stream for its own, and all for that of
@@ -601,7 +603,7 @@ impl<T> Connection<T> {
         let is_done = own.is_peer_done && own.is_own_done;
         if is_done {
             self.large_heads_bytes -= large(own.head_bytes);
-            self.turns.forget(at);
+            self.send_order.forget(at);
             self.streams.forget(at);
         }
         is_done
@@ -645,7 +647,7 @@ impl<T> Connection<T> {
 
     /// Takes all streams, when the connection is over.
     pub fn take_all(&mut self) -> impl Iterator<Item = (u32, T)> + use<T> {
-        (self.turns, self.large_heads_bytes) = (Turns::default(), 0);
+        (self.send_order, self.large_heads_bytes) = (SendOrder::default(), 0);
         self.streams.take_all().map(|stream| (stream.id, stream.data))
     }
 

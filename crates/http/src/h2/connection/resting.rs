@@ -13,7 +13,7 @@ use crate::h2::hpack::decode::Decoder;
 use crate::h2::hpack::encode::Encoder;
 use crate::h2::hpack::tables::Table;
 use crate::h2::priority::Priority;
-use crate::h2::schedule::Turns;
+use crate::h2::schedule::SendOrder;
 use crate::h2::settings::{PeerSettings, Role, Settings};
 use crate::h2::streams::Streams;
 use crate::h2::window::{ReceiveWindow, SendWindow};
@@ -147,7 +147,7 @@ impl<T> Connection<T> {
             decoder,
             encoder,
             streams: _,
-            turns: _,
+            send_order: _,
             stalls: _,
             is_stalled: _,
             large_heads_bytes: _,
@@ -214,7 +214,7 @@ impl RestingConnection {
             decoder: Decoder { table },
             encoder: Encoder::rested(table_bytes_max, least_size),
             streams: Streams::default(),
-            turns: Turns::default(),
+            send_order: SendOrder::default(),
             stalls: 0,
             is_stalled: false,
             large_heads_bytes: 0,

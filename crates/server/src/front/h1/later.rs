@@ -18,7 +18,7 @@ use crate::exchange::table::Next;
 use crate::fault::Fault;
 use crate::front::ask::{self, Origin, Passed, To, Verdict};
 use crate::front::h1::{HttpSession, Phase};
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::handlers::answer;
 use crate::handlers::answer::Persistence;
@@ -45,7 +45,7 @@ impl HttpSession {
                 self.pass(state, actions, request, head, to);
             }
             None => {
-                let come = (Turn::New, Some(is_body_still_to_come));
+                let come = (Occasion::New, Some(is_body_still_to_come));
                 self.route(state, actions, request, head, come);
             }
         }

@@ -8,7 +8,7 @@ use pollux_http::{Parsed, Request};
 
 use crate::front::h1::{HttpSession, Phase};
 use crate::front::kept::Kept;
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::passwords::Ticket;
 
@@ -66,7 +66,7 @@ impl HttpSession {
             let Parsed::Complete(request, _) = Request::parse(&head, &state.head_limits) else {
                 unreachable!("the same bytes were a head before");
             };
-            let come = (Turn::Checked(verdict), Some(is_body_still_to_come));
+            let come = (Occasion::Checked(verdict), Some(is_body_still_to_come));
             self.route(state, actions, &request, &head, come);
         });
         if let Phase::Later(at) = self.phase {

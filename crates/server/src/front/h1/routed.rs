@@ -7,7 +7,7 @@ use pollux_http::{Method, Request};
 use crate::counters::ServerCounter;
 use crate::front::h1::password_check::Checking;
 use crate::front::h1::{HttpSession, Phase, Reads};
-use crate::front::sites::{self, Entered, Step, Turn};
+use crate::front::sites::{self, Entered, Occasion, Step};
 use crate::front::state::LoopState;
 use crate::handlers::answer::{Answered, Context, Persistence};
 use crate::handlers::sites::Ending;
@@ -23,10 +23,10 @@ impl HttpSession {
         actions: &mut Actions<'_>,
         request: &Request<'_>,
         head: &[u8],
-        (turn, is_body_still_to_come): (Turn, Option<bool>),
+        (occasion, is_body_still_to_come): (Occasion, Option<bool>),
     ) {
         let arrived = (self.front, self.shown);
-        let way = match sites::enter(state, actions, &mut self.client, arrived, request, turn) {
+        let way = match sites::enter(state, actions, &mut self.client, arrived, request, occasion) {
             Entered::Way(way) => way,
             Entered::Later(ticket) => {
                 let is_body_still_to_come = is_body_still_to_come.unwrap_or_default();

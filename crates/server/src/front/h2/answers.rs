@@ -15,7 +15,7 @@ use crate::counters::ServerCounter;
 use crate::front::h2::{Call, DROPPED_BYTES_MAX, Http2Session, JUDGED_ON_FOR, Part, Task};
 use crate::front::kept::Kept;
 use crate::front::request::{ECHO_HEAD_BYTES_MAX, body_time, is_head, write_echo_head};
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::handlers::Handler;
 use crate::handlers::answer;
@@ -300,7 +300,7 @@ impl Http2Session {
             Asked::Ended(framing, ending) => {
                 if let Some(request) = Request::of_stream(head, framing, false) {
                     let request = (&request, NeverIndexed::default());
-                    self.route(call, stream, request, head, (true, Turn::Ended(ending)));
+                    self.route(call, stream, request, head, (true, Occasion::Ended(ending)));
                 }
             }
         }
@@ -352,7 +352,7 @@ impl Http2Session {
         if self.ready.is_some() {
             // What had to wait is answered here: there is no next hop for what its client has marked.
             let request = (request, NeverIndexed::default());
-            return self.pass(call, stream, request, head, (true, Turn::Kept));
+            return self.pass(call, stream, request, head, (true, Occasion::Kept));
         }
         let began = call.state.is_timing.then(Instant::now);
         let context = Context {

@@ -28,7 +28,7 @@ use crate::fault::{Fault, Party};
 use crate::front::ask::{self, Origin, Passed, To, Verdict};
 use crate::front::h2::{Asked, Call, Http2Session, Part, Task};
 use crate::front::peer::Client;
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::handlers::answer::{Context, Persistence};
 use crate::head::{Version, explanation};
@@ -175,7 +175,7 @@ impl Http2Session {
         }
         call.state.counters.count_request(request.method);
         call.state.identify(call.client, call.actions, request);
-        self.pass(call, stream, (request, never_indexed), head, (ends, Turn::New));
+        self.pass(call, stream, (request, never_indexed), head, (ends, Occasion::New));
     }
 
     fn origin(&self, call: &Call<'_, '_>, stream: u32) -> Origin {
@@ -192,14 +192,14 @@ impl Http2Session {
         stream: u32,
         (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
-        (ends, turn): (bool, Turn),
+        (ends, occasion): (bool, Occasion),
     ) {
         match call.state.proxy().frontends.group(self.front) {
             Some(group) => {
                 let to = To::of_front(self.front, group);
                 self.pass_to(call, stream, (request, never_indexed), head, ends, to);
             }
-            None => self.route(call, stream, (request, never_indexed), head, (ends, turn)),
+            None => self.route(call, stream, (request, never_indexed), head, (ends, occasion)),
         }
     }
 

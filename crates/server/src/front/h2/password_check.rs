@@ -8,7 +8,7 @@ use pollux_http::h2::NeverIndexed;
 use pollux_http::{Fields, Framing, Request};
 
 use crate::front::h2::{Call, Http2Session, Part, Task};
-use crate::front::sites::Turn;
+use crate::front::sites::Occasion;
 use crate::front::state::LoopState;
 use crate::passwords::Ticket;
 
@@ -134,10 +134,10 @@ impl Http2Session {
         let Checking { ticket, framing, expects_continue, never_indexed, body, .. } = *checking;
         let request = Request::of_stream(&head, framing, expects_continue);
         let Some(request) = request else { return };
-        let turn = Turn::Checked(ticket.verdict());
+        let occasion = Occasion::Checked(ticket.verdict());
         let request = (&request, never_indexed);
         let is_bodiless = checking.is_bodiless;
-        call.under(epoch, |call| self.route(call, stream, request, &head, (is_bodiless, turn)));
+        call.under(epoch, |call| self.route(call, stream, request, &head, (is_bodiless, occasion)));
         if checking.is_bodiless {
             return;
         }

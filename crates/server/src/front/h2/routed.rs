@@ -6,7 +6,7 @@ use pollux_http::{Method, Rejection, Request, Status};
 use crate::counters::ServerCounter;
 use crate::front::h2::answers::{Asked, Reads};
 use crate::front::h2::{Call, Http2Session};
-use crate::front::sites::{self, Entered, Step, Turn};
+use crate::front::sites::{self, Entered, Occasion, Step};
 use crate::handlers::answer::{Context, Persistence};
 use crate::handlers::sites::Ending;
 use crate::ids::RouteId;
@@ -25,7 +25,7 @@ enum Answer {
 
 impl Http2Session {
     /// Finds the route of a request. Its body follows unless it `ends`; it is asked again for one that was kept until there
-    /// was room for its answer, or whose body is through, or whose password was looked at: `turn` says which.
+    /// was room for its answer, or whose body is through, or whose password was looked at: `occasion` says which.
     #[inline(never)]
     pub(super) fn route(
         &mut self,
@@ -33,11 +33,12 @@ impl Http2Session {
         stream: u32,
         (request, never_indexed): (&Request<'_>, NeverIndexed),
         head: &[u8],
-        (ends, turn): (bool, Turn),
+        (ends, occasion): (bool, Occasion),
     ) {
         let front = self.front;
         let arrived = (front, self.shown);
-        let entered = sites::enter(call.state, call.actions, call.client, arrived, request, turn);
+        let entered =
+            sites::enter(call.state, call.actions, call.client, arrived, request, occasion);
         let way = match entered {
             Entered::Way(way) => way,
             Entered::Later(ticket) => {
