@@ -35,6 +35,9 @@ pub(crate) enum PoolCommand {
         /// Workers to act on [default: all]
         #[command(flatten)]
         which: Which,
+        /// Only those that run: one that was stopped stays so, also where --id means it
+        #[arg(long)]
+        running: bool,
     },
     /// Read the configuration again: new workers are started, those that are gone from it stopped
     Reload,

@@ -128,7 +128,7 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
     match command {
         PoolCommand::Start(flags) => orders::start(&flags),
         PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),
-        PoolCommand::Restart { which } => orders::restart(selection(&which)),
+        PoolCommand::Restart { which, running } => orders::restart(selection(&which), running),
         PoolCommand::Reload => orders::reload(),
         PoolCommand::Log(flags) => orders::log(&flags),
         PoolCommand::Ps(form) => show::workers(form.json),

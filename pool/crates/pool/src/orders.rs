@@ -289,8 +289,9 @@ pub(crate) fn stop(what: Option<Selection>, now: bool) -> Result<ExitCode, Failu
 }
 
 /// Restarts workers.
-pub(crate) fn restart(what: Option<Selection>) -> Result<ExitCode, Failure> {
-    order(&Request::Restart { what: what.unwrap_or(Selection::All) }, "restarting")
+pub(crate) fn restart(what: Option<Selection>, is_for_running: bool) -> Result<ExitCode, Failure> {
+    let what = what.unwrap_or(Selection::All);
+    order(&Request::Restart { what, is_for_running }, "restarting")
 }
 
 /// Has the configuration read again.

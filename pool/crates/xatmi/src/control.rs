@@ -68,9 +68,12 @@ pub enum Request {
     Stop {
         what: Selection,
     },
-    /// Stop workers and start them again; answered when they are up or have failed.
+    /// Stop workers and start them again; answered when they are up or have failed. A worker that is meant by its id and was
+    /// stopped is started, unless only those that run are meant.
     Restart {
         what: Selection,
+        #[serde(default)]
+        is_for_running: bool,
     },
     /// Unsolicited messages come to this mailbox as long as the connection is there.
     Mailbox(MailboxRow),

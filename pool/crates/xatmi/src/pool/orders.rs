@@ -66,7 +66,10 @@ impl Pool {
             }
             Request::Start { what } => self.order(number, Goal::Up, &what, now),
             Request::Stop { what } => self.order(number, Goal::Down, &what, now),
-            Request::Restart { what } => self.order(number, Goal::Anew, &what, now),
+            Request::Restart { what, is_for_running: true } if self.is_stopped(&what, now) => {
+                self.done(number, "it was stopped, and stays so");
+            }
+            Request::Restart { what, .. } => self.order(number, Goal::Anew, &what, now),
             Request::Log { what, level, is_opened_again } => {
                 match self.change_logs(&what, level, is_opened_again) {
                     Ok(said) => self.done(number, &said),
@@ -188,6 +191,12 @@ impl Pool {
             self.supervisor.end(now, &mut actions);
         }
         self.act(actions, now);
+    }
+
+    /// Whether one worker is meant, which was stopped.
+    fn is_stopped(&mut self, what: &Selection, now: Instant) -> bool {
+        let Selection::Id(id) = what else { return false };
+        member(&self.members(now), *id).is_some_and(|member| member.state == State::Down)
     }
 
     fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {

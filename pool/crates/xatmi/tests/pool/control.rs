@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_pool_that_is_starting_stops_without_a_signal", a_pool_that_is_starting_stops),
     ("a_pool_that_is_learning_stops_without_a_signal", a_pool_that_is_learning_stops),
     ("a_restart_by_id_starts_a_standby_copy", a_restart_by_id_starts_a_standby_copy),
+    ("a_restart_of_what_runs_leaves_the_rest", a_restart_of_what_runs_leaves_the_rest),
     ("a_stop_that_another_order_undoes_is_refused", a_stop_that_another_order_undoes_is_refused),
     ("two_ends_at_once_are_both_answered", two_ends_at_once_are_both_answered),
     ("a_silent_client_is_not_kept", a_silent_client_is_not_kept),
@@ -56,8 +57,31 @@ fn a_pool_that_is_learning_stops() {
 fn a_restart_by_id_starts_a_standby_copy() {
     let servers = "<server name='testsv'><srvid>1</srvid><min>1</min><max>2</max></server>";
     let mut pool = TestPool::start("", servers);
-    let said = pool.ask(&Request::Restart { what: Selection::Id(2) }).expect("it starts");
+    let said = pool.ask(&Request::Restart { what: Selection::Id(2), is_for_running: false }).expect("it starts");
     assert_eq!((said.as_str(), pool.worker(2).state.as_str()), ("1 of 1 workers up again", "up"));
+    pool.end();
+}
+
+fn a_restart_of_what_runs_leaves_the_rest() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>2</min><max>4</max></server>";
+    let mut pool = TestPool::start("", servers);
+    pool.ask(&Request::Stop { what: Selection::Id(1) }).expect("it stops");
+    pool.ask(&Request::Start { what: Selection::Id(4) }).expect("it starts");
+    let before = [2, 4].map(|id| pool.pid(id));
+    let restart = |what| Request::Restart { what, is_for_running: true };
+    for id in [1, 3] {
+        let said = pool.ask(&restart(Selection::Id(id))).expect("nothing to do");
+        assert!(said.contains("stays so"), "{said}");
+        assert_eq!((pool.worker(id).state.as_str(), pool.worker(id).pid), ("down", None));
+    }
+    assert_eq!([2, 4].map(|id| pool.pid(id)), before);
+    let said = pool.ask(&restart(Selection::Id(4))).expect("it comes back");
+    assert_eq!(said, "1 of 1 workers up again");
+    assert!(pool.pid(2) == before[0] && pool.pid(4) != before[1]);
+    pool.ask(&restart(Selection::Id(9))).expect_err("there is none");
+    let said = pool.ask(&restart(Selection::All)).expect("they come back");
+    assert_eq!(said, "2 of 2 workers up again");
+    assert!(pool.pid(2) != before[0] && pool.worker(1).pid.is_none());
     pool.end();
 }
 
