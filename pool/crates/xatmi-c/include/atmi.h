@@ -336,8 +336,10 @@ extern char *tpjsontoview(char *view, const char *text);
 extern int tpexport(char *buffer, long len, char *to, long *to_len, long flags);
 extern int tpimport(const char *text, long len, char **buffer, long *buffer_len, long flags);
 
-/* The priority of the thread's next call, 1 to 100, relative to 50 without TPABSOLUTE; that of its last one. It changes
- * nothing: requests of a service are served in their order. */
+/* The priority of the thread's next request, by tpcall, tpacall, tpconnect or tpforward: 1 to 100, without TPABSOLUTE
+ * relative to that of the service, which is 50 where the configuration does not say; of a forward to that of the request.
+ * Of the requests that wait for a service the one with the highest is served first. tpgprio: that of the thread's last
+ * request, sent or received. */
 extern int tpsprio(int priority, long flags);
 extern int tpgprio(void);
 

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long};
 
 use pollux_xatmi::buffer::Buffer;
-use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Descriptor, Outgoing, Which};
+use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::conversation::{Conversation, Kind, Message, Sent};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Done, Incoming, Return};
@@ -62,6 +62,17 @@ fn with_messages<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
     done
 }
 
+/// Lets `work` make a request with the client of the thread.
+#[inline]
+fn requesting<T>(work: impl FnOnce(&mut Client) -> Result<T, Fault>) -> Result<T, Fault> {
+    with_client(|client| {
+        client.set_next_priority(priority::take_next());
+        let done = work(client);
+        priority::on_request(client.last_priority());
+        done
+    })
+}
+
 /// Calls a service and waits for its reply.
 ///
 /// # Safety
@@ -79,7 +90,6 @@ pub unsafe extern "C" fn tpcall(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
-        priority::on_call();
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(odata, olen) }?;
         transactions::call(CallFlags::from_bits(flags), |flags| {
@@ -90,7 +100,7 @@ pub unsafe extern "C" fn tpcall(
             let request = Copied::of(idata, ilen)?;
             let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
             let place = &mut landing;
-            let arrived = with_client(|client| {
+            let arrived = requesting(|client| {
                 let outgoing = request.outgoing();
                 Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
             })?;
@@ -130,7 +140,7 @@ unsafe fn call_in_place(
     let request = Borrowed::from(wanted.pointer())?.ok_or_else(no_buffer)?;
     let mut landing = Landing::beside(&request, flags);
     let place = &mut landing;
-    let arrived = with_client(|client| {
+    let arrived = requesting(|client| {
         let outgoing = outgoing(request.buffer(), len)?;
         Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
     })?;
@@ -152,18 +162,17 @@ pub unsafe extern "C" fn tpacall(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
-        priority::on_call();
         let flags = CallFlags::from_bits(flags);
         let request = Copied::of(data, len)?;
         if flags.contains(CallFlags::NO_REPLY) {
             transactions::check_no_reply(flags)?;
-            return with_client(|client| {
+            return requesting(|client| {
                 client.send_only(service, request.outgoing(), flags)?;
                 Ok(0)
             });
         }
         transactions::call(flags, |flags| {
-            let descriptor = with_client(|client| {
+            let descriptor = requesting(|client| {
                 Ok(client.send_request(service, request.outgoing(), flags)?)
             })?;
             transactions::sent(flags, descriptor);
@@ -358,7 +367,6 @@ pub unsafe extern "C" fn tpconnect(
     with_messages(-1, || {
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
-        priority::on_call();
         let has_control = match flags & (TPSENDONLY | TPRECVONLY) {
             TPSENDONLY => true,
             TPRECVONLY => false,
@@ -373,7 +381,7 @@ pub unsafe extern "C" fn tpconnect(
             Ok(())
         })?;
         let flags = CallFlags::from_bits(flags);
-        let (cd, conversation) = with_client(|client| {
+        let (cd, conversation) = requesting(|client| {
             Ok(client.converse(service, request.outgoing(), has_control, flags)?)
         })?;
         context::with_conversations(|all| {

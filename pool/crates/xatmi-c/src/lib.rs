@@ -23,7 +23,7 @@
 //! | `in_context.rs` | contexts that a program makes by themselves, and functions that name one in front |
 //! | `messages.rs`, `events.rs` | the data of calls, conversations and services; events and unsolicited messages |
 //! | `request_logs.rs` | the log file of a request that travels in its buffer |
-//! | `priority.rs` | priorities of calls, which are taken and change nothing |
+//! | `priority.rs` | priorities of calls |
 //! | `calls.rs`, `tx.rs` | calls and conversations; transactions by both interfaces |
 //! | `registry.rs`, `handed_over.rs`, `continued.rs` | what a server's own thread is reached by; calls that other threads answer |
 //! | `conversion.rs` | buffers that a server has converted for its functions |

@@ -25,7 +25,7 @@ use crate::fault::{self, Fault};
 use crate::memory::{self, Borrowed, Held};
 use crate::messages::{len_for_caller, sent, service_name};
 use crate::transactions::{self, Transaction};
-use crate::{calls, context, continued, conversion, handed_over, tx};
+use crate::{calls, context, continued, conversion, handed_over, priority, tx};
 
 /// A service function of the program.
 pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
@@ -83,6 +83,7 @@ pub(crate) fn run_function(
         },
         None => None,
     };
+    priority::on_request(incoming.priority);
     handed_over::begin(incoming.is_in_transaction, incoming.deadline_ns, conversion);
     let part = Part::of(&incoming);
     let mut info = ServiceInfo::of(incoming);
@@ -309,7 +310,8 @@ pub unsafe extern "C" fn pollux_record_forward(
         let service = unsafe { service_name(svc) }.ok().and_then(ServiceName::new);
         Ok(match (service, taken(data, len)) {
             (Some(service), Ok((held, len_bytes))) => {
-                Done::Forward { service, buffer: held.map(|held| held.buffer), len_bytes }
+                let buffer = held.map(|held| held.buffer);
+                Done::Forward { service, buffer, len_bytes, priority: priority::take_next() }
             }
             _ => Done::NoReturn,
         })

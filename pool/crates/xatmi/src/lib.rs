@@ -12,6 +12,7 @@
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
+//! | which of the requests that wait is served first? | [`priority::Priority`] |
 //! | how do programs publish events? | [`events`] |
 //! | how does a program offer services? | [`worker::Worker`] |
 //! | which workers should a pool have? | [`config::PoolConfig`] |
@@ -48,6 +49,7 @@ pub mod link;
 mod memory;
 pub mod needs;
 pub mod pool;
+pub mod priority;
 pub mod queue;
 pub mod slots;
 pub mod supervisor;

@@ -12,7 +12,8 @@
 //!     request                             reply
 //!  56 client pid    60 client context   56 error   60 rval
 //!  64 deadline_ns                       64 urcode
-//!  72 cd   76 name_len  77 zero (3)     72 payload
+//!  72 cd   76 name_len                  72 payload
+//!  77 priority  78 zero (2)
 //!  80 name, payload
 //! ```
 
@@ -20,6 +21,7 @@ use std::fmt;
 
 use crate::buffer::BufferType;
 use crate::error::Code;
+use crate::priority::Priority;
 use crate::queue::ServiceName;
 
 /// The longest head, the longest name included.
@@ -29,7 +31,7 @@ pub const HEAD_LEN_BYTES_MAX: usize = REQUEST_FIXED + ServiceName::LEN_BYTES_MAX
 pub const PAYLOAD_LEN_BYTES_MAX: u64 = 1 << 30;
 
 const MAGIC: [u8; 4] = *b"PXAT";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const BIT_LARGE: u8 = 1;
 /// The caller does not wait for a reply.
 const BIT_NO_REPLY: u8 = 2;
@@ -116,6 +118,7 @@ pub struct Request<'a> {
     pub is_without_reply: bool,
     /// Whether it belongs to a transaction of the caller.
     pub is_in_transaction: bool,
+    pub priority: Priority,
     /// The service that is asked for.
     pub service: ServiceName,
     pub payload: Payload<'a>,
@@ -163,6 +166,8 @@ pub enum Malformed {
     Length,
     /// Not the name of a service.
     Service,
+    /// Not a priority.
+    Priority,
     /// An error number that does not exist.
     Error,
     /// A descriptor that cannot be one.
@@ -179,6 +184,7 @@ impl fmt::Display for Malformed {
             Self::Reserved => "the message has a bit set that has no meaning",
             Self::Length => "the lengths in the message contradict each other or the limits",
             Self::Service => "the message does not name a service",
+            Self::Priority => "the message has a priority that is none",
             Self::Error => "the message carries an error number that does not exist",
             Self::Large => "the message names a descriptor that cannot be one",
         })
@@ -223,7 +229,7 @@ impl<'a> Request<'a> {
         put(head, 60, self.client.context.to_le_bytes());
         put(head, 64, self.deadline_ns.to_le_bytes());
         put(head, 72, self.cd.to_le_bytes());
-        put(head, 76, [name.len() as u8, 0, 0, 0]);
+        put(head, 76, [name.len() as u8, self.priority.number(), 0, 0]);
         let (out, rest) = rest.split_at_mut_checked(name.len())?;
         out.copy_from_slice(name);
         Some(REQUEST_FIXED + name.len() + put_inline(&self.payload, rest)?)
@@ -239,7 +245,10 @@ impl<'a> Request<'a> {
             return Err(Malformed::Kind);
         }
         let (head, rest) = bytes.split_first_chunk::<REQUEST_FIXED>().ok_or(Malformed::Short)?;
-        let [name_len, 0, 0, 0] = take::<4>(head, 76) else { return Err(Malformed::Reserved) };
+        let [name_len, priority, 0, 0] = take::<4>(head, 76) else {
+            return Err(Malformed::Reserved);
+        };
+        let priority = Priority::new(priority.into()).ok_or(Malformed::Priority)?;
         let (name, rest) = rest.split_at_checked(usize::from(name_len)).ok_or(Malformed::Length)?;
         let service = str::from_utf8(name).ok().and_then(ServiceName::new);
         let client = ClientAddress {
@@ -254,6 +263,7 @@ impl<'a> Request<'a> {
             cd: i32::from_le_bytes(take(head, 72)),
             is_without_reply: common.bits & BIT_NO_REPLY != 0,
             is_in_transaction: common.bits & BIT_TRANSACTION != 0,
+            priority,
             service: service.ok_or(Malformed::Service)?,
             payload: decode_payload(head, rest)?,
         })

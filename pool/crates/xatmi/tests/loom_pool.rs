@@ -14,6 +14,8 @@
 mod memory {
     pub(crate) use loom::sync::atomic;
 
+    pub(crate) use pollux_xatmi::priority::Priority;
+
     /// Cells of a ring: as few as show everything.
     const RING_LEN: usize = 2;
 
@@ -68,6 +70,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use memory::request::{Delivery, REQUEST_HEAD_WORDS, Request, State};
+use memory::Priority;
 use memory::ring::{RING_WORDS, Ring};
 use memory::workers::{self, CLAIM_WORDS, Claim, Idle, Ticket};
 use slots::record::{Caller, Slot, UnsentReply, WORDS_PER_WORKER};
@@ -372,6 +375,39 @@ fn what_is_pushed_is_taken_once() {
         assert_eq!(taken, [5, 6]);
         pool.ring().settle();
         assert_eq!(pool.ring().waiting(), 0);
+    });
+}
+
+/// The same with priorities: of those that are there when a worker looks it takes the highest.
+#[test]
+fn what_is_pushed_with_a_priority_is_taken_once() {
+    check(|| {
+        let pool = Pool::new();
+        let push = |number, priority| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let priority = Priority::new(priority).expect("one");
+                let pushed = pool.ring().push_with(number, priority);
+                assert!(matches!(pushed, Ok(Some(_))));
+            })
+        };
+        let pushes = [push(5, 20), push(6, 70)];
+        let take = |pool: &Pool| {
+            let (at, number) = pool.ring().next().expect("sound")?;
+            let is_ours = pool.ring().grab(at, number, 0);
+            assert!(is_ours && pool.ring().free(at, 0), "there is one worker");
+            Some(number)
+        };
+        let early = take(&pool);
+        pushes.into_iter().for_each(|push| push.join().expect("no panic"));
+        let late: Vec<u32> = std::iter::from_fn(|| take(&pool)).collect();
+        match early {
+            Some(5) => assert_eq!(late, [6]),
+            Some(6) => assert_eq!(late, [5]),
+            _ => assert_eq!(late, [6, 5]),
+        }
+        pool.ring().settle();
+        assert!(pool.ring().waiting() == 0 && pool.ring().is_sound(|_, _| false));
     });
 }
 

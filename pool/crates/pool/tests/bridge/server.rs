@@ -68,7 +68,7 @@ fn grow(request: Incoming) -> Done {
 /// Leaves the answer to the service of another host.
 fn pass(request: Incoming) -> Done {
     let service = ServiceName::new("ECHO").expect("a name");
-    Done::Forward { service, buffer: request.buffer, len_bytes: request.len_bytes }
+    Done::Forward { service, buffer: request.buffer, len_bytes: request.len_bytes, priority: None }
 }
 
 /// Asks the service of another host and answers by itself.

@@ -12,6 +12,7 @@ mod field_tables;
 mod handover;
 mod operation;
 mod pollers;
+mod priorities;
 mod seed;
 mod ubbconfig;
 mod views;

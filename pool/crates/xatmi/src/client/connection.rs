@@ -23,7 +23,8 @@ use crate::environment::{
     Relation,
 };
 use crate::error::{Code, Error};
-use crate::queue::Prefix;
+use crate::priority::Priority;
+use crate::queue::{Prefix, ServiceName};
 use crate::wire::ClientAddress;
 
 /// How long the manager may take for each step of the greeting.
@@ -36,7 +37,7 @@ const QUEUE_ROOM_WAIT: Duration = Duration::from_secs(2);
 const QUEUE_ROOM_LOOK: Duration = Duration::from_millis(10);
 
 /// The longest message of the control socket that a client reads.
-pub const GREETING_LEN_BYTES_MAX: usize = 4096;
+pub const GREETING_LEN_BYTES_MAX: usize = 64 * 1024;
 
 /// The first message of a client context, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -80,6 +81,19 @@ pub struct Welcome {
     /// Whether the manager has made the reply queue already: it does so for a client of another user.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_made_queue: bool,
+    /// Services that the configuration gives a priority other than the usual one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priorities: Vec<(String, u8)>,
+}
+
+impl Welcome {
+    /// The priorities of services; what cannot be one is left out.
+    pub(super) fn priorities(&self) -> Vec<(ServiceName, Priority)> {
+        let read = |(name, number): &(String, u8)| {
+            Some((ServiceName::new(name)?, Priority::new((*number).into())?))
+        };
+        self.priorities.iter().filter_map(read).collect()
+    }
 }
 
 /// The client's message, as it is on the socket.

@@ -217,7 +217,7 @@ impl Transport for Mailbox {
 impl Mailbox {
     #[inline]
     fn try_send(&mut self, message: &Message<'_>) -> Result<(), Unsent> {
-        let Message { service, call_id, wants_reply, is_awaited, bytes, .. } = *message;
+        let Message { service, call_id, wants_reply, is_awaited, priority, bytes, .. } = *message;
         let row = self.find(service).ok_or(Unsent::NotOffered)?;
         let ticket = self.open_request().ok_or(Unsent::NoRequest)?;
         // Before a worker is woken, which may take this thread's CPU at once.
@@ -230,7 +230,7 @@ impl Mailbox {
         };
         request.write(ticket, bytes);
         request.ask(ticket, wants_reply);
-        let Ok(Some(at)) = ring.push(ticket.request) else {
+        let Ok(Some(at)) = ring.push_with(ticket.request, priority) else {
             request.take_back(ticket);
             self.free.push(ticket.request);
             self.set_calling(false);

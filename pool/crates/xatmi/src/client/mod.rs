@@ -39,7 +39,8 @@ use crate::buffer::{Buffer, BufferType};
 use crate::environment::{Environment, Group, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
-use crate::queue::{Prefix, monotonic_ns};
+use crate::priority::{Asked, Priority};
+use crate::queue::{Prefix, ServiceName, monotonic_ns};
 use crate::wire::ClientAddress;
 use connection::Connection;
 use out_calls::Calls;
@@ -78,6 +79,10 @@ pub struct Client {
     incoming: Box<[u8]>,
     timeout: Duration,
     next_timeout: Option<Duration>,
+    /// Of services that the configuration gives one.
+    priorities: Vec<(ServiceName, Priority)>,
+    next_priority: Option<Asked>,
+    last_priority: Priority,
     urcode: i64,
     counters: ClientCounters,
 }
@@ -133,6 +138,9 @@ impl Client {
             incoming: scratch,
             timeout: environment.timeout.unwrap_or(pools).min(TIMEOUT_MAX),
             next_timeout: None,
+            priorities: welcome.priorities(),
+            next_priority: None,
+            last_priority: Priority::USUAL,
             urcode: 0,
             counters: ClientCounters::default(),
         })
@@ -159,6 +167,26 @@ impl Client {
     /// `tpsblktime` with TPBLK_NEXT.
     pub fn set_next_timeout(&mut self, timeout: Option<Duration>) {
         self.next_timeout = timeout.map(|timeout| timeout.min(TIMEOUT_MAX));
+    }
+
+    /// Says the priority of the next request; `None` takes that back: `tpsprio`.
+    pub fn set_next_priority(&mut self, asked: Option<Asked>) {
+        self.next_priority = asked;
+    }
+
+    /// That of the last request: `tpgprio`.
+    #[must_use]
+    pub fn last_priority(&self) -> Priority {
+        self.last_priority
+    }
+
+    /// That of a request for `service`, which is the next.
+    #[inline]
+    fn take_priority(&mut self, service: &ServiceName) -> Priority {
+        let known = self.priorities.iter().find(|(name, _)| name == service);
+        let usual = known.map_or(Priority::USUAL, |(_, priority)| *priority);
+        self.last_priority = usual.changed_by(self.next_priority.take());
+        self.last_priority
     }
 
     /// The address of this context.

@@ -100,7 +100,7 @@ impl Transport for Queues {
     }
 
     fn send(&mut self, message: &Message<'_>) -> Result<(), SendError> {
-        let Message { service, begun_ns, bytes, .. } = *message;
+        let Message { service, begun_ns, priority, bytes, .. } = *message;
         let Self { prefix, services, .. } = self;
         let name = || prefix.service_queue(&service);
         let queue = match begun_ns {
@@ -120,7 +120,7 @@ impl Transport for Queues {
                 _ => Error::os(format!("the queue of {service} cannot be opened"), source),
             })
         })?;
-        queue.send(bytes, 0).map_err(|source| {
+        queue.send(bytes, priority.number().into()).map_err(|source| {
             if source.kind() == io::ErrorKind::WouldBlock {
                 return SendError::Full;
             }

@@ -5,6 +5,7 @@ use super::poll_lock::Guard;
 use super::transport::{Message, RoomWait, SendError, not_offered};
 use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::error::{Code, Error};
+use crate::priority::Priority;
 use crate::queue::{ServiceName, monotonic_ns};
 use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
@@ -26,6 +27,7 @@ pub(super) struct OutgoingCall {
     pub(super) deadline_ns: u64,
     /// The memfd that its payload is in; 0 for none.
     pub(super) large_inode: u64,
+    priority: Priority,
     /// It begins a conversation: the service sees a descriptor below 0.
     pub(super) is_conversation: bool,
     /// Its reply is waited for at once.
@@ -108,6 +110,7 @@ impl Client {
         let is_endless = flags.contains(CallFlags::NO_TIME);
         let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
         self.follow_manager(deadline_ns);
+        let priority = self.take_priority(&service);
         Ok(OutgoingCall {
             service,
             flags,
@@ -115,6 +118,7 @@ impl Client {
             begun_ns,
             deadline_ns,
             large_inode: 0,
+            priority,
             is_conversation: false,
             is_awaited: false,
         })
@@ -161,6 +165,7 @@ impl Client {
                 wants_reply: !order.flags.contains(CallFlags::NO_REPLY),
                 is_awaited: order.is_awaited,
                 begun_ns: begun_ns.take(),
+                priority: order.priority,
                 bytes: &self.outgoing[..len],
             };
             match self.transport.send(&message) {
@@ -198,6 +203,7 @@ impl Client {
             deadline_ns: order.deadline_ns,
             is_without_reply: order.flags.contains(CallFlags::NO_REPLY),
             is_in_transaction: order.flags.contains(CallFlags::TRANSACTION),
+            priority: order.priority,
             service: order.service,
             payload: Payload { buffer_type, buffer_size_bytes, body },
         };

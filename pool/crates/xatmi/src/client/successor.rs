@@ -135,6 +135,7 @@ impl Client {
             .replace_by(connection)
             .map_err(|errno| Error::os("the connection to the pool can't be kept", errno.into()))?;
         self.is_guest = self.connection.is_guest();
+        self.priorities = welcome.priorities();
         self.counters.managers_followed += 1;
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::io;
 use super::connection::{ClientFiles, KnownContext, Welcome};
 use super::poll_lock::Guard;
 use crate::error::{Code, Error};
+use crate::priority::Priority;
 use crate::queue::{Prefix, ServiceName, Waited};
 
 /// A message to a service.
@@ -20,6 +21,7 @@ pub(super) struct Message<'m> {
     /// At the first try when the call began: that trusts a look at the queue of a moment ago. Later ones look again, as
     /// the service may have gone meanwhile.
     pub(super) begun_ns: Option<u64>,
+    pub(super) priority: Priority,
     pub(super) bytes: &'m [u8],
 }
 

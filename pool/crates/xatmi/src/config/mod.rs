@@ -42,6 +42,8 @@ pub struct PoolConfig {
     pub entries: Vec<Entry>,
     /// `<exportsvcs>`: services that a bridge may offer to other hosts.
     pub exported_services: Vec<String>,
+    /// `<services>`: those with a priority other than the usual one.
+    pub priorities: Vec<(String, u8)>,
     /// Elements that were ignored, and probable mistakes.
     pub warnings: Vec<Diagnostic>,
 }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::common_config::TAG_VARIABLE;
 use crate::environment::{Group, Transport};
+use crate::priority::Priority;
 use crate::queue::ServiceName;
 
 /// Most cycles or seconds that a value may have: a day of seconds.
@@ -153,6 +154,7 @@ impl Reading<'_> {
             settings: Settings::default(),
             entries: Vec::new(),
             exported_services: Vec::new(),
+            priorities: Vec::new(),
             warnings: Vec::new(),
         };
         if root.name != "endurox" && root.name != "pollux" {
@@ -175,7 +177,8 @@ impl Reading<'_> {
                 "defaults" if is_in_order => self.defaults(part, &mut defaults),
                 "defaults" => {}
                 "servers" => self.servers(part, &defaults, &mut config.entries),
-                _ => self.unknown(part, "appconfig, defaults, servers"),
+                "services" => self.services(part, &mut config.priorities),
+                _ => self.unknown(part, "appconfig, defaults, servers, services"),
             }
         }
         if config.entries.is_empty() && self.mistakes.is_empty() && !self.is_passing_over {
@@ -257,6 +260,66 @@ impl Reading<'_> {
                 self.unknown(one, "server");
             }
         }
+    }
+
+    /// The services whose priority is another one than the usual; `<defaults prio>` counts for those behind it.
+    fn services(&mut self, part: &Element, priorities: &mut Vec<(String, u8)>) {
+        let mut usual = Priority::USUAL;
+        for one in &part.children {
+            let is_service = one.name == "service";
+            if !is_service && one.name != "defaults" {
+                self.unknown(one, "service, defaults");
+                continue;
+            }
+            let mut name = None;
+            let mut priority = usual;
+            for (attribute, value) in &one.attributes {
+                match attribute.as_str() {
+                    "svcnm" if is_service => name = self.service_name(one, value),
+                    "prio" => priority = self.priority(one, value).unwrap_or(usual),
+                    "routing" | "autotran" | "trantime" => self.warn(
+                        one,
+                        format!("the attribute {attribute} of <{}> is not used here", one.name),
+                    ),
+                    _ => self.warn(
+                        one,
+                        format!(
+                            "the attribute {attribute} of <{}> is unknown and ignored; expected svcnm, prio",
+                            one.name
+                        ),
+                    ),
+                }
+            }
+            match name {
+                Some(name) if priorities.iter().any(|(known, _)| *known == name) => {
+                    self.mistake(one, format!("the service {name} is there already"));
+                }
+                Some(name) if priority != Priority::USUAL => {
+                    priorities.push((name, priority.number()));
+                }
+                Some(_) => {}
+                None if is_service && one.attribute("svcnm").is_none() => {
+                    self.mistake(one, "<service> without a name; expected <service svcnm=\"NAME\"/>");
+                }
+                None => usual = priority,
+            }
+        }
+    }
+
+    fn service_name(&mut self, one: &Element, name: &str) -> Option<String> {
+        let is_name = ServiceName::new(name).is_some();
+        if !is_name {
+            self.mistake(one, format!("svcnm=\"{name}\": expected the name of a service"));
+        }
+        is_name.then(|| name.to_owned())
+    }
+
+    fn priority(&mut self, one: &Element, text: &str) -> Option<Priority> {
+        let priority = text.trim().parse().ok().and_then(Priority::new);
+        if priority.is_none() {
+            self.mistake(one, format!("prio=\"{text}\": expected a whole number from 1 to 100"));
+        }
+        priority
     }
 
     fn server(&mut self, part: &Element, mut own: Defaults) -> Option<Entry> {

@@ -57,6 +57,25 @@ fn mistakes(text: &str) -> String {
 }
 
 #[test]
+fn services_have_priorities_and_defaults_count_for_those_behind() {
+    let services = "<service svcnm=\"A\"/><service svcnm=\"B\" prio=\"70\"/><defaults prio=\"40\"/>\
+                    <service svcnm=\"C\"/><service svcnm=\"D\" prio=\"50\" routing=\"R\"/>";
+    let text = |services: &str| format!("<endurox><servers/><services>{services}</services></endurox>");
+    let config = PoolConfig::from_text("x", &text(services), &|_| None).expect("good");
+    assert_eq!(config.priorities, [("B".to_owned(), 70), ("C".to_owned(), 40)]);
+    assert!(config.warnings.iter().any(|warning| warning.to_string().contains("routing")));
+    for bad in [
+        "<service svcnm=\"A\" prio=\"0\"/>",
+        "<service svcnm=\"A\" prio=\"101\"/>",
+        "<service prio=\"1\"/>",
+        "<service svcnm=\"A B\"/>",
+        "<service svcnm=\"A\" prio=\"2\"/><service svcnm=\"A\" prio=\"2\"/>",
+    ] {
+        assert!(PoolConfig::from_text("x", &text(bad), &|_| None).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn the_seeds_file_is_read_as_it_is() {
     let config = read(SEED).expect("it is right");
     assert_eq!(config.warnings, []);

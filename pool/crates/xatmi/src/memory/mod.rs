@@ -57,6 +57,7 @@ pub(crate) use records::{Records, Row, Words};
 pub(crate) use request::{Delivery, State};
 pub(crate) use workers::{Claim, Ticket};
 
+use crate::priority::Priority;
 use crate::queue::Prefix;
 
 /// Requests that wait for one service: far more than a pool has callers at once, and a page of cells.

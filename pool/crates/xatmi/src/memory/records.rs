@@ -45,7 +45,7 @@ pub(crate) const BLOCK_WORDS: usize = BLOCKS_MAX / 64;
 const MESSAGE_LEN_BYTES_MAX: usize = 8_192;
 
 /// What the words mean. To be raised with every change of that.
-const LAYOUT: u64 = 5;
+const LAYOUT: u64 = 6;
 /// The first word: a name of ours, and the layout.
 const STAMP: u64 = 0x504f_4c58_4d45_4d00 | LAYOUT;
 /// Words of the head: stamp, workers, words of a message, blocks, contexts so far, the manager's life,

@@ -177,6 +177,7 @@ impl Pool {
                 .as_ref()
                 .map(|memory| kept.unwrap_or_else(|| memory.next_context())),
             has_made_queue,
+            priorities: self.config.priorities.clone(),
         };
         self.counts.clients += 1;
         let has_kept_requests =

@@ -184,7 +184,7 @@ const SERVERS: &[(&str, Fate)] = &[
 const SERVICES: &[(&str, Fate)] = &[
     ("LOAD", NO_LOAD),
     ("SRVGRP", NotNeeded("a service is that of the workers that offer it")),
-    ("PRIO", NotHere("requests of a service are served in their order: there are no priorities")),
+    ("PRIO", Used),
     ("ROUTING", Used),
     ("AUTOTRAN", NotHere("no transaction begins by itself: tpbegin does it")),
     ("TRANTIME", NO_LOG),
@@ -257,7 +257,6 @@ pub(super) fn fate(section: &str, parameter: &Parameter) -> Fate {
             value.eq_ignore_ascii_case("N")
         }
         "BUFTYPE" => value.eq_ignore_ascii_case("ALL"),
-        "PRIO" => value == "50",
         "MINDISPATCHTHREADS" | "MAXDISPATCHTHREADS" => matches!(value, "0" | "1"),
         "MAXWSCLIENTS" | "SVCTIMEOUT" | "BLOCKTIME" | "THREADSTACKSIZE" => value == "0",
         _ => false,
@@ -323,7 +322,6 @@ mod tests {
             ("GROUPS", "OPENINFO", "NONE", "Oracle_XA:Oracle_XA+Acc=P/scott/tiger"),
             ("GROUPS", "TMSNAME", "TMS", "TMS_ORA"),
             ("SERVICES", "AUTOTRAN", "N", "Y"),
-            ("SERVICES", "PRIO", "50", "70"),
             ("SERVERS", "MAXDISPATCHTHREADS", "1", "8"),
         ] {
             assert!(matches!(of(section, keyword, nothing), NotNeeded(_)), "{keyword}={nothing}");

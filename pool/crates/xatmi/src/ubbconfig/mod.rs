@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::config::{ConfigError, Diagnostic, IDS_END_MAX, PoolConfig};
+use crate::priority::Priority;
 use crate::queue::Prefix;
 use command_line::CommandLine;
 use document::{Entry, Section};
@@ -82,6 +83,8 @@ struct Converted {
     /// Variables of all servers.
     variables: Vec<(String, String)>,
     servers: Vec<Server>,
+    /// Services that have one of their own.
+    priorities: Vec<(String, Priority)>,
 }
 
 /// Reads `text`, called `file` in messages, for the machine with this `LMID`, without one for the master. `read`
@@ -208,6 +211,13 @@ impl<'a> Work<'a> {
             if let Some(routing) = entry.parameter("ROUTING") {
                 let what = format!("ROUTING={} of service {}", routing.value, entry.name);
                 self.loss(routing.line, what, "any worker that offers it takes its requests");
+            }
+            let usual = u32::from(Priority::USUAL.number());
+            let number = self.number(entry, "PRIO", 1, 100).unwrap_or(usual);
+            if let Some(priority) = Priority::new(number.into()).filter(|_| number != usual)
+                && !self.converted.priorities.iter().any(|(name, _)| *name == entry.name)
+            {
+                self.converted.priorities.push((entry.name.clone(), priority));
             }
         }
     }

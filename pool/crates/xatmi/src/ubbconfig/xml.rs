@@ -24,7 +24,17 @@ pub(super) fn document(converted: &Converted, from: &str) -> String {
     for server in &converted.servers {
         text += &element(server);
     }
-    text + "    </servers>\n</endurox>\n"
+    text += "    </servers>\n";
+    if !converted.priorities.is_empty() {
+        text += "    <services>\n";
+        for (name, priority) in &converted.priorities {
+            let name = escaped(name);
+            let number = priority.number();
+            text += &format!("        <service svcnm=\"{name}\" prio=\"{number}\"/>\n");
+        }
+        text += "    </services>\n";
+    }
+    text + "</endurox>\n"
 }
 
 /// What a shell is given before the pool is started.

@@ -67,6 +67,7 @@ impl Continued {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::priority::Priority;
     use crate::wire::ClientAddress;
 
     fn waiting(deadline_ns: u64) -> Waiting {
@@ -75,7 +76,8 @@ mod tests {
         let cd = 1;
         let is_without_reply = false;
         let is_in_transaction = false;
-        let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction };
+        let priority = Priority::USUAL;
+        let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction, priority };
         Waiting { call, ticket: None }
     }
 

@@ -191,11 +191,19 @@ impl Dispatch {
             return None;
         };
         let Request { client, call_id, cd, deadline_ns, service, payload, .. } = request;
-        let Request { is_without_reply, is_in_transaction, .. } = request;
+        let Request { is_without_reply, is_in_transaction, priority, .. } = request;
         let caller =
             Caller { pid: client.pid, context: client.context, call_id, nonce: client.nonce };
         slot.begin(&caller, entry, !is_without_reply, now_ns);
-        let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction };
+        let call = Call {
+            client,
+            call_id,
+            cd,
+            deadline_ns,
+            is_without_reply,
+            is_in_transaction,
+            priority,
+        };
         if deadline_ns != 0 && now_ns > deadline_ns {
             slot.add(Total::Late, 1);
             if let Body::Large(reference) = payload.body {
@@ -216,6 +224,7 @@ impl Dispatch {
                 len_bytes,
                 is_without_reply,
                 is_in_transaction,
+                priority,
                 cd,
                 client,
                 deadline_ns,
@@ -257,7 +266,9 @@ impl Dispatch {
                     },
                 )
             }
-            Done::Forward { service, buffer, len_bytes } => {
+            Done::Forward { service, buffer, len_bytes, priority } => {
+                let priority = call.priority.changed_by(priority);
+                let call = &Call { priority, ..*call };
                 let Registrations { replies, sources, .. } = &mut *self.registrations.borrow_mut();
                 let transport = sources.transport();
                 let is_on_the_way = match data(buffer.as_ref(), len_bytes) {

@@ -213,7 +213,7 @@ impl Mailbox {
         let claim = self.claim();
         let name = self.number as u32;
         // A broken ring is repaired by the manager.
-        while let Ok(Some((at, number))) = its.first() {
+        while let Ok(Some((at, number))) = its.next() {
             claim.begin(ring, at, number);
             if !its.grab(at, number, name) {
                 claim.withdraw();
@@ -279,9 +279,9 @@ impl Mailbox {
         }
     }
 
-    /// Passes a request on to the service of `row`; waits a moment for room in its ring, not beyond
-    /// `deadline_ns` (0 for none).
-    fn pass_on(&self, ticket: Ticket, row: Row, deadline_ns: u64) -> Posted {
+    /// Passes the request of `call` on to the service of `row`; waits a moment for room in its ring, not beyond the
+    /// time of the call.
+    fn pass_on(&self, ticket: Ticket, row: Row, call: &Call) -> Posted {
         let exchange = self.memory.exchange();
         let (Some(request), Some(ring)) =
             (exchange.request(ticket.request), exchange.ring(row.ring))
@@ -291,12 +291,12 @@ impl Mailbox {
         let Some(next) = request.pass_on(ticket) else { return Posted::NoReceiver };
         let mut until_ns = None;
         loop {
-            let pushed = ring.push(ticket.request);
+            let pushed = ring.push_with(ticket.request, call.priority);
             if matches!(pushed, Ok(Some(_))) {
                 break;
             }
             let now_ns = monotonic_ns();
-            let most_ns = *until_ns.get_or_insert_with(|| match deadline_ns {
+            let most_ns = *until_ns.get_or_insert_with(|| match call.deadline_ns {
                 0 => now_ns + ROOM_NS_MAX,
                 deadline_ns => deadline_ns.min(now_ns + ROOM_NS_MAX),
             });
@@ -418,7 +418,7 @@ impl Transport for Mailbox {
                     return Posted::NoReceiver;
                 };
                 request.write(ticket, message);
-                let posted = self.pass_on(ticket, row, call.deadline_ns);
+                let posted = self.pass_on(ticket, row, call);
                 // If it was not passed on, it may have a hop more by now.
                 self.held = if posted == Posted::OnTheWay { None } else { self.claim().held() };
                 posted

@@ -87,7 +87,7 @@ impl Queues {
                     Destination::Client(_) => self.queues.open(destination, name)?,
                     Destination::Service(_) => self.queues.open_named(destination, name)?,
                 };
-                match queue.send(message, 0) {
+                match queue.send(message, rank(&destination, call)) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     sent => return sent,
                 }
@@ -123,6 +123,7 @@ impl Queues {
         let is_forwarded = matches!(destination, Destination::Service(_));
         let message = UnsentMessage {
             bytes,
+            rank: rank(&destination, call),
             note: note.flatten(),
             until_ns: call.kept_until_ns(),
             forwarded: is_forwarded.then_some(*call),
@@ -283,6 +284,14 @@ impl Transport for Queues {
             self.wait_for_room_until(slot, until_ns);
         }
         slot.add(Total::Dropped, self.unsent.leave() as u64);
+    }
+}
+
+/// The priority of a message among those of its queue: replies have one and the same.
+fn rank(destination: &Destination, call: &Call) -> u32 {
+    match destination {
+        Destination::Client(_) => 0,
+        Destination::Service(_) => call.priority.number().into(),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::client::Outgoing;
 use crate::error::{Code, Error};
 use crate::large::Outbox;
 use crate::memory::Ticket;
+use crate::priority::Priority;
 use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, ClientAddress, Payload, Reply, Request};
@@ -42,6 +43,8 @@ pub(super) struct Call {
     pub(super) deadline_ns: u64,
     pub(super) is_without_reply: bool,
     pub(super) is_in_transaction: bool,
+    /// What it is passed on with.
+    pub(super) priority: Priority,
 }
 
 impl Call {
@@ -200,7 +203,8 @@ impl Replies {
         service: ServiceName,
         data: Outgoing<'_>,
     ) -> bool {
-        let Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction } = *call;
+        let Call { client, call_id, cd, deadline_ns, is_without_reply, .. } = *call;
+        let Call { is_in_transaction, priority, .. } = *call;
         let encode = |payload: &Payload<'_>, out: &mut [u8]| {
             let request = Request {
                 client,
@@ -209,6 +213,7 @@ impl Replies {
                 deadline_ns,
                 is_without_reply,
                 is_in_transaction,
+                priority,
                 service,
                 payload: *payload,
             };
@@ -343,6 +348,7 @@ mod tests {
         deadline_ns: 0,
         is_without_reply: false,
         is_in_transaction: false,
+        priority: Priority::USUAL,
     };
 
     fn carray(bytes: &[u8]) -> Outgoing<'_> {

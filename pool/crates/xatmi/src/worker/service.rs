@@ -10,6 +10,7 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::error::{Code, Error};
 use crate::link::Advert;
+use crate::priority::{Asked, Priority};
 use crate::queue::ServiceName;
 use crate::slots::SERVICES_MAX;
 use crate::wire::ClientAddress;
@@ -38,6 +39,7 @@ pub struct Incoming {
     pub is_without_reply: bool,
     /// Whether it belongs to a transaction of the caller.
     pub is_in_transaction: bool,
+    pub priority: Priority,
     /// The caller's descriptor.
     pub cd: i32,
     pub client: ClientAddress,
@@ -65,6 +67,8 @@ pub enum Done {
         buffer: Option<Buffer>,
         /// Bytes of it, for buffers without a length of their own.
         len_bytes: usize,
+        /// What is asked for it; without that it keeps the priority of the request.
+        priority: Option<Asked>,
     },
     /// `tpcontinue`: the worker serves on, and another thread of the program answers the caller, by
     /// [`Registry::answer`](super::Registry::answer) with this number, which no other call has.

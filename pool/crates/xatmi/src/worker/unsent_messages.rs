@@ -16,6 +16,8 @@ use crate::slots::{UNSENT_MAX, UnsentReply};
 #[derive(Debug)]
 pub(super) struct UnsentMessage {
     pub(super) bytes: Box<[u8]>,
+    /// Its priority in the queue.
+    pub(super) rank: u32,
     /// Names its caller to the manager while it waits, and for good when it is left.
     pub(super) note: Option<UnsentReply>,
     /// When it is dropped, in nanoseconds of the monotonic clock.
@@ -102,7 +104,7 @@ impl UnsentMessages {
     pub(super) fn flush(&mut self, index: usize) -> bool {
         let Some(full) = &mut self.queues[index] else { return false };
         while let Some(message) = full.waiting.front() {
-            match full.queue.send(&message.bytes, 0) {
+            match full.queue.send(&message.bytes, message.rank) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // Its length fits this queue: nothing else can fail.
                 _ => {

@@ -16,6 +16,7 @@ use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Descriptor, Which};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
+use pollux_xatmi::priority::Priority;
 use pollux_xatmi::queue::{Prefix, ServiceName, is_withdrawn};
 use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -286,6 +287,7 @@ impl Held {
             deadline_ns: 0,
             is_without_reply: false,
             is_in_transaction: false,
+            priority: Priority::USUAL,
             service: ServiceName::new("HELD").expect("a name"),
             payload: self.payload(),
         }

@@ -17,6 +17,7 @@ mod ubf_model;
 use pollux_testing::replay;
 use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::error::Code;
+use pollux_xatmi::priority::Priority;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::ubf::{FieldId, FieldType, Ubf, Value};
 use pollux_xatmi::wire::{
@@ -176,9 +177,10 @@ fn data() -> impl Strategy<Value = Data> {
 fn request() -> impl Strategy<Value = (Data, Request<'static>)> {
     let client = (any::<u32>(), any::<u32>(), any::<u64>())
         .prop_map(|(pid, context, nonce)| ClientAddress { pid, context, nonce });
-    let numbers = (any::<u64>(), any::<i32>(), any::<u64>(), any::<bool>(), any::<bool>());
+    let numbers =
+        (any::<u64>(), any::<i32>(), any::<u64>(), any::<bool>(), any::<bool>(), 1..=100_i64);
     (data(), client, numbers, "[!-+\\--.0-~]{1,30}").prop_map(|(data, client, numbers, name)| {
-        let (call_id, cd, deadline_ns, is_without_reply, is_in_transaction) = numbers;
+        let (call_id, cd, deadline_ns, is_without_reply, is_in_transaction, priority) = numbers;
         let service = ServiceName::new(&name).expect("a name");
         let payload = Payload::NONE;
         let request = Request {
@@ -188,6 +190,7 @@ fn request() -> impl Strategy<Value = (Data, Request<'static>)> {
             deadline_ns,
             is_without_reply,
             is_in_transaction,
+            priority: Priority::new(priority).expect("within the bounds"),
             service,
             payload,
         };
@@ -231,9 +234,9 @@ proptest! {
 
     #[test]
     fn random_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200)) {
-        let _ = Request::decode_first(&[b"PXAT\x02\x01", &bytes[..]].concat());
+        let _ = Request::decode_first(&[b"PXAT\x03\x01", &bytes[..]].concat());
         message::holds(&bytes);
-        message::holds(&[b"PXAT\x02", &bytes[..]].concat());
+        message::holds(&[b"PXAT\x03", &bytes[..]].concat());
     }
 
     #[test]

@@ -260,7 +260,7 @@ fn offer_gate(registry: &Registry) -> Result<(), String> {
     })?;
     offer(registry, "PASS", |request| {
         let service = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
-        Done::Forward { service, buffer: request.buffer, len_bytes: 0 }
+        Done::Forward { service, buffer: request.buffer, len_bytes: 0, priority: None }
     })?;
     offer(registry, "ECHO", |request| Done::success(request.buffer))
 }

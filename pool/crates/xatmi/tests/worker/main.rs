@@ -140,7 +140,7 @@ fn returning(request: Incoming, rval: i32, urcode: i64) -> Done {
 fn forward(request: Incoming, service: &str) -> Done {
     let service = ServiceName::new(service).expect("a name");
     let Incoming { buffer, len_bytes, .. } = request;
-    Done::Forward { service, buffer, len_bytes }
+    Done::Forward { service, buffer, len_bytes, priority: None }
 }
 
 fn text(request: &Incoming) -> String {
@@ -363,6 +363,7 @@ fn a_service_calls_another_one_while_it_runs() {
         pool: "nested".to_owned(),
         memory: None,
         has_made_queue: false,
+        priorities: Vec::new(),
     };
     let manager = std::thread::spawn(move || {
         let client = accept_with(&control, SocketFlags::CLOEXEC).expect("the service");

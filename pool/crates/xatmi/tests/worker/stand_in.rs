@@ -17,6 +17,7 @@ use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::link::{PeerLink, Received, ToManager, ToWorker};
+use pollux_xatmi::priority::Priority;
 use pollux_xatmi::queue::{Prefix, ServiceName};
 use pollux_xatmi::slots::{Slot, Slots, State, Total};
 use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
@@ -359,6 +360,7 @@ impl Caller {
             deadline_ns: how.deadline_ns,
             is_without_reply: how.is_without_reply,
             is_in_transaction: false,
+            priority: Priority::USUAL,
             service,
             payload,
         };
