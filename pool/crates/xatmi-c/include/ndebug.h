@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -129,6 +130,13 @@ extern int tplogprintubf(int level, const char *title, UBFH *ubf);
  * not looked at. */
 extern int tplogconfig(int parts, int level, const char *settings, const char *module,
                        const char *file);
+
+/* The stream that the thread's lines go to, which is for the caller until it is unlocked, whatever becomes of the log
+ * meanwhile; NULL where a line of this level is not written, with -1 for any. `flags` are not looked at. tplogfpget gives
+ * NULL for NULL, and tplogfpunlock closes the stream. */
+extern ndrx_debug_t *tplogfplock(int level, long flags);
+extern FILE *tplogfpget(ndrx_debug_t *locked, long flags);
+extern void tplogfpunlock(ndrx_debug_t *locked);
 
 /* A file for the thread's lines, until it is closed. tploggetreqfile gives 1 with its name, or 0. */
 extern int tplogsetreqfile_direct(const char *file);

@@ -22,7 +22,7 @@
 //! | `context.rs` | a thread's context: its client and subscriptions; contexts of `oatmi.h` |
 //! | `in_context.rs` | contexts that a program makes by themselves, and functions that name one in front |
 //! | `messages.rs`, `events.rs` | the data of calls, conversations and services; events and unsolicited messages |
-//! | `request_logs.rs` | the log file of a request that travels in its buffer |
+//! | `request_logs.rs`, `log_files.rs` | the log file of a request that travels in its buffer; the log as a stream of C |
 //! | `priority.rs` | priorities of calls |
 //! | `calls.rs`, `tx.rs` | calls and conversations; transactions by both interfaces |
 //! | `registry.rs`, `handed_over.rs`, `continued.rs` | what a server's own thread is reached by; calls that other threads answer |
@@ -49,6 +49,7 @@ pub mod fields;
 mod handed_over;
 pub mod in_context;
 pub mod layout;
+pub mod log_files;
 pub mod logging;
 mod memory;
 mod messages;

@@ -147,6 +147,13 @@ fn holds() -> (c_int, PathBuf) {
     (level, path.unwrap_or_default())
 }
 
+/// The highest level that is written for this thread, and its file, empty for standard error; none where a line of `level`
+/// is not written. -1 is any level.
+pub(crate) fn file_for(level: c_int) -> Option<(c_int, PathBuf)> {
+    let (wanted, path) = holds();
+    (level == -1 || level <= wanted).then_some((wanted, path))
+}
+
 /// The highest level that is written for this thread.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pollux_log_level() -> c_int {

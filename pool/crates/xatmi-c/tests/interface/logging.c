@@ -80,6 +80,23 @@ int main(int argc, char **argv) {
   CHECK(tploggetreqfile(NULL, 0) == 1);
   CHECK(tploggetreqfile(name, 3) == -1 && tperrno == TPELIMIT);
   CHECK(tplogqinfo(log_info, TPLOGQI_GET_TP) == (LOG_FACILITY_TP_REQUEST | 4L << 24));
+  /* A stream of the log stays one, whatever becomes of the file. */
+  ndrx_debug_t *locked = tplogfplock(log_info, 0);
+  CHECK(locked != NULL && locked->level == log_info && fprintf(tplogfpget(locked, 0), "by hand\n") == 8);
+  CHECK(tplog(log_info, "between") == 0 && rename(path_of("request.log"), "moved.log") == 0);
+  CHECK(fprintf(tplogfpget(locked, 0), "to the moved one\n") > 0);
+  tplogclosereqfile();
+  tplogfpunlock(locked);
+  CHECK(rename("moved.log", path_of("request.log")) == 0);
+  line = taken("request.log");
+  CHECK(strstr(line, "by hand\n") != NULL && strstr(line, ":between\n") != NULL);
+  CHECK(strstr(line, "to the moved one\n") != NULL && strstr(line, "request\n") != NULL);
+  CHECK(tplogfplock(log_debug, 0) == NULL && tplogfpget(NULL, 0) == NULL);
+  tplogfpunlock(NULL);
+  CHECK((locked = tplogfplock(-1, 0)) != NULL && fputs("at any level\n", tplogfpget(locked, 0)) >= 0);
+  tplogfpunlock(locked);
+  CHECK(strcmp(taken("process.log"), "at any level\n") == 0);
+  CHECK(tplogsetreqfile_direct(path_of("request.log")) == 0 && tplog(log_info, "request") == 0);
   tplogclosereqfile();
   CHECK(tplogqinfo(log_info, TPLOGQI_GET_TP) == (LOG_FACILITY_TP | 4L << 24));
   CHECK(tplogqinfo(log_debug, TPLOGQI_GET_TP) == 0);

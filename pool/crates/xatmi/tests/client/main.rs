@@ -3,7 +3,7 @@
 mod queues;
 mod support;
 
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
@@ -264,6 +264,7 @@ fn no_more_calls_are_out_than_there_are_descriptors() {
 
 #[test]
 fn a_client_that_cannot_wait_fails_at_once_when_it_holds_all_large_payloads_that_it_may() {
+    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     pool.serve("SINK", |_, _| {});
     let mut client = pool.client();
@@ -361,6 +362,9 @@ fn clients_of_one_process_have_queues_of_their_own_which_go_with_them() {
     }
 }
 
+/// Held by tests that have memfds: one of them counts those of the whole process.
+static MEMFDS: Mutex<()> = Mutex::new(());
+
 fn memfds() -> usize {
     let is_memfd = |fd: &std::fs::DirEntry| {
         let link = std::fs::read_link(fd.path());
@@ -373,6 +377,7 @@ fn memfds() -> usize {
 /// One test, as it counts the memfds of the whole process.
 #[test]
 fn a_mebibyte_goes_both_ways_and_few_memfds_are_kept() {
+    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     let mut outbox = Outbox::default();
     // Gives the data back with another first byte; to a short request a reply from nowhere.
@@ -436,6 +441,7 @@ fn a_mebibyte_goes_both_ways_and_few_memfds_are_kept() {
 }
 
 fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
+    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     let mut outbox = Outbox::default();
     let large = outbox.put(b"for another client", 0, None, 1).expect("held");
@@ -459,6 +465,7 @@ fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
 }
 
 fn a_client_that_ends_holds_its_last_request_until_that_is_read() {
+    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     let (go, may_go) = mpsc::channel::<()>();
     let (report, reported) = mpsc::channel();
