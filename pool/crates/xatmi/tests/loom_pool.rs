@@ -69,8 +69,8 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use memory::request::{Delivery, REQUEST_HEAD_WORDS, Request, State};
 use memory::Priority;
+use memory::request::{Delivery, REQUEST_HEAD_WORDS, Request, State};
 use memory::ring::{RING_WORDS, Ring};
 use memory::workers::{self, CLAIM_WORDS, Claim, Idle, Ticket};
 use slots::record::{Caller, Slot, UnsentReply, WORDS_PER_WORKER};

@@ -299,7 +299,10 @@ impl Reading<'_> {
                 }
                 Some(_) => {}
                 None if is_service && one.attribute("svcnm").is_none() => {
-                    self.mistake(one, "<service> without a name; expected <service svcnm=\"NAME\"/>");
+                    self.mistake(
+                        one,
+                        "<service> without a name; expected <service svcnm=\"NAME\"/>",
+                    );
                 }
                 None => usual = priority,
             }

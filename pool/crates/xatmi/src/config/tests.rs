@@ -60,7 +60,8 @@ fn mistakes(text: &str) -> String {
 fn services_have_priorities_and_defaults_count_for_those_behind() {
     let services = "<service svcnm=\"A\"/><service svcnm=\"B\" prio=\"70\"/><defaults prio=\"40\"/>\
                     <service svcnm=\"C\"/><service svcnm=\"D\" prio=\"50\" routing=\"R\"/>";
-    let text = |services: &str| format!("<endurox><servers/><services>{services}</services></endurox>");
+    let text =
+        |services: &str| format!("<endurox><servers/><services>{services}</services></endurox>");
     let config = PoolConfig::from_text("x", &text(services), &|_| None).expect("good");
     assert_eq!(config.priorities, [("B".to_owned(), 70), ("C".to_owned(), 40)]);
     assert!(config.warnings.iter().any(|warning| warning.to_string().contains("routing")));

@@ -22,8 +22,8 @@
 //! that was taken and freed before the head came to it is past it as any other.
 
 // The parent chooses the atomics and the length, so that the loom model takes this file in as it stands.
-use super::RING_LEN;
 use super::Priority;
+use super::RING_LEN;
 use super::atomic::{AtomicU64, Ordering};
 
 /// Words in front of the cells: head, tail and the word for clients that wait for room, each on a cache

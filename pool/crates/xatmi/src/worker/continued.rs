@@ -77,7 +77,15 @@ mod tests {
         let is_without_reply = false;
         let is_in_transaction = false;
         let priority = Priority::USUAL;
-        let call = Call { client, call_id, cd, deadline_ns, is_without_reply, is_in_transaction, priority };
+        let call = Call {
+            client,
+            call_id,
+            cd,
+            deadline_ns,
+            is_without_reply,
+            is_in_transaction,
+            priority,
+        };
         Waiting { call, ticket: None }
     }
 

@@ -57,7 +57,9 @@ fn a_pool_that_is_learning_stops() {
 fn a_restart_by_id_starts_a_standby_copy() {
     let servers = "<server name='testsv'><srvid>1</srvid><min>1</min><max>2</max></server>";
     let mut pool = TestPool::start("", servers);
-    let said = pool.ask(&Request::Restart { what: Selection::Id(2), is_for_running: false }).expect("it starts");
+    let said = pool
+        .ask(&Request::Restart { what: Selection::Id(2), is_for_running: false })
+        .expect("it starts");
     assert_eq!((said.as_str(), pool.worker(2).state.as_str()), ("1 of 1 workers up again", "up"));
     pool.end();
 }

@@ -132,7 +132,9 @@ fn standby_copies_start_and_stop_by_hand() {
 fn a_restart_gives_every_worker_a_new_process() {
     let mut pool = TestPool::start("", &copies(3));
     let before = [1, 2, 3].map(|id| pool.pid(id));
-    let said = pool.ask(&Request::Restart { what: Selection::All, is_for_running: false }).expect("they come back");
+    let said = pool
+        .ask(&Request::Restart { what: Selection::All, is_for_running: false })
+        .expect("they come back");
     assert!(said.starts_with("3 of 3"), "{said}");
     let after = [1, 2, 3].map(|id| pool.pid(id));
     assert!(before.iter().all(|pid| !after.contains(pid)), "{before:?} {after:?}");
