@@ -9,7 +9,16 @@ fn main() {
     println!("cargo::rerun-if-changed=include");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,{SONAME}");
     println!("cargo::rustc-env=POLLUX_XATMI_SONAME={SONAME}");
-    compiled("c/leave.c").file("c/variadic.c").compile("pollux_leave");
+    // An exception of C++ that a program's function lets out finds no way past these frames, so that the program says
+    // which one it was and ends, as it would below a main of C.
+    compiled("c/leave.c")
+        .flag("-fno-asynchronous-unwind-tables")
+        .flag("-fno-unwind-tables")
+        .flag("-fno-exceptions")
+        .flag("-fno-optimize-sibling-calls")
+        .flag("-fno-omit-frame-pointer")
+        .compile("pollux_leave");
+    compiled("c/variadic.c").compile("pollux_variadic");
     // Not linked here: servers link it, and `layout.rs` carries it.
     compiled("c/server_main.c")
         .file("c/server_defaults.c")

@@ -4,6 +4,9 @@
  * tpreturn and tpforward leave the service function from wherever it calls them. Only the frames of
  * the C program lie between pollux_leave_* and pollux_run_service: what Rust does (it records the
  * outcome) has returned before the jump.
+ *
+ * What a program brings is called from here: an exception of C++ that leaves it ends the process with its own words
+ * (see build.rs).
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -20,6 +23,8 @@ int pollux_run_service(void (*function)(TPSVCINFO *), TPSVCINFO *info, void **pl
 void pollux_leave_by_return(int rval, long rcode, char *data, long len, long flags);
 void pollux_leave_by_forward(const char *svc, char *data, long len, long flags);
 void pollux_leave_by_continue(void);
+int pollux_start(int (*init)(int, char **), int argc, char **argv);
+void pollux_finish(void (*done)(void));
 int pollux_write_text(FILE *file, const char *text, size_t len);
 int pollux_flush(FILE *file);
 
@@ -31,6 +36,11 @@ int pollux_run_service(void (*function)(TPSVCINFO *), TPSVCINFO *info, void **pl
   function(info);
   return 0;
 }
+
+/* tpsvrinit and tpsvrthrinit, tpsvrdone and tpsvrthrdone. */
+int pollux_start(int (*init)(int, char **), int argc, char **argv) { return init(argc, argv); }
+
+void pollux_finish(void (*done)(void)) { done(); }
 
 void pollux_leave_by_return(int rval, long rcode, char *data, long len, long flags) {
   jmp_buf *start = pollux_record_return(rval, rcode, data, len, flags);

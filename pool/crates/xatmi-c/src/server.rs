@@ -414,7 +414,7 @@ fn run(
         for done in [thread_done, done].into_iter().flatten() {
             // SAFETY: the caller of pollux_server_main, and the one of
             // pollux_server_thread_functions, promise functions of this type.
-            unsafe { done() };
+            unsafe { pollux_finish(done) };
         }
     };
     let ending = worker.run(arguments.iter().cloned(), start, finish);
@@ -427,6 +427,8 @@ fn run(
 unsafe extern "C" {
     /// Where getopt(3) reads on.
     static mut optind: c_int;
+    fn pollux_start(init: Init, count: c_int, words: *mut *mut c_char) -> c_int;
+    fn pollux_finish(done: Finish);
 }
 
 /// Calls the program's start function with the whole command line; getopt(3) begins at its last `of_program` words, those
@@ -449,7 +451,7 @@ fn call_init(
     let pointers = pointers.leak();
     texts.leak();
     // SAFETY: the caller of pollux_server_main promises a function of this type; the texts stay.
-    match unsafe { init(count, pointers.as_mut_ptr()) } {
+    match unsafe { pollux_start(init, count, pointers.as_mut_ptr()) } {
         0 => Ok(()),
         code => Err(format!("{name} returned {code}")),
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pollux_testing::{Process, has, succeeded};
+use pollux_testing::{Process, has, succeeded, wait_until};
 
 use crate::workshop::{
     CLIENT_LIBRARIES, POLLUX_POOL, Pool, SERVER_LIBRARIES, Workshop, built_library, repository,
@@ -350,5 +350,48 @@ fn a_server_without_tpsvrinit_has_its_resources_open() {
     let pool = Pool::of(&workshop, "plainsv");
     let answer = succeeded(pool.tool(POLLUX_POOL).args(["call", "CHAIN", "--string", "done"]));
     assert_eq!(answer.stdout, "done\n");
+    pool.stop();
+}
+
+#[test]
+fn an_exception_that_leaves_a_server_in_cpp_is_named_in_its_output() {
+    let Some(workshop) = Workshop::open().filter(|_| has("g++")) else { return };
+    for (program, thrower) in [("startsv", "tpsvrinit"), ("callsv", "THROW")] {
+        let source = format!("{program}.cpp");
+        let throws = "throw std::out_of_range(\"no such door\");";
+        let of = |function: &str, rest: &str| {
+            if function == thrower { throws.to_owned() } else { rest.to_owned() }
+        };
+        workshop.write(
+            &source,
+            &format!(
+                "#include <atmi.h>\n#include <stdexcept>\n\
+                 extern \"C\" void THROW(TPSVCINFO *call) {{ {} }}\n\
+                 int tpsvrinit(int, char **) {{ {} }}\n",
+                of("THROW", "tpreturn(TPSUCCESS, 0, call->data, 0, 0);")
+                    .replace("throw ", "if (call != nullptr) throw "),
+                of("tpsvrinit", "return tpadvertise(\"THROW\", THROW);"),
+            ),
+        );
+        let mut build = Command::new(POLLUX_POOL);
+        build.args(["build-server", "-o", program, &source]);
+        build.current_dir(workshop.path("")).env("CC", "g++").env("CFLAGS", "-O2");
+        succeeded(&mut build);
+    }
+    let pool = Pool::begin(
+        &workshop,
+        "<endurox><servers>\
+         <server name=\"startsv\"><srvid>1</srvid><min>1</min><max>1</max><respawn>N</respawn><sysopt>-e start.err</sysopt></server>\
+         <server name=\"callsv\"><srvid>2</srvid><min>1</min><max>1</max><respawn>N</respawn><sysopt>-e call.err</sysopt></server>\
+         </servers></endurox>",
+    );
+    let call = Process::run(pool.tool(POLLUX_POOL).args(["call", "THROW", "--string", "x"]));
+    assert!(call.stderr.contains("TPESVCERR"), "{}", call.stderr);
+    for file in ["start.err", "call.err"] {
+        let read = || std::fs::read_to_string(workshop.path(file)).unwrap_or_default();
+        wait_until("the exception is named", || read().contains("no such door"));
+        let said = read();
+        assert!(said.contains("std::out_of_range") && !said.contains("Rust"), "{file}: {said}");
+    }
     pool.stop();
 }

@@ -159,13 +159,24 @@ impl<'a> Pool<'a> {
     /// Starts the programs of `xml`, which stand in the workshop; all of them must come up, for which a busy machine needs
     /// longer than two cycles.
     pub(crate) fn start(workshop: &'a Workshop, xml: &str) -> Self {
+        let pool = Self::planned(workshop, xml);
+        succeeded(&mut pool.order(&["start"]));
+        pool
+    }
+
+    /// The same, of programs that need not come up.
+    pub(crate) fn begin(workshop: &'a Workshop, xml: &str) -> Self {
+        let pool = Self::planned(workshop, xml);
+        Process::run(&mut pool.order(&["start"]));
+        pool
+    }
+
+    fn planned(workshop: &'a Workshop, xml: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         workshop.write("pool.xml", &xml.replace("</srvid>", "</srvid><start_max>60</start_max>"));
         let prefix = format!("/pollux-test-{}-{number}", std::process::id());
-        let pool = Self { workshop, prefix };
-        succeeded(&mut pool.order(&["start"]));
-        pool
+        Self { workshop, prefix }
     }
 
     /// One copy of a program that stands in the workshop.

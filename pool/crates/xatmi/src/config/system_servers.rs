@@ -4,7 +4,7 @@
 //! configuration is read as it is, so these entries are passed over with a word of who does their work.
 
 /// Each program, and who does its work.
-const SYSTEM_SERVERS: [(&str, &str); 13] = [
+const SYSTEM_SERVERS: [(&str, &str); 15] = [
     ("tpevsrv", "events need no server: subscriptions are kept by the manager"),
     ("cconfsrv", "each program reads the file of NDRX_CCONFIG by itself"),
     ("cpmsrv", "<clients> is not read: a service manager starts client processes"),
@@ -17,6 +17,14 @@ const SYSTEM_SERVERS: [(&str, &str); 13] = [
     ("tpcachesv", "replies are not cached"),
     ("tpcached", "replies are not cached"),
     ("exsinglesv", "groups of which one runs on several machines are not known: all servers start"),
+    (
+        "exsingleckl",
+        "groups of which one runs on several machines are not known: all servers start",
+    ),
+    (
+        "exsingleckr",
+        "groups of which one runs on several machines are not known: all servers start",
+    ),
     ("tpcachebtsv", "replies are not cached"),
 ];
 

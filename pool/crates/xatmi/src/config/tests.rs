@@ -523,6 +523,11 @@ fn a_provisioned_configuration_starts_without_the_servers_of_its_maker() {
     }
     assert_eq!(warnings.len(), 4, "{warnings:?}");
     // Nothing is left to run, which is as it was meant.
+    for name in ["exsinglesv", "exsingleckl", "exsingleckr"] {
+        let config = read(&servers(&format!("<server name='{name}'><srvid>20</srvid></server>")));
+        let config = config.expect("right");
+        assert!(config.entries.is_empty() && config.warnings[0].to_string().contains(name));
+    }
     let only = read(&servers("<server name='tpevsrv'><srvid>20</srvid></server>")).expect("right");
     assert_eq!((only.entries.len(), only.warnings.len()), (0, 1));
 }

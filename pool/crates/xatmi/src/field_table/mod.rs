@@ -37,7 +37,7 @@ const VARIABLES: [Variables; 2] = [
 
 /// Tables that come with the products that programs were written for. Provisioned environments name them; no program has them
 /// beside its own. Where they are in no folder the others count all the same.
-const OF_PRODUCTS: [&str; 4] = ["Exfields", "Excompat", "Usysflds", "Usysfl32"];
+const OF_PRODUCTS: [&str; 6] = ["Exfields", "Excompat", "Usysflds", "Usysfl32", "tpadm", "evt_mib"];
 
 /// The first of them, as it is where no folder has it.
 const OWN_FIELDS: (&str, &str) = ("Exfields", include_str!("Exfields"));
@@ -462,7 +462,8 @@ mod tests {
         let names: Vec<_> = table.definitions().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["A", "C"]);
 
-        let of_product = environment(&folders, "Exfields,two.fd,Usysflds").expect("found");
+        let of_product =
+            environment(&folders, "Exfields,two.fd,Usysflds,tpadm,evt_mib").expect("found");
         assert_eq!(of_product, [folder("b/two.fd")]);
         let table = FieldTable::named_by(|name| match name {
             "FLDTBLDIR" => Some(folders.clone().into()),

@@ -11,6 +11,7 @@
 //! when its time is over.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -226,13 +227,24 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     let beside = || bridge_beside().filter(|_| entry.program == BRIDGE_PROGRAM);
     found.or_else(beside).ok_or_else(|| {
         let program = &name;
-        let path = path.to_string_lossy();
+        let path = first_folders(&path);
         let nor =
             if program == BRIDGE_PROGRAM { ", nor beside the pool's own program" } else { "" };
         format!(
             "no executable {program} in PATH ({path}){nor}; add the folder that holds it to PATH"
         )
     })
+}
+
+/// The folders of a PATH for a message, which may stand there for each of many programs.
+fn first_folders(path: &OsStr) -> String {
+    const FOLDERS_SHOWN: usize = 3;
+    let mut folders = std::env::split_paths(path).map(|folder| folder.display().to_string());
+    let shown: Vec<_> = folders.by_ref().take(FOLDERS_SHOWN).collect();
+    match folders.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// The bridge in the folder of this process's program.
@@ -545,4 +557,16 @@ fn end(mut child: Child) {
     // The process id stays its own until it is collected; mostly the group is empty.
     let _ = kill_process_group(number, Signal::KILL);
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_named_by_its_first_folders() {
+        assert_eq!(first_folders(OsStr::new("/a:/b")), "/a, /b");
+        assert_eq!(first_folders(OsStr::new("/a:/b:/c:/d:/e")), "/a, /b, /c and 2 more");
+        assert_eq!(first_folders(OsStr::new("")), "");
+    }
 }
