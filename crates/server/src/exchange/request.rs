@@ -106,6 +106,15 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_last: bool,
 }
 
+impl<'a> Asked<'a> {
+    /// By what the same head may be meant otherwise.
+    fn key(&self) -> RequestKey<'a> {
+        let is_stream = self.asker.is_stream();
+        let Self { front, is_secure, shown, peer, .. } = *self;
+        RequestKey { front, is_secure, is_stream, shown, peer }
+    }
+}
+
 /// The head of a request, as it came.
 #[derive(Debug)]
 pub(crate) struct NewHead<'a> {
@@ -171,16 +180,7 @@ impl ProxyLoop {
             exchange.host.extend_from_slice(host.as_bytes());
         }
         let asks = write_request(exchange.request.head(), request, &context);
-        let is_stream = facts.version == Version::Http2;
-        // A stream has no key: a backend of HTTP/1.1 gets one of the proxy's own, and that of a client is answered here.
-        let own = (asks && is_stream && !is_by_stream).then(Key::random);
-        let of_client = if asks && !is_stream && is_by_stream { Key::of(request) } else { None };
-        if let Some(key) = &own {
-            fields::write(exchange.request.head(), websocket::KEY, key.text());
-        }
-        exchange.accept = own.or(of_client).map(|key| key.accept());
-        // Without a key to answer it is a GET, whose Upgrade may be ignored (RFC 9110 7.8).
-        exchange.wants_upgrade = asks && (is_stream == is_by_stream || exchange.accept.is_some());
+        write_key(exchange, request, asks, facts.version == Version::Http2);
         let written_bytes = exchange.request.head().len();
         if let Some(config) = settings.request_id.as_ref().filter(|_| !new.id.is_empty()) {
             exchange.id.extend_from_slice(new.id.as_bytes());
@@ -210,12 +210,8 @@ impl ProxyLoop {
             && new.may_repeat
         {
             let last = self.repeats.request.get_or_insert_default();
-            let is_stream = asked.asker.is_stream();
-            let Asked { front, shown, peer, .. } = *asked;
-            let by = RequestKey { front, is_secure, is_stream, shown, peer };
             let written = &exchange.request.head()[..written_bytes];
-            let line = &*exchange.line;
-            last.note(head, by, written, line, &exchange.host, facts);
+            last.note(head, asked.key(), written, &exchange.line, &exchange.host, facts);
         }
         if is_too_long {
             self.part(at);
@@ -1128,6 +1124,20 @@ impl ProxyLoop {
         self.give_up(at, fault);
         self.wake_asker_later(at);
     }
+}
+
+/// What a request for a WebSocket says of its key, where the two sides speak different versions: a stream has none, so a
+/// backend of HTTP/1.1 gets one of the proxy's own, and that of a client is answered here.
+fn write_key(exchange: &mut Exchange, request: &Request<'_>, asks: bool, is_stream: bool) {
+    let is_by_stream = exchange.is_multiplexed;
+    let own = (asks && is_stream && !is_by_stream).then(Key::random);
+    let of_client = if asks && !is_stream && is_by_stream { Key::of(request) } else { None };
+    if let Some(key) = &own {
+        fields::write(exchange.request.head(), websocket::KEY, key.text());
+    }
+    exchange.accept = own.or(of_client).map(|key| key.accept());
+    // Without a key to answer it is a GET, whose Upgrade may be ignored (RFC 9110 7.8).
+    exchange.wants_upgrade = asks && (is_stream == is_by_stream || exchange.accept.is_some());
 }
 
 /// The cookie that the answer to a request sets: where its group has one, and its backend is another one than the client had.

@@ -168,26 +168,8 @@ impl Session for HttpSession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        match &mut self.phase {
-            Phase::Later(at) => {
-                let at = *at;
-                return self.request_continues(state, actions, at, input);
-            }
-            // It waits unread.
-            Phase::Checking(_) => return 0,
-            Phase::Http2(streams) => {
-                return streams.on_bytes(state, actions, &mut self.client, input);
-            }
-            Phase::Resting(_) => {
-                let streams = self.phase.streams(state).expect("it rests");
-                return streams.on_bytes(state, actions, &mut self.client, input);
-            }
-            Phase::Fresh => {
-                if let Some(used) = self.begin_streams(state, actions, input) {
-                    return used;
-                }
-            }
-            _ => {}
+        if let Some(used) = self.take_between_heads(state, actions, input) {
+            return used;
         }
         let mut used = 0;
         let room = actions.room();
@@ -234,17 +216,7 @@ impl Session for HttpSession {
                     return used;
                 }
                 Parsed::Rejected(rejection) => {
-                    state.identify_unread();
-                    let rest = &input[used..];
-                    let is_head = is_head(rest);
-                    let is_tls = is_tls(rest);
-                    let head = refused_head(rest, &state.head_limits);
-                    if self.is_http2_possible(state) && is_foreign(rest) {
-                        used = input.len();
-                        self.drop_foreign(state, actions, rejection, head);
-                    } else {
-                        self.refuse(state, actions, rejection, head, is_head, is_tls);
-                    }
+                    used += self.reject(state, actions, &input[used..], rejection);
                 }
             }
         }
@@ -545,6 +517,53 @@ impl HttpSession {
     fn is_secure(&self, state: &LoopState) -> bool {
         let secured = |proxy: &ProxyLoop| proxy.frontends.secured(self.front).is_some();
         state.tls.is_some() || state.proxy.as_deref().is_some_and(secured)
+    }
+
+    /// What comes while no head and no body of HTTP/1 is due here, given to what has it: an exchange, streams, or nobody yet.
+    /// Returns how much of it was used, and nothing where heads and bodies are due.
+    #[inline]
+    fn take_between_heads(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Option<usize> {
+        match &mut self.phase {
+            Phase::Later(at) => {
+                let at = *at;
+                Some(self.request_continues(state, actions, at, input))
+            }
+            // It waits unread.
+            Phase::Checking(_) => Some(0),
+            Phase::Http2(streams) => {
+                Some(streams.on_bytes(state, actions, &mut self.client, input))
+            }
+            Phase::Resting(_) => {
+                let streams = self.phase.streams(state).expect("it rests");
+                Some(streams.on_bytes(state, actions, &mut self.client, input))
+            }
+            Phase::Fresh => self.begin_streams(state, actions, input),
+            _ => None,
+        }
+    }
+
+    /// Refuses what is not a request; returns how much of it is dropped with that.
+    #[cold]
+    fn reject(
+        &mut self,
+        state: &mut LoopState,
+        actions: &mut Actions<'_>,
+        rest: &[u8],
+        rejection: Rejection,
+    ) -> usize {
+        state.identify_unread();
+        let head = refused_head(rest, &state.head_limits);
+        if self.is_http2_possible(state) && is_foreign(rest) {
+            self.drop_foreign(state, actions, rejection, head);
+            return rest.len();
+        }
+        self.refuse(state, actions, rejection, head, is_head(rest), is_tls(rest));
+        0
     }
 
     /// A wrong preface, or another protocol: no answer of HTTP/1 would be read (RFC 9113 3.4).

@@ -19,12 +19,11 @@ use pollux_sys::descriptors::in_words;
 use pollux_tls::{Encrypted, ServerConfig};
 use rustix::io::Errno;
 
-use crate::backends::backends_of;
 use crate::backends::groups::Secrets;
-use crate::backends::names::Names;
-use crate::backends::names::Resolver;
+use crate::backends::names::{Lookups, Names, Resolver};
 use crate::backends::restore_states;
 use crate::backends::shared_upstreams::SharedUpstreams;
+use crate::backends::{Backend, backends_of};
 use crate::config::ProxyConfig;
 use crate::config::descriptors::{connections_max, limit};
 use crate::config::{Answer, LogLevel, LogTarget, Monitoring, ServeConfig, UnixSockets};
@@ -353,23 +352,15 @@ impl Server {
             identity.assume()?;
         }
         let backends = backends_of(config);
-        let states = master.as_ref().map_or("", |master| master.states);
-        let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
-        let lookups = names.start(config, states).map_err(|why| ServerError::NoAddress { why })?;
-        restore_states(&backends, "", states);
         let routes = config.sites.routes().count();
         let counts = || ProxyCounters::new(backends.len()).with_routes(routes);
         let of_loop = |_| (Arc::default(), Arc::new(counts()));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
-        let upstreams = SharedUpstreams::new(config, Arc::clone(&backends));
-        upstreams.site_orders().restore("", states);
         let replacements = Arc::default();
         let epochs: Vec<Arc<EpochUses>> = counters.iter().map(|_| Arc::default()).collect();
-        names
-            .used_by(&upstreams, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
-        if !names.is_empty() {
-            upstreams.set_names(names);
-        }
+        let states = master.as_ref().map_or("", |master| master.states);
+        let names = Names::new(config, &backends, &sockets.addresses(), resolver, &logs);
+        let (upstreams, lookups) = share_upstreams(config, (&backends, names), &counters, states)?;
         let threads = passwords.as_ref().map(|passwords| passwords.start(&upstreams));
         let threads = threads.transpose().map_err(|cause| ServerError::Descriptors { cause })?;
         let (clients, endpoints) = sockets.divided()?;
@@ -382,24 +373,18 @@ impl Server {
             (&counters, &replacements, &epochs),
             &logs,
         )?;
-        let connections_max = config.connections_max();
-        let remedy = format!(
-            "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
-            in_words(limit()),
-            if config.loops.threads > 1 { 3 } else { 2 },
-        );
-        let taker =
-            master.as_mut().and_then(|master| master.read.take()).map(|read| SettingsTaker {
-                config: config.clone(),
-                read,
-                replacements,
-                counters: counters.clone(),
-                epochs: epochs.clone(),
-                addresses: places.clone(),
-                certificates: secrets.clients.clone(),
-                rates: Arc::clone(&rates),
-                upstreams: Arc::clone(&upstreams),
-            });
+        let read = master.as_mut().and_then(|master| master.read.take());
+        let taker = read.map(|read| SettingsTaker {
+            config: config.clone(),
+            read,
+            replacements,
+            counters: counters.clone(),
+            epochs: epochs.clone(),
+            addresses: places.clone(),
+            certificates: secrets.clients.clone(),
+            rates: Arc::clone(&rates),
+            upstreams: Arc::clone(&upstreams),
+        });
         let of_loops = counters.into_iter().map(|(server, proxied)| (server, Some(proxied)));
         let facts = proxy_facts(config, group.addresses());
         let overview = Overview {
@@ -418,7 +403,7 @@ impl Server {
         let parts = ServerParts {
             overview,
             banner: proxy_banner(config, &places, &choice, &refused),
-            reporter: Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref()),
+            reporter: proxy_reporter(config),
             drain_timeout: config.limits.clients.drain_timeout,
             tunnel_drain_timeout: config.limits.tunnel_drain_timeout,
             // Another worker reads it, where it has changed.
@@ -435,6 +420,36 @@ impl Server {
         server.taker = taker;
         Ok(server)
     }
+}
+
+/// The connections that loops share to their backends, which stand as they did for the worker before, and what looks up
+/// their names, once that was done.
+fn share_upstreams(
+    config: &ProxyConfig,
+    (backends, names): (&Arc<[Backend]>, Arc<Names>),
+    counters: &[LoopCounters],
+    states: &str,
+) -> Result<(Arc<SharedUpstreams>, Lookups), ServerError> {
+    let lookups = names.start(config, states).map_err(|why| ServerError::NoAddress { why })?;
+    restore_states(backends, "", states);
+    let upstreams = SharedUpstreams::new(config, Arc::clone(backends));
+    upstreams.site_orders().restore("", states);
+    names.used_by(&upstreams, counters.iter().map(|(_, proxied)| Arc::clone(proxied)).collect());
+    if !names.is_empty() {
+        upstreams.set_names(names);
+    }
+    Ok((upstreams, lookups))
+}
+
+/// Says what costs clients time or answers, and what would help.
+fn proxy_reporter(config: &ProxyConfig) -> Reporter {
+    let connections_max = config.connections_max();
+    let remedy = format!(
+        "raise --max-connections, now {connections_max}, and {}, of which each needs {}",
+        in_words(limit()),
+        if config.loops.threads > 1 { 3 } else { 2 },
+    );
+    Reporter::new(connections_max, remedy, config.monitoring.access_log.as_ref())
 }
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.

@@ -78,10 +78,7 @@ impl<'a> Served<'a> {
     ) -> Result<Self, MeasureError> {
         let load = Load::of(spec, role)?;
         let cpus = subject::cpus()?;
-        let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-        subject::pin(cpus[1])?;
-        let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
-        server.leaves_out(&dead.pids());
+        let (mut server, dead) = Server::start_beside_dead(spec, &load, cpus, is_interrupted)?;
         // A kernel that does not say it leaves the load as it is.
         let backlog = backlog_at(server.address).ok().flatten();
         let plan = generator::plan(&load, &server.asked, backlog);

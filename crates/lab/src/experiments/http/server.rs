@@ -23,6 +23,7 @@ use pollux_settings::command::output::error_chain;
 use super::Role;
 use super::certificate::Certificate;
 use super::command_lines::{Addresses, SUITE, backend, setup, spawn};
+use super::dead_crowd::DeadCrowd;
 use super::forms;
 use super::load::Load;
 use super::threads::KernelThreads;
@@ -101,6 +102,21 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// As [`Server::start`]; then the connections beside the load that ask for nothing, and this thread goes to the CPU
+    /// of the generator.
+    pub(super) fn start_beside_dead(
+        spec: &RunSpec,
+        load: &Load,
+        cpus: [usize; 2],
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Self, DeadCrowd), MeasureError> {
+        let mut server = Self::start(spec, load, cpus, is_interrupted)?;
+        subject::pin(cpus[1])?;
+        let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
+        server.leaves_out(&dead.pids());
+        Ok((server, dead))
+    }
+
     /// Starts the server of a run, or looks for the one that runs, and returns when it has given one
     /// correct answer.
     pub(super) fn start(

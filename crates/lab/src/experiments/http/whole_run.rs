@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use pollux_host::Reading;
 
 use super::Role;
-use super::dead_crowd::DeadCrowd;
 use super::generator::{self, Counted};
 use super::load::Load;
 use super::server::Server;
@@ -25,10 +24,7 @@ pub(crate) fn measure(
 ) -> Result<Done, MeasureError> {
     let load = Load::of(spec, role)?;
     let cpus = subject::cpus()?;
-    let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
-    subject::pin(cpus[1])?;
-    let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
-    server.leaves_out(&dead.pids());
+    let (mut server, dead) = Server::start_beside_dead(spec, &load, cpus, is_interrupted)?;
     if !spec.ramp_time().is_zero() {
         let ramp_time = spec.ramp_time();
         generator::run(&load, &server.asked, ramp_time, &spec.scratch, is_interrupted)?;
