@@ -268,6 +268,7 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "run", "herd", "--only", "queue", "--workers", "4", "--quiet", "--json"]);
     command.args(["--arm", "exclusive,block", "--blocks", "2", "--runtime", "200ms"]);
+    command.args(["--ramp-time", "50ms"]);
     let output = command.arg("--out").arg(&folder).output().expect("pollux starts");
     let said = String::from_utf8_lossy(&output.stderr);
     let record: Value =

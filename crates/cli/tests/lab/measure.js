@@ -1,12 +1,11 @@
 "use strict";
-// Lays a page out at several widths, each in a frame, and lists what a reader would stumble over.
+// Lays pages out at several widths, each in a frame, and lists what a reader of each would stumble over.
 // The frames stand in the document before it is loaded, so the browser's `load` waits for them.
-((page, widths) => {
+((pages, widths) => {
   // Boxes of texts have room above and below the letters; only letters may not touch.
   const LEADING = 0.22;
   const SLACK_PX = 1;
-  const found = [];
-  const counted = { texts: 0, verdicts: 0, parts: 0 };
+  const laid = pages.map(() => ({ found: [], counted: { texts: 0, verdicts: 0, parts: 0 } }));
 
   const letters = (text) => {
     const box = text.getBoundingClientRect();
@@ -20,7 +19,7 @@
     a.left < b.right - SLACK_PX && b.left < a.right - SLACK_PX && a.top < b.bottom && b.top < a.bottom;
   const isShown = (element) => element.getClientRects().length > 0 && element.textContent.trim() !== "";
 
-  const charts = (document, tell) => {
+  const charts = (document, counted, tell) => {
     for (const svg of document.querySelectorAll("svg")) {
       if (svg.getClientRects().length === 0) continue;
       const name = svg.querySelector("title")?.textContent ?? "a chart";
@@ -48,7 +47,7 @@
       return { left: box.left, right: box.right, top: box.top + inset, bottom: box.bottom - inset };
     });
   };
-  const neighbours = (document, tell) => {
+  const neighbours = (document, counted, tell) => {
     for (const row of document.querySelectorAll(NEIGHBOURS)) {
       const parts = [...row.children].filter(isShown).filter((part) => !part.querySelector("svg"));
       const boxes = parts.map((part) => lines(document, part));
@@ -63,7 +62,7 @@
     }
   };
 
-  const verdicts = (document, width, tell) => {
+  const verdicts = (document, counted, width, tell) => {
     for (const word of document.querySelectorAll(".verdict, .verdict + *")) {
       if (!isShown(word)) continue;
       counted.verdicts += 1;
@@ -72,7 +71,7 @@
     }
   };
 
-  for (const width of widths) {
+  const layOut = (page, width, { found, counted }) => {
     const frame = document.createElement("iframe");
     frame.style.cssText = `border: 0; width: ${width}px; height: 900px`;
     frame.srcdoc = page;
@@ -82,12 +81,13 @@
       for (const closed of inner.querySelectorAll("details")) closed.open = true;
       const needs = inner.documentElement.scrollWidth;
       if (needs > width) tell(`the page is ${needs} px wide`);
-      charts(inner, tell);
-      neighbours(inner, tell);
-      verdicts(inner, width, tell);
+      charts(inner, counted, tell);
+      neighbours(inner, counted, tell);
+      verdicts(inner, counted, width, tell);
       frame.remove();
-      document.getElementById("found").textContent = JSON.stringify({ found, counted });
+      document.getElementById("found").textContent = JSON.stringify(laid);
     });
     document.body.append(frame);
-  }
-})(PAGE, WIDTHS);
+  };
+  pages.forEach((page, number) => widths.forEach((width) => layOut(page, width, laid[number])));
+})(PAGES, WIDTHS);

@@ -55,8 +55,12 @@ fn load_page(folder: &Path) -> String {
 fn no_text_of_a_report_touches_another_or_leaves_its_chart() {
     let Some(browser) = browser() else { return };
     let mut faults = Vec::new();
-    for run in RUNS {
-        let Laid { found, texts, verdicts, parts } = browser.lay_out(&report::html(&kept(run)));
+    // In one browser, which takes a while to start.
+    let pages = RUNS.map(|run| report::html(&kept(run)));
+    let laid = browser.lay_out(&pages);
+    assert_eq!(laid.len(), RUNS.len(), "each was laid out");
+    for (run, laid) in RUNS.into_iter().zip(laid) {
+        let Laid { found, texts, verdicts, parts } = laid;
         faults.extend(found.into_iter().map(|fault| format!("{run}: {fault}")));
         assert!(texts > 100 && verdicts > 10, "{run}: {texts} texts, {verdicts} verdicts");
         assert!(parts > 1000, "{run}: {parts} parts");
@@ -68,9 +72,10 @@ fn no_text_of_a_report_touches_another_or_leaves_its_chart() {
 fn no_text_of_the_page_of_a_load_run_touches_another_or_leaves_its_chart() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let Laid { found, texts, .. } = browser.lay_out(&load_page(folder.path()));
+    let laid = browser.lay_out(&[load_page(folder.path())]);
+    let [Laid { found, texts, .. }] = &laid[..] else { panic!("one page") };
     assert!(found.is_empty(), "{}", found.join("\n"));
-    assert!(texts > 20, "{texts} texts");
+    assert!(*texts > 20, "{texts} texts");
 }
 
 /// How often each text occurs.
@@ -169,11 +174,12 @@ fn browser() -> Option<Browser> {
 }
 
 impl Browser {
-    /// Lays `page` out at each width and measures it.
-    fn lay_out(&self, page: &str) -> Laid {
-        // The page's own policy would hold for the frames too, and forbids nothing that is asked.
-        let page = json(page).replace("</", "<\\/").replace("<!--", "<\\u0021--");
-        let script = MEASURE.replace("(PAGE, WIDTHS)", &format!("({page}, {WIDTHS_PX:?})"));
+    /// Lays pages out at each width and measures them.
+    fn lay_out(&self, pages: &[String]) -> Vec<Laid> {
+        // A page's own policy would hold for the frames too, and forbids nothing that is asked.
+        let pages: Vec<String> = pages.iter().map(|page| json(page)).collect();
+        let pages = pages.join(",").replace("</", "<\\/").replace("<!--", "<\\u0021--");
+        let script = MEASURE.replace("(PAGES, WIDTHS)", &format!("([{pages}], {WIDTHS_PX:?})"));
         let outer = format!(
             "<!DOCTYPE html><meta charset=\"utf-8\"><body><pre id=\"found\"></pre><script>{script}</script>"
         );
@@ -185,10 +191,15 @@ impl Browser {
         let end = start + document[start..].find("</pre>").expect("its end");
         let list = document[start..end].replace("&lt;", "<").replace("&gt;", ">");
         let list = list.replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
-        let Measured { found, counted } =
+        let measured: Vec<Measured> =
             serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {list}"));
-        let Counted { texts, verdicts, parts } = counted;
-        Laid { found, texts, verdicts, parts }
+        let laid = |Measured { found, counted: Counted { texts, verdicts, parts } }| Laid {
+            found,
+            texts,
+            verdicts,
+            parts,
+        };
+        measured.into_iter().map(laid).collect()
     }
 
     /// The text of `page` as it is printed.

@@ -12,6 +12,9 @@ use crate::measure;
 
 /// The smallest run that has figures.
 const SMALL: [&str; 4] = ["--connections", "4", "--runtime", "100ms"];
+/// A moment of load before a set is timed: without it each arm is loaded for seconds until it is warm, which has tests of
+/// its own.
+const BRIEFLY_LOADED: [&str; 2] = ["--ramp-time", "50ms"];
 /// A set of each arm; a server that fails is not started again.
 const ONE_SET: [&str; 4] = ["--blocks", "1", "--max-blocks", "1"];
 /// What outlives a set is seen in the next.
@@ -51,9 +54,12 @@ fn run_within(budget: &str, arms: &[&str], options: &[&str]) -> Output {
 fn run_of(experiment: &str, arms: &[&str], options: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    command.args(["lab", "run", experiment, "--quiet", "--json", "--out"]);
-    let sets = if options.contains(&"--blocks") { &[][..] } else { &ONE_SET[..] };
-    command.arg(folder.path()).args(sets).args(options);
+    command.args(["lab", "run", experiment, "--quiet", "--json"]);
+    // Those that say how many sets they need say how their arms are loaded.
+    if !options.contains(&"--blocks") {
+        command.args(ONE_SET).args(BRIEFLY_LOADED);
+    }
+    command.arg("--out").arg(folder.path()).args(options);
     for arm in arms {
         command.args(["--arm", arm]);
     }
@@ -428,7 +434,7 @@ fn any_server_is_an_arm_beside_those_of_the_lab() {
         live.arm("live"),
     ];
     let arms = arms.each_ref().map(String::as_str);
-    let options = [&TWO_SETS[..], &["--baseline", "python"]].concat();
+    let options = [&TWO_SETS[..], &BRIEFLY_LOADED, &["--baseline", "python"]].concat();
     let record = record(&run(&arms, &options));
     for arm in ["raw-epoll", "c", "python", "workers", "daemon", "live", "A/A"] {
         for run in measured(&record, arm) {
@@ -546,7 +552,7 @@ fn a_server_that_still_changes_has_no_verdict_but_says_by_how_much() {
 
 #[test]
 fn a_fixed_time_of_load_takes_the_place_of_the_look() {
-    let record = record(&run(&["raw-epoll"], &["--ramp-time", "300ms"]));
+    let record = record(&run(&["raw-epoll"], &[&ONE_SET[..], &["--ramp-time", "300ms"]].concat()));
     for arm in ["raw-epoll", "A/A"] {
         let load = &measured(&record, arm)[0]["turns"]["warm_up"];
         assert!(load["time_s"].as_f64() >= Some(0.3), "{arm}: {load}");
@@ -578,7 +584,8 @@ fn nothing_of_a_server_is_left_when_a_run_ends() {
     let file = folder.path().join("pid");
     let options = format!("--daemon --workers 2 --pid-file {}", file.display());
     let arm = format!("daemon={}", python(&options));
-    measured(&record(&run(&[&arm], &[])), "daemon");
+    // Loaded until it is warm, by processes that have to end as well.
+    measured(&record(&run(&[&arm], &ONE_SET)), "daemon");
     let pid = std::fs::read_to_string(&file).expect("it was started");
     await_end(Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process"));
 }
@@ -843,7 +850,7 @@ fn on_mechanisms(program: &str) -> Result<Value, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "run", "preload", "--quiet", "--json", "--program", program]);
     command.args(["--connections", "8", "--arm", "as-is,epoll,poll", "--runtime", "60ms"]);
-    command.args(["--blocks", "2", "--max-blocks", "2", "--budget", "2m"]);
+    command.args(TWO_SETS).args(BRIEFLY_LOADED).args(["--budget", "2m"]);
     let output = measure(command.arg("--out").arg(&folder));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.stdout.is_empty() && said.contains("is not installed") {

@@ -14,7 +14,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::child::{Metrics, Server, Wire, alone};
 
-const SOAK_S_DEFAULT: u64 = 2;
+const SOAK_S_DEFAULT: u64 = 1;
 /// Memory that a second phase, as wild as the first, may leave behind: what the allocator keeps
 /// in pieces, far below what its thousands of connections would leak at a kilobyte each.
 const GROWTH_BYTES_MAX: u64 = 1 << 20;

@@ -57,7 +57,7 @@ struct Round {
 #[expect(clippy::print_stdout, reason = "the seed says how to do it again")]
 fn rounds(mut play: impl FnMut(&Round)) {
     let set = |name: &str| std::env::var(name).ok();
-    let seconds = set("POLLUX_FUZZ_SECONDS").map_or(4, |given| given.parse().expect("seconds"));
+    let seconds = set("POLLUX_FUZZ_SECONDS").map_or(2, |given| given.parse().expect("seconds"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let seed = set("POLLUX_FUZZ_SEED").map_or(now.as_nanos() as u64, |given| {
         given.parse().expect("POLLUX_FUZZ_SEED is a number")
