@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 const PAGES: [&str; 7] = [
     "-p pollux-settings -p pollux-server -p pollux-lab -p pollux-cli --lib --bins the_page_in_docs",
     "-p pollux-server --lib the_blessed_file",
-    "-p pollux-server --test proxy in_the_documentation",
+    "-p pollux-server --test proxies in_the_documentation",
     "-p pollux-server --test transcripts transcripts_say",
     "-p pollux-poller --test conformance differences",
     "-p pollux-epoll-c --test deviations",

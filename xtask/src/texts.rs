@@ -158,6 +158,41 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
+    /// Whether a line of code begins an example that rustdoc would compile, within a comment of documentation.
+    fn is_example(line: &str) -> bool {
+        let line = line.trim_start();
+        let said = ["/// ```", "//! ```"].into_iter().find_map(|fence| line.strip_prefix(fence));
+        let languages = ["", "rust", "no_run", "should_panic", "ignore", "compile_fail"];
+        said.is_some_and(|language| languages.contains(&language.trim()))
+    }
+
+    #[test]
+    fn crates_whose_documentation_is_not_tested_have_no_examples_in_it() {
+        assert!(
+            is_example("    /// ```no_run") && is_example("//! ```") && !is_example("/// ```text")
+        );
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        let all = files(root).expect("a tree");
+        for folder in crate::layers::crates(root).expect("folders") {
+            let manifest = std::fs::read_to_string(root.join(&folder).join("Cargo.toml"));
+            if !manifest.expect("a manifest").contains("doctest = false") {
+                continue;
+            }
+            let sources = folder.join("src");
+            for file in all.iter().filter(|file| file.starts_with(&sources)) {
+                let text = std::fs::read_to_string(root.join(file)).expect("text");
+                // Every second fence ends what the one before it began.
+                let fences = text.lines().filter(|line| {
+                    let line = line.trim_start();
+                    line.starts_with("/// ```") || line.starts_with("//! ```")
+                });
+                let example = fences.step_by(2).find(|line| is_example(line));
+                let file = file.display();
+                assert!(example.is_none(), "{file} has an example that nothing runs: {example:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_planted_phrase_is_found() {
         for (line, phrase) in [
