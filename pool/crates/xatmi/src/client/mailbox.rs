@@ -3,6 +3,7 @@
 //! The [`Transport`] of `send` and `receive` in place of queues; a reply is handed to them as the bytes of a message, so
 //! that the rest is the same. Only [`wait`](Transport::wait) waits for a worker.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::connection::{ClientFiles, KnownContext, Welcome};
 use super::poll_lock::Guard;
 use super::transport::{Message, RoomWait, SendError, Transport, not_offered};
 use crate::error::{Code, Error, is_errno};
-use crate::memory::{Block, ClientMemory, Row, Spin, State, Ticket, owner_of};
+use crate::memory::{Block, ClientMemory, Patience, Row, State, Ticket, owner_of};
 use crate::queue::{Prefix, ServiceName, Waited, monotonic_ns};
 use crate::wire::Reply;
 
@@ -27,7 +28,7 @@ const SLEEP_NS_MIN: u64 = 50_000_000;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// With more calls out it sleeps at once: a look at all of them takes too long.
-const SPIN_OUT_MAX: usize = 8;
+const LOOKS_AT_MAX: usize = 8;
 
 /// Requests of one context.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub(super) struct Mailbox {
     is_unwoken: bool,
     /// It counts as a thread that can run.
     is_calling: bool,
-    spin: Spin,
+    patience: Patience,
     /// What there was no room for the last time.
     full: Unsent,
 }
@@ -97,7 +98,7 @@ impl Mailbox {
             services: Vec::new(),
             is_unwoken: false,
             is_calling: false,
-            spin: Spin::default(),
+            patience: Patience::default(),
             full: Unsent::NoRequest,
         };
         if mailbox.add_block() {
@@ -289,8 +290,8 @@ impl Mailbox {
         deadline_ns: u64,
         look_ns: u64,
     ) -> io::Result<Waited> {
-        if self.out.len() <= SPIN_OUT_MAX {
-            self.spin();
+        if self.out.len() <= LOOKS_AT_MAX {
+            self.wait_a_moment();
         }
         let mut sleep_ns = SLEEP_NS_MIN;
         loop {
@@ -350,19 +351,28 @@ impl Mailbox {
         }
     }
 
-    /// Looks for a moment whether a reply comes, as far as that pays.
-    fn spin(&mut self) {
-        let Self { memory, out, spin, .. } = self;
-        let is_crowded = || memory.exchange.is_crowded(&memory.records);
+    /// Waits a moment for a reply, as far as that pays.
+    fn wait_a_moment(&mut self) {
+        // It learns while the rest is looked at.
+        let mut patience = std::mem::take(&mut self.patience);
+        let exchange = &self.memory.exchange;
+        let is_unwoken = Cell::new(self.is_unwoken);
         let is_answered = || {
-            out.iter().any(|Out { ticket, .. }| {
-                let request = memory.exchange.request(ticket.request);
+            self.out.iter().any(|Out { ticket, .. }| {
+                let request = exchange.request(ticket.request);
                 request.is_none_or(|request| request.state().0 != State::Asked)
             })
         };
-        if spin.is_due(is_crowded) {
-            spin.spin(is_answered, is_crowded);
-        }
+        let is_crowded = || exchange.is_crowded(&self.memory.records);
+        let missed = || {
+            // The worker that was looking has had its turn.
+            if is_unwoken.take() {
+                self.wake_for(self.out.last());
+            }
+        };
+        patience.wait(exchange.giving_way(&self.memory.records), is_answered, is_crowded, missed);
+        self.is_unwoken = is_unwoken.get();
+        self.patience = patience;
     }
 
     /// Wakes a worker for each of these requests that still waits in its ring; whether one was idle.

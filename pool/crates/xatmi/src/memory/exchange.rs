@@ -2,52 +2,24 @@
 //!
 //! Clients, workers and the manager go through it to rings, wake flags and requests. Every index from the
 //! memory itself is looked at here.
-//!
-//! Clients (for a reply) and workers (for a request) spin where what they wait for comes within
-//! microseconds from another CPU: a sleep and the wake out of it cost several times as much. Where it
-//! comes later (long services, more runnable threads than CPUs), spinning is CPU time taken from
-//! others, so it is bounded, stops by itself when it does not pay, and, unless the pool is one that always
-//! spins, is left alone while more threads can run than there are CPUs (`runnable`).
-//!
-//! ```text
-//!  score    0 ............ PAYS ............ SCORE_MAX     a success adds a part of what is missing,
-//!           spin each TRY_EACH-th time │ spin              a failure takes a part of it away
-//! ```
 
 use std::cell::Cell;
-use std::hint::spin_loop;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use pollux_sys::futex;
 use pollux_sys::shared::SharedPart;
 
+use super::patience::{GivingWay, cpus};
 use super::records::{self, BLOCK_REQUESTS, BLOCK_WORDS, Geometry, Records, SERVICES_MAX, Words};
 use super::request::Request;
 use super::ring::Ring;
 use super::runnable::Runnable;
 use super::workers::{self, Idle};
-use crate::queue::monotonic_ns;
 
 /// A client that sleeps for its replies.
 const ASLEEP: u64 = 1;
-
-/// The longest spin: what a sleep and a wake cost on a virtual machine, so that a failure at most
-/// doubles the cost of a wait.
-const SPIN_NS_MAX: u64 = 10_000;
-/// Looks between two readings of the clock.
-const LOOKS: u32 = 8;
-/// Among more threads for each CPU a worker does not give way: `sched_yield(2)` puts it behind all of them, for a slice each.
-const GIVES_WAY_TO_MAX: usize = 8;
-const SCORE_MAX: u32 = 1 << 10;
-/// A success or a failure moves the score by this part of the distance.
-const WEIGHT_SHIFT: u32 = 3;
-/// From this score on it is worth spinning each time.
-const PAYS: u32 = SCORE_MAX / 4;
-/// Below it, how often it is tried all the same: a failure each costs little, and what changed is noticed.
-const TRY_EACH: u32 = 16;
 
 thread_local! {
     /// The worker that this thread is, with the file of its pool: in a call of its own it is one thread, not two.
@@ -71,13 +43,6 @@ pub(crate) struct Block<'a> {
     /// What its client sleeps on.
     wake_flag: &'a AtomicU64,
     runnable: Runnable<'a>,
-}
-
-/// How it went lately.
-#[derive(Debug)]
-pub(crate) struct Spin {
-    score: u32,
-    skipped: u32,
 }
 
 impl Exchange {
@@ -178,11 +143,12 @@ impl Exchange {
         !records.always_spins() && self.runnable().is_above(cpus(), self.words_used(records))
     }
 
-    /// Whether a thread that has run for a while should let others run: `sched_yield(2)` puts it behind all that can.
+    /// How threads let others run before they sleep, where they may.
     #[inline]
-    pub(crate) fn is_giving_way_due(&self, records: &Records) -> bool {
-        !records.always_spins()
-            && !self.runnable().is_above(GIVES_WAY_TO_MAX * cpus(), self.words_used(records))
+    pub(crate) fn giving_way(&self, records: &Records) -> Option<GivingWay<'_>> {
+        let [paid_at_ns, lost_until_ns] =
+            [0, 1].map(|at| &self.words[self.geometry.giving_way() + at]);
+        (!records.always_spins()).then_some(GivingWay { paid_at_ns, lost_until_ns })
     }
 
     /// Words of workers' and of blocks' bits in which some can be set.
@@ -366,136 +332,7 @@ impl Block<'_> {
     }
 }
 
-impl Default for Spin {
-    fn default() -> Self {
-        Self { score: SCORE_MAX / 2, skipped: 0 }
-    }
-}
-
-impl Spin {
-    /// Whether to spin before this sleep, unless others want the CPU.
-    #[inline]
-    pub(crate) fn is_due(&mut self, is_crowded: impl Fn() -> bool) -> bool {
-        cpus() > 1 && self.is_worth_it() && !is_crowded()
-    }
-
-    /// Looks until `is_there`, until others want the CPU, or until the time for it is over; whether it is there.
-    #[inline]
-    pub(crate) fn spin(
-        &mut self,
-        mut is_there: impl FnMut() -> bool,
-        is_crowded: impl Fn() -> bool,
-    ) -> bool {
-        let end_ns = monotonic_ns() + SPIN_NS_MAX;
-        loop {
-            for _ in 0..LOOKS {
-                if is_there() {
-                    self.note(true);
-                    return true;
-                }
-                spin_loop();
-            }
-            if is_crowded() {
-                // This says nothing about how soon it would have come.
-                return false;
-            }
-            if monotonic_ns() >= end_ns {
-                self.note(false);
-                return false;
-            }
-        }
-    }
-
-    fn is_worth_it(&mut self) -> bool {
-        if self.score >= PAYS {
-            return true;
-        }
-        self.skipped += 1;
-        if self.skipped >= TRY_EACH {
-            self.skipped = 0;
-            return true;
-        }
-        false
-    }
-
-    fn note(&mut self, is_success: bool) {
-        if is_success {
-            self.score += (SCORE_MAX - self.score) >> WEIGHT_SHIFT;
-        } else {
-            self.score -= self.score.div_ceil(1 << WEIGHT_SHIFT);
-        }
-    }
-}
-
-/// How many threads can run at once.
-fn cpus() -> usize {
-    static CPUS: OnceLock<usize> = OnceLock::new();
-    *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
 /// The owner of a block: never 0, as no process is 0.
 pub(crate) fn owner_of(pid: u32, context: u32) -> u64 {
     u64::from(pid) << 32 | u64::from(context)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_stops_where_nothing_comes_and_begins_again_where_something_does() {
-        let mut spin = Spin::default();
-        assert!(spin.is_worth_it());
-        let failures = (0..).take_while(|_| {
-            spin.note(false);
-            spin.score >= PAYS
-        });
-        assert!(failures.count() < 10, "a few failures are enough");
-        for _ in 0..100 {
-            spin.note(false);
-        }
-        let tries = (0..TRY_EACH * 10).filter(|_| spin.is_worth_it()).count();
-        assert_eq!(tries, 10, "it is tried now and then");
-        let successes = (0..).take_while(|_| {
-            spin.note(true);
-            spin.score < PAYS
-        });
-        assert!(successes.count() < 4, "a few successes are enough");
-        for _ in 0..100 {
-            spin.note(true);
-        }
-        assert!(spin.score <= SCORE_MAX && spin.is_worth_it());
-    }
-
-    #[test]
-    fn a_spin_ends_with_what_it_waits_for_or_after_its_time() {
-        let mut spin = Spin::default();
-        let mut looks = 0;
-        let third_time = || {
-            looks += 1;
-            looks == 3
-        };
-        assert!(spin.spin(third_time, || false));
-        let since_ns = monotonic_ns();
-        assert!(!spin.spin(|| false, || false));
-        assert!(monotonic_ns() - since_ns >= SPIN_NS_MAX);
-    }
-
-    #[test]
-    fn a_thread_does_not_spin_while_others_want_its_cpu() {
-        let mut spin = Spin::default();
-        let score = spin.score;
-        assert!(!spin.is_due(|| true));
-        let looks = Cell::new(0);
-        let is_there = || {
-            looks.set(looks.get() + 1);
-            false
-        };
-        assert!(!spin.spin(is_there, || true));
-        assert_eq!(
-            (looks.get(), spin.score),
-            (LOOKS, score),
-            "it looked once, and learned nothing"
-        );
-    }
 }

@@ -28,6 +28,7 @@
 //! | `workers` | what a worker takes and holds, for the manager after its death; which sleep, their wake flags | yes |
 //! | `request` | one request and its reply, with generations | yes |
 //! | `runnable` | which threads can run, so that none spins while another waits for a CPU | yes |
+//! | `patience` | what a thread does before it sleeps: it looks, or gives way | yes |
 //! | `records` | where everything is, the services and the workers that offer them | |
 //! | `exchange` | the part that all processes write, waking, and whether a moment's look pays before a sleep | |
 //! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
@@ -37,6 +38,7 @@
 
 mod exchange;
 mod manager;
+mod patience;
 pub(crate) mod records;
 mod request;
 mod ring;
@@ -49,9 +51,9 @@ use std::sync::{Arc, Mutex, TryLockError, Weak, atomic};
 
 use pollux_sys::shared::SharedWords;
 
-pub(crate) use exchange::Spin;
 pub(crate) use exchange::{Block, Exchange, owner_of};
 pub(crate) use manager::{Answers, Memory};
+pub(crate) use patience::Patience;
 use records::Geometry;
 pub(crate) use records::{Records, Row, Words};
 pub(crate) use request::{Delivery, State};

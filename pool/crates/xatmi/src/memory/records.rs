@@ -174,6 +174,12 @@ impl Geometry {
         self.wake_flag(self.workers)
     }
 
+    /// In the cache line of `blocks_used`: both are seldom written.
+    #[inline]
+    pub(crate) fn giving_way(&self) -> usize {
+        self.blocks_used() + 1
+    }
+
     #[inline]
     pub(crate) fn calling(&self) -> usize {
         self.blocks_used() + FLAG_WORDS

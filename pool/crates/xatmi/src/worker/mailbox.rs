@@ -22,7 +22,9 @@ use rustix::io::Errno;
 use super::reply::{Call, Destination, Posted, Transport};
 use crate::error::{Code, Error, is_errno};
 use crate::large;
-use crate::memory::{Claim, Delivery, Exchange, Row, Spin, State, Ticket, WorkerMemory, workers};
+use crate::memory::{
+    Claim, Delivery, Exchange, Patience, Row, State, Ticket, WorkerMemory, workers,
+};
 use crate::queue::{ServiceName, monotonic_ns};
 use crate::slots::{Slot, Total};
 use crate::wire::{Body, Payload, Request};
@@ -43,7 +45,7 @@ pub(super) struct Mailbox {
     rows: Vec<(usize, Row)>,
     /// Among them the one at which the next look begins: behind that which was served last.
     next: usize,
-    spin: Spin,
+    patience: Patience,
     /// The word of the manager at the last look.
     manager: u32,
     /// The request at hand. Its reply is written over it, so there is always room for that.
@@ -73,9 +75,9 @@ impl Mailbox {
         let manager = memory.records().manager();
         memory.exchange().serve_here(number);
         let rows = Vec::new();
-        let spin = Spin::default();
+        let patience = Patience::default();
         let is_fresh = Cell::new(true);
-        Ok(Self { memory, number, rows, next: 0, spin, manager, held: None, is_fresh })
+        Ok(Self { memory, number, rows, next: 0, patience, manager, held: None, is_fresh })
     }
 
     /// Another manager took this worker over, and writes these records.
@@ -125,8 +127,8 @@ impl Mailbox {
 
     /// Lets others have the CPU.
     pub(super) fn give_way(&self) {
-        if self.memory.exchange().is_giving_way_due(self.memory.records()) {
-            std::thread::yield_now();
+        if let Some(giving_way) = self.memory.exchange().giving_way(self.memory.records()) {
+            giving_way.give_way();
         }
     }
 
@@ -136,17 +138,20 @@ impl Mailbox {
         workers::take_flag(self.memory.exchange().wake_flag(self.number))
     }
 
-    /// Looks for a moment whether a request comes or the wake flag is set, as far as that pays; whether so.
+    /// Waits a moment for a request or the wake flag, as far as that pays; whether there is one. No other worker is
+    /// woken meanwhile.
     #[inline]
-    pub(super) fn spin(&mut self) -> bool {
-        let Self { memory, number, rows, spin, .. } = self;
+    pub(super) fn wait_a_moment(&mut self) -> bool {
+        let Self { memory, number, rows, patience, .. } = self;
         let exchange = memory.exchange();
-        let is_crowded = || exchange.is_crowded(memory.records());
-        if rows.is_empty() || !spin.is_due(is_crowded) {
+        if rows.is_empty() {
             return false;
         }
+        let is_there = || has_work(exchange, *number, rows);
+        let is_crowded = || exchange.is_crowded(memory.records());
         exchange.idle().spin(*number);
-        let is_found = spin.spin(|| has_work(exchange, *number, rows), is_crowded);
+        let is_found =
+            patience.wait(exchange.giving_way(memory.records()), is_there, is_crowded, || {});
         exchange.idle().stop_spinning(*number);
         is_found
     }

@@ -303,7 +303,7 @@ impl Serving {
     /// Sleeps until there is something to do; whether time passed for the link.
     fn sleep(&self) -> bool {
         if let Sources::Memory(mailbox) = &mut self.dispatch.registrations.borrow_mut().sources
-            && mailbox.spin()
+            && mailbox.wait_a_moment()
         {
             return false;
         }
