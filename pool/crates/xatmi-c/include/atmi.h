@@ -336,6 +336,14 @@ extern char *tpjsontoview(char *view, const char *text);
 extern int tpexport(char *buffer, long len, char *to, long *to_len, long flags);
 extern int tpimport(const char *text, long len, char **buffer, long *buffer_len, long flags);
 
+/* Fields that travel with a buffer beside its data: with requests and replies, and with what is made of it by tpforward,
+ * tpreturn and tprealloc. A copy of `info` is kept; a reply that comes with none leaves what is kept with its buffer.
+ * tpgetcallinfo copies them to `*info`, a buffer of fields or NULL, which becomes another one where there is no room;
+ * TPESYSTEM where there are none, or with TPCI_NOEOFERR 0, and 1 where there are. */
+#define TPCI_NOEOFERR 0x00000001
+extern int tpsetcallinfo(const char *message, UBFH *info, long flags);
+extern int tpgetcallinfo(const char *message, UBFH **info, long flags);
+
 /* The priority of the thread's next request, by tpcall, tpacall, tpconnect or tpforward: 1 to 100, without TPABSOLUTE
  * relative to that of the service, which is 50 where the configuration does not say; of a forward to that of the request.
  * Of the requests that wait for a service the one with the highest is served first. tpgprio: that of the thread's last

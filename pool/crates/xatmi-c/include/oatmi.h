@@ -146,6 +146,8 @@ POLLUX_IN_CONTEXT(int, tploggetbufreqfile, (TPCONTEXT_T *p_ctxt, const char *dat
 POLLUX_IN_CONTEXT(int, tplogdelbufreqfile, (TPCONTEXT_T *p_ctxt, char *data), (data))
 POLLUX_IN_CONTEXT(int, tplogprintubf, (TPCONTEXT_T *p_ctxt, int level, const char *title, UBFH *ubf),
     (level, title, ubf))
+POLLUX_IN_CONTEXT(int, tpsetcallinfo, (TPCONTEXT_T *p_ctxt, const char *message, UBFH *info, long flags), (message, info, flags))
+POLLUX_IN_CONTEXT(int, tpgetcallinfo, (TPCONTEXT_T *p_ctxt, const char *message, UBFH **info, long flags), (message, info, flags))
 POLLUX_IN_CONTEXT(int, tpsprio, (TPCONTEXT_T *p_ctxt, int priority, long flags), (priority, flags))
 POLLUX_IN_CONTEXT(int, tpgprio, (TPCONTEXT_T *p_ctxt), ())
 POLLUX_IN_CONTEXT(int, tpsblktime, (TPCONTEXT_T *p_ctxt, int seconds, long flags), (seconds, flags))

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_long};
 
 use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::call_info;
 use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::conversation::{Conversation, Kind, Message, Sent};
 use pollux_xatmi::error::Code;
@@ -97,13 +98,16 @@ pub unsafe extern "C" fn tpcall(
                 // SAFETY: the caller's promise.
                 return unsafe { call_in_place(service, ilen, wanted, flags) };
             }
-            let request = Copied::of(idata, ilen)?;
+            let request = Copied::beside_info(idata, ilen)?;
             let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
             let place = &mut landing;
-            let arrived = requesting(|client| {
+            let (arrived, call_info) = requesting(|client| {
                 let outgoing = request.outgoing();
-                Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
+                let arrived =
+                    client.call_into(service, outgoing, flags, move |coming| place.room(coming))?;
+                Ok((arrived, client.take_call_info()))
             })?;
+            landing.call_info = call_info;
             // SAFETY: the caller's promise.
             unsafe { give(wanted, &arrived, landing, None) }.map(|()| 0)
         })
@@ -140,10 +144,18 @@ unsafe fn call_in_place(
     let request = Borrowed::from(wanted.pointer())?.ok_or_else(no_buffer)?;
     let mut landing = Landing::beside(&request, flags);
     let place = &mut landing;
-    let arrived = requesting(|client| {
-        let outgoing = outgoing(request.buffer(), len)?;
-        Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
+    let (arrived, call_info) = requesting(|client| {
+        let plain = outgoing(request.buffer(), len)?;
+        let joined = request.call_info().map(|info| call_info::joined(plain.bytes, info));
+        let outgoing = match &joined {
+            Some(bytes) => Outgoing { has_info: true, bytes, ..plain },
+            None => plain,
+        };
+        let arrived =
+            client.call_into(service, outgoing, flags, move |coming| place.room(coming))?;
+        Ok((arrived, client.take_call_info()))
     })?;
+    landing.call_info = call_info;
     // SAFETY: the caller's promise.
     unsafe { give(wanted, &arrived, landing, Some(request)) }.map(|()| 0)
 }
@@ -163,7 +175,7 @@ pub unsafe extern "C" fn tpacall(
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
         let flags = CallFlags::from_bits(flags);
-        let request = Copied::of(data, len)?;
+        let request = Copied::beside_info(data, len)?;
         if flags.contains(CallFlags::NO_REPLY) {
             transactions::check_no_reply(flags)?;
             return requesting(|client| {
@@ -204,9 +216,11 @@ pub unsafe extern "C" fn tpgetrply(
         let which = if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
         let mut landing = Landing::at(Borrowed::from(wanted.pointer())?, flags);
         let place = &mut landing;
-        let waited = with_client(|client| {
-            Ok(client.wait_reply(which, flags, move |coming| place.room(coming)))
+        let (waited, call_info) = with_client(|client| {
+            let waited = client.wait_reply(which, flags, move |coming| place.room(coming));
+            Ok((waited, client.take_call_info()))
         })?;
+        landing.call_info = call_info;
         let descriptor = match &waited {
             Ok(arrived) => Some(arrived.descriptor),
             Err(failed) => failed.descriptor,
@@ -268,7 +282,7 @@ pub(crate) fn finish(outcome: Done) -> Done {
         return Done::NoReturn;
     };
     let is_success = returned.is_success();
-    let Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only } = returned;
+    let Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only, .. } = returned;
     let data = buffer.as_ref().map(|buffer| outgoing_of(buffer, len_bytes));
     let may_end = conversation.has_control() || (!is_success && buffer.is_none());
     let (kind, data) = match (soft_error, data) {
@@ -280,7 +294,8 @@ pub(crate) fn finish(outcome: Done) -> Done {
     conversation.finish(kind, data, urcode, deadline_ns);
     let buffer = None;
     let len_bytes = 0;
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
+    let call_info = None;
+    Done::Return(Return { rval, urcode, buffer, len_bytes, call_info, soft_error, is_abort_only })
 }
 
 fn ended(is_success: bool) -> Kind {
@@ -372,7 +387,7 @@ pub unsafe extern "C" fn tpconnect(
             TPRECVONLY => false,
             _ => return Err(Fault::invalid("flags: give either TPSENDONLY or TPRECVONLY")),
         };
-        let request = Copied::of(data, len)?;
+        let request = Copied::beside_info(data, len)?;
         context::with_conversations(|all| {
             if all.len() >= CONVERSATIONS_MAX {
                 let detail = format!("{CONVERSATIONS_MAX} conversations are under way: end some");

@@ -408,5 +408,5 @@ fn buffer_of(message: Message) -> Option<(Option<Held>, c_long)> {
     let size = buffer_size_bytes.max(1);
     let buffer = Buffer::from_wire(buffer_type.name(), "", size, &bytes).ok()?;
     let len = len_for_caller(&buffer, bytes.len());
-    Some((Some(Held { buffer, is_request: false }), len))
+    Some((Some(Held::new(buffer, false)), len))
 }

@@ -120,10 +120,11 @@ pub unsafe extern "C" fn tpimport(
         if buffer.size() < before.buffer().size() && old == new {
             buffer = buffer.resized(before.buffer().program_size())?;
         }
-        let before = before.into_held();
+        let mut before = before.into_held();
         let is_request = before.is_request;
+        let call_info = before.call_info.take();
         memory::free(before);
-        let made = memory::give_out(Held { buffer, is_request });
+        let made = memory::give_out(Held { buffer, is_request, call_info });
         // SAFETY: the caller promises room for a pointer.
         unsafe { caller::write(to, made) };
         // SAFETY: the caller promises room for a long.

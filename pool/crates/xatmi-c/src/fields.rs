@@ -360,7 +360,7 @@ pub(crate) extern "C" fn Balloc(fields: c_int, value_bytes: c_int) -> *mut c_cha
     fault::ubf(std::ptr::null_mut(), || {
         let size = needed(fields, value_bytes)?;
         let buffer = Buffer::alloc("UBF", "", size).map_err(|error| refused(&error))?;
-        Ok(give_out(Held { buffer, is_request: false }))
+        Ok(give_out(Held::new(buffer, false)))
     })
 }
 
@@ -379,10 +379,11 @@ pub(crate) unsafe extern "C" fn Brealloc(
         let size = needed(fields, value_bytes)?;
         let borrowed = borrowed(ubf)?;
         let buffer = borrowed.buffer().resized(size).map_err(|error| refused(&error))?;
-        let held = borrowed.into_held();
+        let mut held = borrowed.into_held();
         let is_request = held.is_request;
+        let call_info = held.call_info.take();
         free(held);
-        Ok(give_out(Held { buffer, is_request }))
+        Ok(give_out(Held { buffer, is_request, call_info }))
     })
 }
 

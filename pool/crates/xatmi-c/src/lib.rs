@@ -23,7 +23,7 @@
 //! | `in_context.rs` | contexts that a program makes by themselves, and functions that name one in front |
 //! | `messages.rs`, `events.rs` | the data of calls, conversations and services; events and unsolicited messages |
 //! | `request_logs.rs`, `log_files.rs` | the log file of a request that travels in its buffer; the log as a stream of C |
-//! | `priority.rs` | priorities of calls |
+//! | `priority.rs`, `call_infos.rs` | priorities of calls; fields that travel beside the data of a buffer |
 //! | `calls.rs`, `tx.rs` | calls and conversations; transactions by both interfaces |
 //! | `registry.rs`, `handed_over.rs`, `continued.rs` | what a server's own thread is reached by; calls that other threads answer |
 //! | `conversion.rs` | buffers that a server has converted for its functions |
@@ -34,6 +34,7 @@
 //! memory that is not a buffer and buffers that were freed are answered with an error where they can be recognised.
 
 pub mod buffers;
+pub mod call_infos;
 pub mod callbacks;
 mod caller;
 pub mod calls;

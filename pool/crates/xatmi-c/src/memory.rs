@@ -24,6 +24,8 @@ pub(crate) struct Held {
     pub(crate) buffer: Buffer,
     /// It came with a request: the server frees it, not the program.
     pub(crate) is_request: bool,
+    /// What travels beside its data: fields of tpsetcallinfo.
+    pub(crate) call_info: Option<Box<[u8]>>,
 }
 
 /// The hash is the address already.
@@ -45,6 +47,11 @@ thread_local! {
 }
 
 impl Held {
+    /// Nothing is beside its data.
+    pub(crate) fn new(buffer: Buffer, is_request: bool) -> Self {
+        Self { buffer, is_request, call_info: None }
+    }
+
     /// The address that the program has.
     fn pointer(&mut self) -> *mut c_char {
         self.buffer.as_bytes_mut().as_mut_ptr().cast()
@@ -82,6 +89,11 @@ pub(crate) fn look<T>(pointer: *const c_char, look: impl FnOnce(&Held) -> T) -> 
     shard(pointer.addr()).get(&pointer.addr()).map(look)
 }
 
+/// Changes what is known of a buffer, which stays where it is; whether it is one.
+pub(crate) fn change(pointer: *const c_char, change: impl FnOnce(&mut Held)) -> bool {
+    shard(pointer.addr()).get_mut(&pointer.addr()).map(change).is_some()
+}
+
 /// Bytes of a buffer.
 pub(crate) fn capacity(pointer: *const c_char) -> Option<usize> {
     look(pointer, |held| held.buffer.program_size())
@@ -105,6 +117,11 @@ impl Borrowed {
         &self.0.as_ref().expect("only taken by value").buffer
     }
 
+    /// What travels beside its data.
+    pub(crate) fn call_info(&self) -> Option<&[u8]> {
+        self.0.as_ref().expect("only taken by value").call_info.as_deref()
+    }
+
     /// Whether it came with the request of the service that runs.
     pub(crate) fn is_request(&self) -> bool {
         self.0.as_ref().expect("only taken by value").is_request
@@ -112,10 +129,6 @@ impl Borrowed {
 
     pub(crate) fn buffer_mut(&mut self) -> &mut Buffer {
         &mut self.0.as_mut().expect("only taken by value").buffer
-    }
-
-    pub(crate) fn give_back(self) -> *mut c_char {
-        give_out(self.into_held())
     }
 
     /// Keeps it from going back.
@@ -203,7 +216,7 @@ pub(crate) unsafe extern "C" fn tpalloc(
         let name = name.to_string_lossy();
         let subtype = subtype.to_string_lossy();
         let buffer = Buffer::alloc(&name, &subtype, size(bytes)?)?;
-        Ok(give_out(Held { buffer, is_request: false }))
+        Ok(give_out(Held::new(buffer, false)))
     })
 }
 
@@ -220,10 +233,11 @@ pub(crate) unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -
         }
         let borrowed = Borrowed::from(pointer)?.ok_or_else(no_buffer)?;
         let buffer = borrowed.buffer().resized(bytes)?;
-        let held = borrowed.into_held();
+        let mut held = borrowed.into_held();
         let is_request = held.is_request;
+        let call_info = held.call_info.take();
         free(held);
-        Ok(give_out(Held { buffer, is_request }))
+        Ok(give_out(Held { buffer, is_request, call_info }))
     })
 }
 
@@ -298,7 +312,7 @@ mod tests {
 
     fn held() -> Held {
         let buffer = Buffer::new(BufferType::Carray, "", 100).expect("a buffer");
-        Held { buffer, is_request: false }
+        Held::new(buffer, false)
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_long};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
+use pollux_xatmi::call_info;
 use pollux_xatmi::client::{Arrived, Arriving, CallFlags, Outgoing};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::UbfMut;
@@ -22,6 +23,7 @@ pub(crate) fn outgoing(buffer: &Buffer, len: c_long) -> Result<Outgoing<'_>, Fau
     Ok(Outgoing {
         buffer_type: Some(buffer.buffer_type()),
         buffer_size_bytes: buffer.size(),
+        has_info: false,
         bytes: &buffer.as_bytes()[..used],
     })
 }
@@ -31,6 +33,7 @@ pub(crate) fn outgoing(buffer: &Buffer, len: c_long) -> Result<Outgoing<'_>, Fau
 pub(crate) struct Copied {
     buffer_type: Option<BufferType>,
     buffer_size_bytes: usize,
+    has_info: bool,
     bytes: Vec<u8>,
 }
 
@@ -38,23 +41,37 @@ impl Copied {
     /// What of the buffer at `pointer` is sent when the caller says `len`; nothing for NULL.
     pub(crate) fn of(pointer: *const c_char, len: c_long) -> Result<Self, Fault> {
         if pointer.is_null() {
-            return Ok(Self { buffer_type: None, buffer_size_bytes: 0, bytes: Vec::new() });
+            let bytes = Vec::new();
+            return Ok(Self { buffer_type: None, buffer_size_bytes: 0, has_info: false, bytes });
         }
         let copied = memory::look(pointer, |held| {
-            let Outgoing { buffer_type, buffer_size_bytes, bytes: sent } =
+            let Outgoing { buffer_type, buffer_size_bytes, bytes: sent, .. } =
                 outgoing(&held.buffer, len)?;
             let mut bytes = Vec::new();
             let no_memory = |_| Fault::new(Code::Os.number(), "no memory to send the buffer");
             bytes.try_reserve_exact(sent.len()).map_err(no_memory)?;
             bytes.extend_from_slice(sent);
-            Ok(Self { buffer_type, buffer_size_bytes, bytes })
+            Ok(Self { buffer_type, buffer_size_bytes, has_info: false, bytes })
         });
         copied.ok_or_else(no_buffer)?
     }
 
+    /// The same with what travels beside the data of the buffer.
+    pub(crate) fn beside_info(pointer: *const c_char, len: c_long) -> Result<Self, Fault> {
+        let mut copied = Self::of(pointer, len)?;
+        let bytes = memory::look(pointer, |held| {
+            held.call_info.as_deref().map(|info| call_info::joined(&copied.bytes, info))
+        });
+        if let Some(bytes) = bytes.flatten() {
+            copied.has_info = true;
+            copied.bytes = bytes;
+        }
+        Ok(copied)
+    }
+
     pub(crate) fn outgoing(&self) -> Outgoing<'_> {
-        let Self { buffer_type, buffer_size_bytes, ref bytes } = *self;
-        Outgoing { buffer_type, buffer_size_bytes, bytes }
+        let Self { buffer_type, buffer_size_bytes, has_info, ref bytes } = *self;
+        Outgoing { buffer_type, buffer_size_bytes, has_info, bytes }
     }
 }
 
@@ -77,6 +94,8 @@ pub(crate) fn sent(buffer_type: BufferType, len: c_long) -> Result<usize, Fault>
 pub(crate) struct Landing {
     borrowed: Option<Borrowed>,
     made: Option<Buffer>,
+    /// What came beside its data.
+    pub(crate) call_info: Option<Box<[u8]>>,
     /// TPNOCHANGE: the only type that the reply may have.
     only: Option<BufferType>,
 }
@@ -85,12 +104,12 @@ impl Landing {
     /// `borrowed` is used again when the reply fits; with TPNOCHANGE no other type may come.
     pub(crate) fn at(borrowed: Option<Borrowed>, flags: CallFlags) -> Self {
         let only = borrowed.as_ref().and_then(|borrowed| Self::only(borrowed, flags));
-        Self { borrowed, made: None, only }
+        Self { borrowed, made: None, call_info: None, only }
     }
 
     /// A new place, which takes that of the request when the reply is there.
     pub(crate) fn beside(request: &Borrowed, flags: CallFlags) -> Self {
-        Self { borrowed: None, made: None, only: Self::only(request, flags) }
+        Self { borrowed: None, made: None, call_info: None, only: Self::only(request, flags) }
     }
 
     fn only(there: &Borrowed, flags: CallFlags) -> Option<BufferType> {
@@ -121,7 +140,7 @@ impl Landing {
     }
 
     /// Checks what was written, `len` bytes of unknown origin, and gives the length to report.
-    fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
+    pub(crate) fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
         let wrong = |detail: String| Fault::new(Code::ServiceError.number(), detail);
         let place = self.place().ok_or_else(|| wrong("the reply has no buffer".to_owned()))?;
         if let Err(error) = place.received(len) {
@@ -138,14 +157,21 @@ impl Landing {
     /// Gives the buffer out, in place of the one that was borrowed and of `replaced`.
     pub(crate) fn give_out(self, replaced: Option<Borrowed>) -> *mut c_char {
         let Some(buffer) = self.made else {
-            return self.borrowed.map_or(std::ptr::null_mut(), Borrowed::give_back);
+            let Some(mut held) = self.borrowed.map(Borrowed::into_held) else {
+                return std::ptr::null_mut();
+            };
+            held.call_info = self.call_info.or(held.call_info);
+            return memory::give_out(held);
         };
         let mut is_request = false;
-        for held in [self.borrowed, replaced].into_iter().flatten().map(Borrowed::into_held) {
+        // What was said of the buffer stays where nothing else comes.
+        let mut call_info = self.call_info;
+        for mut held in [self.borrowed, replaced].into_iter().flatten().map(Borrowed::into_held) {
             is_request |= held.is_request;
+            call_info = call_info.or(held.call_info.take());
             memory::free(held);
         }
-        memory::give_out(Held { buffer, is_request })
+        memory::give_out(Held { buffer, is_request, call_info })
     }
 
     fn place(&mut self) -> Option<&mut Buffer> {

@@ -151,7 +151,8 @@ impl ServiceInfo {
         const TPTRAN: c_long = 0x10;
         let client = incoming.client;
         let len = incoming.buffer.as_ref().map_or(0, |b| len_for_caller(b, incoming.len_bytes));
-        let give_out = |buffer| memory::give_out(Held { buffer, is_request: true });
+        let call_info = incoming.call_info;
+        let give_out = |buffer| memory::give_out(Held { buffer, is_request: true, call_info });
         Self {
             name: filled(incoming.service.as_str()),
             data: incoming.buffer.map_or(std::ptr::null_mut(), give_out),
@@ -241,6 +242,11 @@ fn taken(data: *const c_char, len: c_long) -> Result<(Option<Held>, usize), Faul
     }
 }
 
+/// A buffer, and what travels beside its data.
+fn apart(held: Option<Held>) -> (Option<Buffer>, Option<Box<[u8]>>) {
+    held.map_or((None, None), |held| (Some(held.buffer), held.call_info))
+}
+
 /// How much of a buffer is sent when the program says `len`.
 fn sendable(buffer: &Buffer, len: c_long) -> Result<usize, Fault> {
     let len = sent(buffer.buffer_type(), len)?;
@@ -266,11 +272,14 @@ pub unsafe extern "C" fn pollux_record_return(
             // A reply that cannot be sent is an error of the service.
             Err(_) => ((None, 0), Some(Code::ServiceError)),
         };
+        let (held, len_bytes) = sent;
+        let (buffer, call_info) = apart(held);
         Ok(Done::Return(Return {
             rval,
             urcode: rcode,
-            buffer: sent.0.map(|held| held.buffer),
-            len_bytes: sent.1,
+            buffer,
+            len_bytes,
+            call_info,
             soft_error: wrong.or_else(|| soft_error(rval, flags)),
             is_abort_only: false,
         }))
@@ -310,8 +319,9 @@ pub unsafe extern "C" fn pollux_record_forward(
         let service = unsafe { service_name(svc) }.ok().and_then(ServiceName::new);
         Ok(match (service, taken(data, len)) {
             (Some(service), Ok((held, len_bytes))) => {
-                let buffer = held.map(|held| held.buffer);
-                Done::Forward { service, buffer, len_bytes, priority: priority::take_next() }
+                let (buffer, call_info) = apart(held);
+                let priority = priority::take_next();
+                Done::Forward { service, buffer, len_bytes, call_info, priority }
             }
             _ => Done::NoReturn,
         })

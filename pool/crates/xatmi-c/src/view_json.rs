@@ -91,7 +91,7 @@ pub unsafe extern "C" fn tpjsontoview(name: *mut c_char, text: *const c_char) ->
         let view = view::of_process(&found)?;
         let data = view::struct_from_json(view, &members)?;
         let buffer = Buffer::alloc(BufferType::View.name(), &view.name, data.len())?;
-        let pointer = memory::give_out(Held { buffer, is_request: false });
+        let pointer = memory::give_out(Held::new(buffer, false));
         // SAFETY: the buffer has at least so many bytes, and no other thread knows it.
         unsafe { caller::bytes_mut(pointer, data.len()) }.copy_from_slice(&data);
         // SAFETY: the caller's promise.

@@ -472,7 +472,12 @@ mod tests {
     }
 
     fn text(bytes: &[u8]) -> Outgoing<'_> {
-        Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: bytes.len(), bytes }
+        Outgoing {
+            buffer_type: Some(BufferType::Carray),
+            buffer_size_bytes: bytes.len(),
+            has_info: false,
+            bytes,
+        }
     }
 
     #[test]

@@ -406,7 +406,8 @@ mod tests {
         for len in [0, 5, INLINE_LEN_BYTES_MAX, 1_000_000] {
             let bytes = vec![7; len];
             let buffer_type = Some(BufferType::Carray);
-            let data = Outgoing { buffer_type, buffer_size_bytes: len, bytes: &bytes };
+            let data =
+                Outgoing { buffer_type, buffer_size_bytes: len, has_info: false, bytes: &bytes };
             send(&prefix, &row, data).expect("room");
             assert_eq!(mailbox.take().expect("readable").expect("it came").bytes, bytes);
         }

@@ -10,6 +10,7 @@
 //! | how does a buffer become a text, and back? | [`export`] |
 //! | which structs of C are buffers, and what is in them? | [`view::View`] |
 //! | which buffers does an expression hold for? | [`expression::Expression`] |
+//! | what travels beside the data of a buffer? | [`call_info`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how do a client and a service send to each other in turns? | [`conversation::Conversation`] |
 //! | which of the requests that wait is served first? | [`priority::Priority`] |
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod call_info;
 pub mod client;
 pub mod common_config;
 pub mod config;

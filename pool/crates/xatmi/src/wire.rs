@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  all numbers little endian
-//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply, 2 transaction
+//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply, 2 transaction, 3 info
 //!   8 payload_len   16 buffer_size   24 call_id   32 nonce      (u64 each)
 //!  40 large pid     44 large fd      48 large inode             (0 when not large)
 //!     request                             reply
@@ -37,6 +37,8 @@ const BIT_LARGE: u8 = 1;
 const BIT_NO_REPLY: u8 = 2;
 /// Of a request: it belongs to a transaction. Of a reply: that can only abort.
 const BIT_TRANSACTION: u8 = 4;
+/// Fields of tpsetcallinfo are behind the data.
+const BIT_INFO: u8 = 8;
 const KIND_REQUEST: u8 = 1;
 const KIND_REPLY: u8 = 2;
 const REQUEST_FIXED: usize = 80;
@@ -84,14 +86,20 @@ pub struct Payload<'a> {
     /// The size of the sender's buffer: the receiver makes room for this or the payload,
     /// whichever is more.
     pub buffer_size_bytes: u64,
+    /// Whether the bytes are those of [`call_info::joined`](crate::call_info::joined).
+    pub has_info: bool,
     /// The bytes, or where they are.
     pub body: Body<'a>,
 }
 
 impl Payload<'_> {
     /// No buffer.
-    pub const NONE: Payload<'static> =
-        Payload { buffer_type: None, buffer_size_bytes: 0, body: Body::Inline(&[]) };
+    pub const NONE: Payload<'static> = Payload {
+        buffer_type: None,
+        buffer_size_bytes: 0,
+        has_info: false,
+        body: Body::Inline(&[]),
+    };
 
     /// Bytes of the payload, wherever they are.
     #[must_use]
@@ -357,7 +365,8 @@ impl Common {
             Body::Large(large) => (BIT_LARGE, large),
         };
         put(head, 0, MAGIC);
-        put(head, 4, [VERSION, self.kind, tag_of(payload.buffer_type), self.bits | large_bit]);
+        let bits = self.bits | large_bit | bit(payload.has_info, BIT_INFO);
+        put(head, 4, [VERSION, self.kind, tag_of(payload.buffer_type), bits]);
         put(head, 8, payload.len_bytes().to_le_bytes());
         put(head, 16, payload.buffer_size_bytes.to_le_bytes());
         put(head, 24, self.call_id.to_le_bytes());
@@ -373,7 +382,7 @@ impl Common {
         if take(head, 0) != MAGIC || version != VERSION {
             return Err(Malformed::Foreign);
         }
-        if bits & !(BIT_LARGE | BIT_NO_REPLY | BIT_TRANSACTION) != 0 {
+        if bits & !(BIT_LARGE | BIT_NO_REPLY | BIT_TRANSACTION | BIT_INFO) != 0 {
             return Err(Malformed::Reserved);
         }
         let call_id = u64::from_le_bytes(take(head, 24));
@@ -424,7 +433,8 @@ fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malfor
         }
         Body::Inline(rest)
     };
-    Ok(Payload { buffer_type, buffer_size_bytes, body })
+    let has_info = bits & BIT_INFO != 0;
+    Ok(Payload { buffer_type, buffer_size_bytes, has_info, body })
 }
 
 fn tag_of(buffer_type: Option<BufferType>) -> u8 {

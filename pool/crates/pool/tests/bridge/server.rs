@@ -52,6 +52,7 @@ fn exit(request: Incoming) -> Done {
         urcode: EXIT_URCODE,
         len_bytes: request.len_bytes,
         buffer: request.buffer,
+        call_info: None,
         soft_error: None,
         is_abort_only: false,
     })
@@ -68,7 +69,13 @@ fn grow(request: Incoming) -> Done {
 /// Leaves the answer to the service of another host.
 fn pass(request: Incoming) -> Done {
     let service = ServiceName::new("ECHO").expect("a name");
-    Done::Forward { service, buffer: request.buffer, len_bytes: request.len_bytes, priority: None }
+    Done::Forward {
+        service,
+        buffer: request.buffer,
+        len_bytes: request.len_bytes,
+        call_info: None,
+        priority: None,
+    }
 }
 
 /// Asks the service of another host and answers by itself.

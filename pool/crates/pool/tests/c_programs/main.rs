@@ -8,6 +8,7 @@
 mod access;
 mod anew;
 mod building;
+mod call_info;
 mod field_tables;
 mod handover;
 mod operation;

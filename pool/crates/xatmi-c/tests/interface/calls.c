@@ -33,6 +33,29 @@ static void arguments(void) {
   CHECK(tpcall("X", buffer, 0, &other, &len, 0) == -1 && tperrno == TPEINVAL);
 }
 
+static void what_is_said_of_buffers(void) {
+  char *text = tpalloc("STRING", NULL, 10), *fields = tpalloc("UBF", NULL, 1024);
+  UBFH *found = NULL, *stray = (UBFH *)STRAY;
+  CHECK(tpsetcallinfo(text, (UBFH *)text, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsetcallinfo(text, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsetcallinfo(NULL, (UBFH *)fields, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsetcallinfo(STRAY, (UBFH *)fields, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsetcallinfo(text, (UBFH *)fields, 1) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetcallinfo(text, &found, 0) == -1 && tperrno == TPESYSTEM && found == NULL);
+  CHECK(tpgetcallinfo(text, &found, TPCI_NOEOFERR) == 0);
+  CHECK(tpgetcallinfo(NULL, &found, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetcallinfo(text, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetcallinfo(text, &stray, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetcallinfo(text, &found, 2) == -1 && tperrno == TPEINVAL);
+  CHECK(Badd((UBFH *)fields, Bmkfldid(BFLD_LONG, 9), (char *)&(long){7}, 0) == 0);
+  CHECK(tpsetcallinfo(text, (UBFH *)fields, 0) == 0 && tpsetcallinfo(fields, (UBFH *)fields, 0) == 0);
+  CHECK(tpgetcallinfo(text, &found, 0) == 0 && Bnum(found) == 1);
+  CHECK(tpgetcallinfo(text, (UBFH **)&text, TPCI_NOEOFERR) == 1 && Bnum((UBFH *)text) == 1);
+  tpfree((char *)found);
+  tpfree(text);
+  tpfree(fields);
+}
+
 static void without_a_pool(void) {
   char *buffer = tpalloc("CARRAY", NULL, 10);
   long len = 0;
@@ -167,6 +190,7 @@ static void threads(void) {
 
 int main(void) {
   arguments();
+  what_is_said_of_buffers();
   without_a_pool();
   messages(TPESYSTEM, "pollux pool start");
   without_descriptors();

@@ -84,6 +84,8 @@ pub struct Client {
     next_priority: Option<Asked>,
     last_priority: Priority,
     urcode: i64,
+    /// What came beside the data of the last reply.
+    call_info: Option<Box<[u8]>>,
     counters: ClientCounters,
 }
 
@@ -142,6 +144,7 @@ impl Client {
             next_priority: None,
             last_priority: Priority::USUAL,
             urcode: 0,
+            call_info: None,
             counters: ClientCounters::default(),
         })
     }
@@ -150,6 +153,11 @@ impl Client {
     #[must_use]
     pub fn urcode(&self) -> i64 {
         self.urcode
+    }
+
+    /// The fields that came beside the data of the last delivered reply, if some did: `tpgetcallinfo`.
+    pub fn take_call_info(&mut self) -> Option<Box<[u8]>> {
+        self.call_info.take()
     }
 
     /// How long a call may take where it is not said for the call.
@@ -324,6 +332,8 @@ pub struct Outgoing<'a> {
     pub buffer_type: Option<BufferType>,
     /// The size of the whole buffer, at least as long as `bytes`; the receiver makes room for it.
     pub buffer_size_bytes: usize,
+    /// Whether the bytes are those of [`call_info::joined`](crate::call_info::joined).
+    pub has_info: bool,
     /// The bytes that are sent.
     pub bytes: &'a [u8],
 }
@@ -331,7 +341,7 @@ pub struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// No buffer.
     pub const NONE: Outgoing<'static> =
-        Outgoing { buffer_type: None, buffer_size_bytes: 0, bytes: &[] };
+        Outgoing { buffer_type: None, buffer_size_bytes: 0, has_info: false, bytes: &[] };
 
     /// The bytes of `buffer` that are sent: text with its NUL, fields as far as they are used, `len_bytes` of
     /// anything else.
@@ -343,6 +353,7 @@ impl<'a> Outgoing<'a> {
         Ok(Self {
             buffer_type: Some(buffer.buffer_type()),
             buffer_size_bytes: buffer.size(),
+            has_info: false,
             bytes: &buffer.as_bytes()[..used],
         })
     }

@@ -71,6 +71,7 @@ pub(super) struct Kept {
     pub(super) is_abort_only: bool,
     pub(super) buffer_type: Option<BufferType>,
     pub(super) buffer_size_bytes: u64,
+    pub(super) has_info: bool,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -84,6 +85,7 @@ impl Kept {
             is_abort_only: reply.is_abort_only,
             buffer_type: reply.payload.buffer_type,
             buffer_size_bytes: reply.payload.buffer_size_bytes,
+            has_info: reply.payload.has_info,
             bytes,
         }
     }
@@ -232,7 +234,17 @@ mod tests {
         let rval = 0;
         let is_abort_only = false;
         let buffer_size_bytes = 0;
-        Kept { error, rval, urcode: mark, is_abort_only, buffer_type, buffer_size_bytes, bytes }
+        let has_info = false;
+        Kept {
+            error,
+            rval,
+            urcode: mark,
+            is_abort_only,
+            buffer_type,
+            buffer_size_bytes,
+            has_info,
+            bytes,
+        }
     }
 
     fn check(calls: &mut Calls, model: &BTreeMap<u64, Known>) {

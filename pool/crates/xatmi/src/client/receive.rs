@@ -305,7 +305,8 @@ impl Client {
             // Withdrawn: the service may be offered again, by another queue, before the look ages.
             self.transport.close_withdrawn();
         }
-        hand_over(descriptor, &reply, room).map_err(|error| reply_error(Some(descriptor), error))
+        hand_over(descriptor, &reply, &mut self.call_info, room)
+            .map_err(|error| reply_error(Some(descriptor), error))
     }
 
     /// Delivers the reply that was kept for a call, which ends.
@@ -319,6 +320,7 @@ impl Client {
         let payload = Payload {
             buffer_type: kept.buffer_type,
             buffer_size_bytes: kept.buffer_size_bytes,
+            has_info: kept.has_info,
             body: Body::Inline(&kept.bytes),
         };
         let Kept { error, rval, urcode, is_abort_only, .. } = kept;
@@ -328,7 +330,8 @@ impl Client {
         if error == Some(Code::NoEntry) {
             self.transport.close_withdrawn();
         }
-        hand_over(descriptor, &reply, room).map_err(|error| reply_error(Some(descriptor), error))
+        hand_over(descriptor, &reply, &mut self.call_info, room)
+            .map_err(|error| reply_error(Some(descriptor), error))
     }
 
     /// Ends an answered call, whose request was read.
@@ -393,14 +396,29 @@ fn none_yet() -> Error {
 fn hand_over<'b>(
     descriptor: Descriptor,
     reply: &Reply<'_>,
+    call_info: &mut Option<Box<[u8]>>,
     room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
 ) -> Result<Arrived, Error> {
+    *call_info = None;
     let is_failure = reply.error == Some(Code::ServiceFailed);
     if let Some(code) = reply.error
         && !is_failure
     {
         discard(&reply.payload);
         return Err(Error::new(code, said(code)));
+    }
+    if reply.payload.has_info {
+        let bytes = match reply.payload.body {
+            Body::Inline(bytes) => Ok(bytes.to_vec()),
+            Body::Large(large) => large::fetch_all(&large),
+        };
+        let bytes = bytes.map_err(unread)?;
+        let damaged = || Error::new(Code::ServiceError, "what came beside the reply is damaged");
+        let (data, info) = crate::call_info::split(&bytes).ok_or_else(damaged)?;
+        let payload = Payload { has_info: false, body: Body::Inline(data), ..reply.payload };
+        let handed_over = hand_over(descriptor, &Reply { payload, ..*reply }, call_info, room);
+        *call_info = Some(info.into());
+        return handed_over;
     }
     let len_bytes = reply.payload.len_bytes() as usize;
     let payload = Arriving {
@@ -412,13 +430,15 @@ fn hand_over<'b>(
     assert_eq!(place.len(), len_bytes, "room for the reply and no more");
     match reply.payload.body {
         Body::Inline(bytes) => place.copy_from_slice(bytes),
-        Body::Large(large) => large::fetch(&large, place).map_err(|source| {
-            let detail = "the payload of the reply cannot be read from its sender";
-            Error::caused(Code::ServiceError, detail, source)
-        })?,
+        Body::Large(large) => large::fetch(&large, place).map_err(unread)?,
     }
     let Reply { rval, urcode, is_abort_only, .. } = *reply;
     Ok(Arrived { descriptor, is_failure, rval, urcode, is_abort_only, payload })
+}
+
+fn unread(source: std::io::Error) -> Error {
+    let detail = "the payload of the reply cannot be read from its sender";
+    Error::caused(Code::ServiceError, detail, source)
 }
 
 fn discard(payload: &Payload<'_>) {

@@ -186,7 +186,7 @@ impl Client {
         order: &mut OutgoingCall,
         request: Outgoing<'_>,
     ) -> Result<usize, Error> {
-        let Outgoing { buffer_type, buffer_size_bytes, bytes } = request;
+        let Outgoing { buffer_type, buffer_size_bytes, has_info, bytes } = request;
         if buffer_type.is_none() && !bytes.is_empty() {
             return Err(Error::new(Code::Invalid, "data without a buffer's type"));
         }
@@ -205,7 +205,7 @@ impl Client {
             is_in_transaction: order.flags.contains(CallFlags::TRANSACTION),
             priority: order.priority,
             service: order.service,
-            payload: Payload { buffer_type, buffer_size_bytes, body },
+            payload: Payload { buffer_type, buffer_size_bytes, has_info, body },
         };
         if let Some(len) = message.encode(&mut self.outgoing) {
             return Ok(len);

@@ -16,6 +16,7 @@ use super::registrations::{Registrations, Sources};
 use super::reply::{Call, ReplyStatus, Transport, fail};
 use super::service::{Done, Ending, Incoming, Offer, Return, SharedHandler};
 use crate::buffer::{Buffer, BufferError, BufferType};
+use crate::call_info;
 use crate::client::Outgoing;
 use crate::error::{Code, Error};
 use crate::large;
@@ -212,16 +213,18 @@ impl Dispatch {
             return None;
         }
         let offer = self.offer(entry, &service);
-        let filled = offer.map(|offer| (offer, self.spare.fill(&payload)));
+        let filled = offer.map(|offer| (offer, self.spare.fill_beside_info(&payload)));
         let body = payload.body;
-        let len_bytes = payload.len_bytes() as usize;
         slot.add(Total::PayloadBytes, payload.len_bytes());
-        if let Some((Offer { function, handler, .. }, Ok(buffer))) = filled {
+        if let Some((Offer { function, handler, .. }, Ok((buffer, call_info)))) = filled {
+            let beside = call_info.as_deref().map_or(0, call_info::len_bytes);
+            let len_bytes = payload.len_bytes() as usize - beside;
             let incoming = Incoming {
                 service,
                 function,
                 buffer,
                 len_bytes,
+                call_info,
                 is_without_reply,
                 is_in_transaction,
                 priority,
@@ -266,12 +269,14 @@ impl Dispatch {
                     },
                 )
             }
-            Done::Forward { service, buffer, len_bytes, priority } => {
+            Done::Forward { service, buffer, len_bytes, call_info, priority } => {
                 let priority = call.priority.changed_by(priority);
                 let call = &Call { priority, ..*call };
                 let Registrations { replies, sources, .. } = &mut *self.registrations.borrow_mut();
                 let transport = sources.transport();
-                let is_on_the_way = match data(buffer.as_ref(), len_bytes) {
+                let data = data(buffer.as_ref(), len_bytes);
+                let joined = joined(data, call_info.as_deref());
+                let is_on_the_way = match data.map(|data| beside_info(data, &joined)) {
                     Some(data) => replies.forward(transport, slot, call, service, data),
                     None => {
                         fail(transport, slot, call, Code::ServiceError);
@@ -344,6 +349,8 @@ impl Dispatch {
     fn answer(&mut self, slot: Slot<'_>, call: &Call, returned: Return) -> bool {
         let is_success = returned.is_success();
         let data = data(returned.buffer.as_ref(), returned.len_bytes);
+        let joined = joined(data, returned.call_info.as_deref());
+        let data = data.map(|data| beside_info(data, &joined));
         let error = match (returned.soft_error, data) {
             (Some(code), _) => Some(code),
             (None, None) => Some(Code::ServiceError),
@@ -376,8 +383,21 @@ fn data(buffer: Option<&Buffer>, len_bytes: usize) -> Option<Outgoing<'_>> {
     Some(Outgoing {
         buffer_type: Some(buffer.buffer_type()),
         buffer_size_bytes: buffer.size(),
+        has_info: false,
         bytes: &buffer.as_bytes()[..used],
     })
+}
+
+/// The data with the fields beside them, where there are some.
+fn joined(data: Option<Outgoing<'_>>, info: Option<&[u8]>) -> Option<Vec<u8>> {
+    Some(call_info::joined(data?.bytes, info?))
+}
+
+fn beside_info<'a>(data: Outgoing<'a>, joined: &'a Option<Vec<u8>>) -> Outgoing<'a> {
+    match joined {
+        Some(bytes) if data.buffer_type.is_some() => Outgoing { has_info: true, bytes, ..data },
+        _ => data,
+    }
 }
 
 /// Calls the service function; what it panicked with, if it did.
@@ -414,6 +434,30 @@ impl Spare {
         {
             self.0 = Some(buffer);
         }
+    }
+
+    /// The data of a request, and the fields that came beside them.
+    ///
+    /// # Errors
+    /// When the data cannot be obtained.
+    #[inline]
+    pub(super) fn fill_beside_info(
+        &mut self,
+        payload: &Payload<'_>,
+    ) -> Result<(Option<Buffer>, Option<Box<[u8]>>), Unusable> {
+        if !payload.has_info {
+            return Ok((self.fill(payload)?, None));
+        }
+        let bytes = match payload.body {
+            Body::Inline(bytes) => bytes.to_vec(),
+            Body::Large(reference) if !large::is_there(&reference) => return Err(Unusable::Gone),
+            Body::Large(reference) => {
+                large::fetch_all(&reference).map_err(|_| Unusable::Content)?
+            }
+        };
+        let (data, info) = call_info::split(&bytes).ok_or(Unusable::Content)?;
+        let data = Payload { has_info: false, body: Body::Inline(data), ..*payload };
+        Ok((self.fill(&data)?, Some(info.into())))
     }
 
     /// The data of a request; `None` when it came without.
@@ -483,7 +527,7 @@ mod tests {
 
     fn payload(kind: BufferType, size: u64, bytes: &[u8]) -> Payload<'_> {
         let body = Body::Inline(bytes);
-        Payload { buffer_type: Some(kind), buffer_size_bytes: size, body }
+        Payload { buffer_type: Some(kind), buffer_size_bytes: size, has_info: false, body }
     }
 
     #[test]
@@ -522,7 +566,7 @@ mod tests {
     fn a_memfd_that_is_gone_is_an_error_of_its_own() {
         let reference = crate::wire::LargeRef { pid: 1, fd: 9999, inode: 1, len_bytes: 5 };
         let body = Body::Large(reference);
-        let payload = Payload { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 5, body };
+        let payload = Payload { body, ..payload(BufferType::Carray, 5, b"") };
         assert!(matches!(Spare::default().fill(&payload), Err(Unusable::Gone)));
         assert!(matches!(Spare::default().fill(&Payload::NONE), Ok(None)));
     }

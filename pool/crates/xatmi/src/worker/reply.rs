@@ -245,6 +245,7 @@ impl Replies {
         let payload = Payload {
             buffer_type: data.buffer_type,
             buffer_size_bytes: data.buffer_size_bytes as u64,
+            has_info: data.has_info,
             body: Body::Inline(data.bytes),
         };
         if let Some(len) = encode(&payload, &mut self.frame) {
@@ -353,7 +354,7 @@ mod tests {
 
     fn carray(bytes: &[u8]) -> Outgoing<'_> {
         let buffer_type = Some(BufferType::Carray);
-        Outgoing { buffer_type, buffer_size_bytes: bytes.len(), bytes }
+        Outgoing { buffer_type, buffer_size_bytes: bytes.len(), has_info: false, bytes }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Incoming {
     pub buffer: Option<Buffer>,
     /// Bytes that were sent; what follows them in the buffer is zero.
     pub len_bytes: usize,
+    /// The fields beside the data, if there are some.
+    pub call_info: Option<Box<[u8]>>,
     /// Whether the caller does not wait for a reply (TPNOREPLY).
     pub is_without_reply: bool,
     /// Whether it belongs to a transaction of the caller.
@@ -67,6 +69,8 @@ pub enum Done {
         buffer: Option<Buffer>,
         /// Bytes of it, for buffers without a length of their own.
         len_bytes: usize,
+        /// Fields beside it.
+        call_info: Option<Box<[u8]>>,
         /// What is asked for it; without that it keeps the priority of the request.
         priority: Option<Asked>,
     },
@@ -88,6 +92,8 @@ pub struct Return {
     pub buffer: Option<Buffer>,
     /// Bytes of it, for buffers without a length of their own.
     pub len_bytes: usize,
+    /// Fields beside it.
+    pub call_info: Option<Box<[u8]>>,
     /// An error that the caller is to see instead, without data (TPSOFTTIMEOUT, TPSOFTERR).
     pub soft_error: Option<Code>,
     /// The transaction that the request belongs to can only abort.
@@ -128,7 +134,16 @@ impl Done {
         let urcode = 0;
         let soft_error = None;
         let is_abort_only = false;
-        Self::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
+        let call_info = None;
+        Self::Return(Return {
+            rval,
+            urcode,
+            buffer,
+            len_bytes,
+            call_info,
+            soft_error,
+            is_abort_only,
+        })
     }
 }
 

@@ -272,6 +272,7 @@ fn a_client_that_cannot_wait_fails_at_once_when_it_holds_all_large_payloads_that
     let large = Outgoing {
         buffer_type: Some(BufferType::Carray),
         buffer_size_bytes: bytes.len(),
+        has_info: false,
         bytes: &bytes,
     };
     let no_block = NONE | CallFlags::NO_BLOCK;
@@ -288,8 +289,12 @@ fn the_memory_of_the_caller_is_written_and_its_refusal_is_the_error() {
     let mut pool = Pool::start();
     pool.serve_echo();
     let mut client = pool.client();
-    let request =
-        Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 512, bytes: b"abc" };
+    let request = Outgoing {
+        buffer_type: Some(BufferType::Carray),
+        buffer_size_bytes: 512,
+        has_info: false,
+        bytes: b"abc",
+    };
     let mut memory = [0; 8];
     let mut seen = None;
     let arrived = client.call_into("ECHO", request, NONE, |arriving| {
@@ -427,8 +432,12 @@ fn a_mebibyte_goes_both_ways_and_few_memfds_are_kept() {
     for _ in 0..200 {
         client.send_only("LARGE", Outgoing::of(&buffer, MIB).expect("sound"), NONE).expect("sent");
     }
-    let small =
-        Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 1, bytes: b"x" };
+    let small = Outgoing {
+        buffer_type: Some(BufferType::Carray),
+        buffer_size_bytes: 1,
+        has_info: false,
+        bytes: b"x",
+    };
     let unreadable = client.call_into("LARGE", small, NONE, |_| Ok(Vec::leak(vec![0; 9])));
     assert_eq!(unreadable.expect_err("nowhere").code(), Code::ServiceError);
     drop(client);

@@ -297,6 +297,7 @@ impl Held {
         Payload {
             buffer_type: Some(BufferType::String),
             buffer_size_bytes: self.text.len() as u64,
+            has_info: false,
             body: Body::Inline(&self.text),
         }
     }

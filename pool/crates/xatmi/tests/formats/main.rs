@@ -145,6 +145,7 @@ fn every_expression_of_the_corpus_holds() {
 struct Data {
     buffer_type: Option<BufferType>,
     buffer_size_bytes: u64,
+    has_info: bool,
     bytes: Vec<u8>,
     large: Option<LargeRef>,
 }
@@ -156,7 +157,7 @@ impl Data {
         }
         let body = self.large.map_or(Body::Inline(&self.bytes), Body::Large);
         let Self { buffer_type, buffer_size_bytes, .. } = *self;
-        Payload { buffer_type, buffer_size_bytes, body }
+        Payload { buffer_type, buffer_size_bytes, has_info: self.has_info, body }
     }
 }
 
@@ -164,10 +165,11 @@ fn data() -> impl Strategy<Value = Data> {
     let large = (1..=u32::MAX, 0..=i32::MAX, any::<u64>(), 1..=1_u64 << 30)
         .prop_map(|(pid, fd, inode, len_bytes)| LargeRef { pid, fd, inode, len_bytes });
     let types = option::of(select(&BufferType::ALL[..]));
-    (types, 0..=1_u64 << 30, vec(any::<u8>(), 0..300), option::of(large)).prop_map(
-        |(buffer_type, buffer_size_bytes, bytes, large)| Data {
+    (types, 0..=1_u64 << 30, any::<bool>(), vec(any::<u8>(), 0..300), option::of(large)).prop_map(
+        |(buffer_type, buffer_size_bytes, has_info, bytes, large)| Data {
             buffer_type,
             buffer_size_bytes,
+            has_info,
             bytes,
             large,
         },

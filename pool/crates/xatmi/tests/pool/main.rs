@@ -260,7 +260,13 @@ fn offer_gate(registry: &Registry) -> Result<(), String> {
     })?;
     offer(registry, "PASS", |request| {
         let service = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
-        Done::Forward { service, buffer: request.buffer, len_bytes: 0, priority: None }
+        Done::Forward {
+            service,
+            buffer: request.buffer,
+            len_bytes: 0,
+            call_info: None,
+            priority: None,
+        }
     })?;
     offer(registry, "ECHO", |request| Done::success(request.buffer))
 }

@@ -117,6 +117,7 @@ fn function(service: &str, registry: &Registry) -> Box<dyn FnMut(Incoming) -> Do
             let sent = Outgoing {
                 buffer_type: Some(pollux_xatmi::buffer::BufferType::Carray),
                 buffer_size_bytes: 64,
+                has_info: false,
                 bytes,
             };
             let arrived = client.call_into("ECHO", sent, CallFlags::NONE, |arriving| {
@@ -134,13 +135,14 @@ fn returning(request: Incoming, rval: i32, urcode: i64) -> Done {
     let Incoming { buffer, len_bytes, .. } = request;
     let soft_error = None;
     let is_abort_only = false;
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
+    let call_info = None;
+    Done::Return(Return { rval, urcode, buffer, len_bytes, call_info, soft_error, is_abort_only })
 }
 
 fn forward(request: Incoming, service: &str) -> Done {
     let service = ServiceName::new(service).expect("a name");
     let Incoming { buffer, len_bytes, .. } = request;
-    Done::Forward { service, buffer, len_bytes, priority: None }
+    Done::Forward { service, buffer, len_bytes, call_info: None, priority: None }
 }
 
 fn text(request: &Incoming) -> String {
@@ -292,14 +294,19 @@ fn other_bytes_are_counted_and_the_next_request_is_served() {
     pool.wait_for("five of them", |pool| pool.total(Total::Malformed) == 5);
     // Text without its end, and a memfd that is closed: both callers are answered.
     let kind = Some(pollux_xatmi::buffer::BufferType::String);
-    let endless = Payload { buffer_type: kind, buffer_size_bytes: 8, body: Body::Inline(b"abc") };
+    let endless = Payload {
+        buffer_type: kind,
+        buffer_size_bytes: 8,
+        has_info: false,
+        body: Body::Inline(b"abc"),
+    };
     caller.try_send("ECHO", endless, How::default()).expect("room");
     assert_eq!(caller.answer(&mut pool).error, Some(Code::ServiceError));
     let mut outbox = Outbox::default();
     let large = outbox.put(b"gone", 0, None, 1).expect("a memfd");
     outbox.release(large.inode);
     let body = Body::Large(large);
-    let lost = Payload { buffer_type: kind, buffer_size_bytes: 8, body };
+    let lost = Payload { buffer_type: kind, buffer_size_bytes: 8, has_info: false, body };
     caller.try_send("ECHO", lost, How::default()).expect("room");
     assert_eq!(caller.answer(&mut pool).error, Some(Code::ServiceError));
     assert_eq!(caller.call(&mut pool, "ECHO", b"fine").bytes, b"fine");

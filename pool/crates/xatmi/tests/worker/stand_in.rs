@@ -436,5 +436,5 @@ impl Drop for Caller {
 pub(crate) fn carray(bytes: &[u8]) -> Payload<'_> {
     let buffer_type = Some(BufferType::Carray);
     let buffer_size_bytes = 64.max(bytes.len() as u64);
-    Payload { buffer_type, buffer_size_bytes, body: Body::Inline(bytes) }
+    Payload { buffer_type, buffer_size_bytes, has_info: false, body: Body::Inline(bytes) }
 }

@@ -108,7 +108,8 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
         Some(code) => (RVAL_FAIL, Some(code)),
     };
     let is_abort_only = false;
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
+    let call_info = None;
+    Done::Return(Return { rval, urcode, buffer, len_bytes, call_info, soft_error, is_abort_only })
 }
 
 /// The caller gets this error.
@@ -119,5 +120,6 @@ fn refused(code: Code) -> Done {
     let buffer = None;
     let len_bytes = 0;
     let is_abort_only = false;
-    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error, is_abort_only })
+    let call_info = None;
+    Done::Return(Return { rval, urcode, buffer, len_bytes, call_info, soft_error, is_abort_only })
 }
