@@ -67,6 +67,16 @@ fn drivers() -> impl Iterator<Item = Driver> {
     })
 }
 
+/// Runs a test on every driver, on all at once: it waits for the most part.
+fn on_every_driver(run: impl Fn(Driver) + Sync) {
+    std::thread::scope(|scope| {
+        for driver in drivers() {
+            let run = &run;
+            scope.spawn(move || run(driver));
+        }
+    });
+}
+
 fn unavailable(driver: Driver) -> Option<String> {
     match driver {
         Driver::Readiness(mechanism) => mechanism.open().err().map(|error| error.to_string()),
@@ -79,7 +89,7 @@ fn unavailable(driver: Driver) -> Option<String> {
 
 #[test]
 fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
-    for driver in drivers() {
+    on_every_driver(|driver| {
         let mut server = Program::start("server", &[driver.name()]);
         let tcp = server.line_after("tcp");
         let udp = server.line_after("udp");
@@ -117,7 +127,7 @@ fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
         let last = server.end();
         assert_eq!(last[last.len() - 2..], ["SIGTERM: ending", "ended"], "{driver}: {last:?}");
         TcpStream::connect(&tcp).expect_err("it listens no more");
-    }
+    });
 }
 
 #[test]
@@ -262,7 +272,7 @@ fn the_proxy_resets_the_client_of_a_server_that_is_not_there_or_breaks() {
 fn the_proxy_takes_no_more_than_its_other_side_does() {
     /// Far more than the socket buffers between the two ends hold.
     const MOST: usize = 256 << 20;
-    for driver in drivers() {
+    on_every_driver(|driver| {
         let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = upstream.local_addr().expect("bound").to_string();
         let mut proxy = Program::start("proxy", &[&address, driver.name()]);
@@ -284,5 +294,5 @@ fn the_proxy_takes_no_more_than_its_other_side_does() {
         server.shutdown(std::net::Shutdown::Write).expect("open");
         let read = std::io::copy(&mut client, &mut std::io::sink()).expect("to the end");
         assert_eq!(read, written as u64, "{driver}");
-    }
+    });
 }
