@@ -33,7 +33,7 @@ const SPIN_NS_MAX: u64 = 10_000;
 const LOOKS: u32 = 8;
 /// How often a thread gives way before it sleeps.
 const GIVES_WAY: u32 = 4;
-/// Whoever is away for longer waited for the slice of another, or for more threads than giving way is for.
+/// A thread that is away for longer waited for the slice of another, or for more threads than giving way is for.
 const AWAY_NS_MAX: u64 = 1_000_000;
 /// One part of the time in so many may be lost in such absences.
 const LOST_ONE_IN: u64 = 32;
@@ -71,7 +71,7 @@ impl Patience {
         giving_way: Option<GivingWay<'_>>,
         mut is_there: impl FnMut() -> bool,
         is_crowded: impl Fn() -> bool,
-        mut missed: impl FnMut(),
+        missed: impl FnMut(),
     ) -> bool {
         if cpus() > 1
             && self.spins.is_worth_it()
@@ -81,16 +81,7 @@ impl Patience {
             return true;
         }
         let Some(giving_way) = giving_way else { return false };
-        for _ in 0..GIVES_WAY {
-            if !giving_way.give_way() {
-                return false;
-            }
-            if is_there() {
-                return true;
-            }
-            missed();
-        }
-        false
+        a_few_times(|| giving_way.give_way(), is_there, missed)
     }
 
     /// Looks until `is_there`, until others want the CPU, or until the time for it is over; whether it is there.
@@ -114,6 +105,25 @@ impl Patience {
             }
         }
     }
+}
+
+/// Gives way until `is_there`; whether it is.
+#[inline]
+fn a_few_times(
+    mut give_way: impl FnMut() -> bool,
+    mut is_there: impl FnMut() -> bool,
+    mut missed: impl FnMut(),
+) -> bool {
+    for _ in 0..GIVES_WAY {
+        if !give_way() {
+            return false;
+        }
+        if is_there() {
+            return true;
+        }
+        missed();
+    }
+    false
 }
 
 impl Score {
@@ -253,15 +263,14 @@ mod tests {
 
     #[test]
     fn it_gives_way_a_few_times_and_says_each_time_that_it_missed() {
-        let words = [AtomicU64::new(0), AtomicU64::new(0)];
-        let giving_way = Some(of(&words));
         let missed = Cell::new(0);
         let miss = || missed.set(missed.get() + 1);
-        assert!(!Patience::default().wait(giving_way, || false, || true, miss));
+        assert!(!a_few_times(|| true, || false, miss));
         assert_eq!(missed.take(), GIVES_WAY);
-        let is_there = || missed.get() == 1;
-        assert!(Patience::default().wait(giving_way, is_there, || true, miss));
+        assert!(a_few_times(|| true, || missed.get() == 1, miss));
         assert_eq!(missed.take(), 1);
+        assert!(!a_few_times(|| false, || true, miss), "all rest");
+        assert_eq!(missed.take(), 0);
         assert!(
             !Patience::default().wait(None, || true, || true, miss),
             "a pool that always spins"
