@@ -25,8 +25,10 @@ pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
             "warning: -w: clients run on the machine of their pool; this is a native one",
         );
     }
-    let mut command = compiler(&flags.build, &flags.output)?;
+    let (output, words) = output_and_words(&flags.output);
+    let mut command = compiler(&flags.build, &output)?;
     finish(&flags.build, &mut command, &Home::find()?);
+    command.args(words);
     run(&mut command, flags.build.verbose, None)
 }
 
@@ -39,9 +41,10 @@ pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
     }
     let specs = ServiceSpec::read_all(&flags.services).map_err(Failure::usage)?;
     let main = main_source(&specs);
-    let mut command = compiler(&flags.build, &flags.output)?;
+    let (output, words) = output_and_words(&flags.output);
+    let mut command = compiler(&flags.build, &output)?;
     let piped = if flags.keep {
-        let kept = beside(&flags.output);
+        let kept = beside(&output);
         fs::write(&kept, &main)
             .map_err(|error| Failure::failed(format!("{}: {error}", kept.display())))?;
         command.arg(&kept);
@@ -52,6 +55,7 @@ pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
         Some(main.as_str())
     };
     finish(&flags.build, &mut command, &Home::find()?);
+    command.args(words);
     run(&mut command, flags.build.verbose, piped)
 }
 
@@ -119,6 +123,18 @@ fn words(variable: &str, otherwise: &str) -> Result<Vec<String>, Failure> {
 
 fn split(groups: &[String]) -> impl Iterator<Item = &str> {
     groups.iter().flat_map(|group| group.split_whitespace())
+}
+
+/// Makefiles give words for the compiler behind the name of the program, in one value: `-o "server -lz"`.
+fn output_and_words(output: &Path) -> (PathBuf, Vec<String>) {
+    let whole = output.to_string_lossy();
+    match whole.split_once(" -") {
+        Some((name, words)) if !name.trim().is_empty() => {
+            let words = format!("-{words}");
+            (name.trim().into(), words.split_whitespace().map(str::to_owned).collect())
+        }
+        _ => (output.to_owned(), Vec::new()),
+    }
 }
 
 fn beside(output: &Path) -> PathBuf {
@@ -233,6 +249,19 @@ mod tests {
         let groups = ["a.c  -DX".to_owned(), String::new(), "b.o".to_owned()];
         assert_eq!(split(&groups).collect::<Vec<_>>(), ["a.c", "-DX", "b.o"]);
         assert_eq!(beside(Path::new("out/banksv")), Path::new("out/banksv.main.c"));
+    }
+
+    #[test]
+    fn words_behind_the_name_of_the_program_are_for_the_compiler() {
+        let split = |text: &str| {
+            let (output, words) = output_and_words(Path::new(text));
+            (output.display().to_string(), words.join(" "))
+        };
+        let pair = |name: &str, words: &str| (name.to_owned(), words.to_owned());
+        assert_eq!(split("../bin/sv -lclntsh  -lm"), pair("../bin/sv", "-lclntsh -lm"));
+        assert_eq!(split("my own-sv"), pair("my own-sv", ""));
+        assert_eq!(split("sv"), pair("sv", ""));
+        assert_eq!(split(" -x"), pair(" -x", ""));
     }
 
     #[test]

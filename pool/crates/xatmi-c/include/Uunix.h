@@ -4,6 +4,11 @@
 
 #include <errno.h>
 
+/* Arguments of a prototype, in sources that were also for compilers without any. */
+#ifndef _
+#define _(arguments) arguments
+#endif
+
 #define Uunixerr errno
 
 #endif

@@ -19,6 +19,11 @@
 #include "ubf.h"
 #include "xa.h"
 
+/* In declarations of Tuxedo's programs. */
+#ifndef _TMDLLENTRY
+#define _TMDLLENTRY
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

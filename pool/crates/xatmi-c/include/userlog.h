@@ -17,6 +17,9 @@ extern "C" {
 
 #define USERLOG_TEXT_MAX 8192 /* bytes of a text and its zero; what is longer is cut */
 
+/* PROGRAM, where a program sets it, as in proc_name = argv[0]; only what stands behind the last / counts. */
+extern char *proc_name;
+
 /* Appends a line. The bytes that were written, or -1 with the reason in errno; tperrno stays. */
 extern int pollux_userlog(const char *text);
 

@@ -9,7 +9,8 @@
 //! PREFIX/include/oatmi.h  oubf.h  oatmisrv.h  ondebug.h  odebug.h  onerror.h   the same with a context in front
 //! PREFIX/include/Usysflds.h  Usysfl32.h  Uunix.h  Usignal.h  nstopwatch.h  thlock.h  ndebugcmn.h
 //! PREFIX/lib/libpollux_xatmi.so.0               the library
-//! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libatmisrvinteg, libubf, libnstd
+//! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libatmisrvinteg, libubf, libnstd,
+//!                                               libtux, libbuft, libfml, libfml32, libengine
 //! PREFIX/lib/libatmisrv.a                       main of a server
 //! PREFIX/lib/pkgconfig/pollux-xatmi.pc  atmisrvinteg.pc
 //! ```
@@ -60,13 +61,18 @@ const HEADERS: [(&str, &str); 29] = [
 ];
 
 /// Names of the library at link time; the latter ones are those of other makers' link lines.
-const LINK_NAMES: [&str; 6] = [
+const LINK_NAMES: [&str; 11] = [
     "libpollux_xatmi.so",
     "libatmi.so",
     "libatmiclt.so",
     "libatmisrvinteg.so",
     "libubf.so",
     "libnstd.so",
+    "libtux.so",
+    "libbuft.so",
+    "libfml.so",
+    "libfml32.so",
+    "libengine.so",
 ];
 
 /// `main` of a server, as an archive.
@@ -111,7 +117,7 @@ mod tests {
             assert_eq!(is_link, library == Library::Linked);
         }
         let count = |of: &str| std::fs::read_dir(prefix.join(of)).expect("a folder").count();
-        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (29, 9, 2));
+        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (29, 14, 2));
     }
 
     #[test]

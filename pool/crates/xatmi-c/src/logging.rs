@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -467,6 +468,10 @@ pub extern "C" fn tplogclosethread() {
     fault::quietly(|| OF_THIS_THREAD.set(Settings::default()));
 }
 
+/// The name of the program in the log of the day, where it sets one, as `proc_name = argv[0]`.
+#[unsafe(no_mangle)]
+pub static proc_name: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
 /// Appends a line to the log of the day; the bytes that were written, or -1 with errno.
 ///
 /// # Safety
@@ -513,8 +518,15 @@ fn append(text: &CStr) -> io::Result<usize> {
     let minute = local.tm_min;
     let second = local.tm_sec;
     let time = format!("{hour:02}{minute:02}{second:02}{:03}", now.subsec_millis());
-    let program = env::args_os().next().unwrap_or_default();
-    let program = Path::new(&program).file_name().unwrap_or_default().display().to_string();
+    // SAFETY: a program that sets it leaves a text there.
+    let named = unsafe { caller::text(proc_name.load(Ordering::Relaxed)) };
+    let program = named.map_or_else(program_name, |name| {
+        Path::new(OsStr::from_bytes(name.to_bytes()))
+            .file_name()
+            .unwrap_or_default()
+            .display()
+            .to_string()
+    });
     let mut line = format!("{}:{date}:{time}:{program}:", std::process::id()).into_bytes();
     let text = text.to_bytes();
     line.extend(text.strip_suffix(b"\n").unwrap_or(text));

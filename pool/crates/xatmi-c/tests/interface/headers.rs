@@ -235,7 +235,12 @@ fn a_program_of_endurox_has_the_names_of_its_standard_header() {
 }
 
 /// What programs of Enduro/X call without a header of their own for it: each header alone, and what it brings.
-const BROUGHT: [(&str, &str); 5] = [
+const BROUGHT: [(&str, &str); 7] = [
+    (
+        "Usignal.h",
+        "USIGTYP (*handler) _((int)) = SIG_IGN; return Usignal(SIGINT, handler) == SIG_ERR || Uunixerr < 0;",
+    ),
+    ("atmi.h", "void (_TMDLLENTRY *handler)(char *, long, long) = NULL; return handler != NULL;"),
     (
         "atmi.h",
         "UBFH *fields = NULL; XID id; size_t most = PATH_MAX; (void)id; puts(\"\"); (void)Bnum(fields); return most == 0;",
@@ -377,9 +382,14 @@ fn libraries_of_other_makers_link_lines_are_there() {
         "#include <atmi.h>\nint main(void) { return tpterm(); }\n",
     )
     .expect("written");
-    let arguments = ["-o", "client", "client.c", "-Llib", "-latmiclt", "-latmi", "-lubf", "-lnstd"];
-    let output = gcc.run(&arguments);
-    assert!(output.status.success(), "{}", output.stderr);
+    for libraries in
+        ["-latmiclt -latmi -lubf -lnstd", "-ltux -lbuft -lfml -lfml32 -lengine -ldl -lpthread"]
+    {
+        let mut arguments = vec!["-o", "client", "client.c", "-Llib"];
+        arguments.extend(libraries.split(' '));
+        let output = gcc.run(&arguments);
+        assert!(output.status.success(), "{}", output.stderr);
+    }
 }
 
 /// Functions that programs provide, and those that only macros of the headers call.

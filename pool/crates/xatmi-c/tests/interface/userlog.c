@@ -48,6 +48,13 @@ int main(int argc, char **argv) {
   snprintf(command, sizeof command, "cat %s.$(date +%%m%%d%%y)", path);
   CHECK(strstr(printed(command), ":program:third\n") != NULL);
 
+  /* A name that the program has given itself. */
+  static char other[] = "/opt/bin/teller";
+  proc_name = other;
+  CHECK(userlog("named") > 0 && strstr(printed(command), ":teller:named\n") != NULL);
+  proc_name = NULL;
+  CHECK(userlog("again") > 0 && strstr(printed(command), ":program:again\n") != NULL);
+
   snprintf(path, sizeof path, "%s/none/mine", argv[1]);
   setenv("ULOGPFX", path, 1);
   CHECK(tpacall("", NULL, 0, 0) == -1);

@@ -60,7 +60,7 @@ impl CommandLine {
                      started by `pollux pool start --id`"
                 )),
                 // It is so without them.
-                'P' | 'h' | 'v' | 'H' => {}
+                'P' | 'h' | 'v' | 'H' | 't' => {}
                 _ => line.remark(format!("the option {word} is not known here, and left out")),
             }
         }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn options_that_mean_something_else_here_are_not_passed_on() {
-        let line = read("-A -n 10 -p1,30:2,5 -l t -P stray -Q");
+        let line = read("-A -n 10 -p1,30:2,5 -l t -t -P stray -Q");
         assert_eq!(line.system, [""; 0]);
         let said = line.remarks.join("\n");
         for part in
@@ -145,5 +145,6 @@ mod tests {
         {
             assert!(said.contains(part), "{part} in {said}");
         }
+        assert!(!said.contains("option -t"), "{said}");
     }
 }

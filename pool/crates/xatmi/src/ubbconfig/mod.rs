@@ -418,7 +418,12 @@ impl<'a> Work<'a> {
     /// What the servers of a machine have in common.
     fn of_machine(&mut self, machine: &Entry) {
         self.permissions(machine);
-        if let Some(folder) = machine.value("APPDIR") {
+        let folder = machine.parameter("APPDIR").filter(|found| !found.value.is_empty());
+        if let Some(open) = folder.filter(|found| found.value.starts_with('<')) {
+            let what = format!("APPDIR={} of *MACHINES", shown(&open.value));
+            let why = "it is to be filled in: the folder of the programs, which is put in PATH";
+            self.loss(open.line, what, why);
+        } else if let Some(folder) = folder.map(|found| found.value.as_str()) {
             // Several stand with a colon between them; programs are started in the first.
             let mut folders = folder.split(':').map(str::to_owned);
             self.converted.folder = folders.next();

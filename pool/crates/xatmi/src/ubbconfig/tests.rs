@@ -152,3 +152,19 @@ fn every_mistake_is_reported_with_its_line() {
     let many = "*RESOURCES\nMASTER A\n*MACHINES\nh LMID=A\n*GROUPS\nG LMID=A GRPNO=1\n*SERVERS\nx SRVGRP=G SRVID=1 MAX=9000\n";
     assert!(failed(many).contains("what it becomes is refused: 9000 copies"), "{}", failed(many));
 }
+
+#[test]
+fn a_folder_that_is_to_be_filled_in_is_named_and_not_used() {
+    let text = "*RESOURCES\nMASTER A\n*MACHINES\nh LMID=A APPDIR=\"<Replace with the folder>\"\n*GROUPS\nG LMID=A GRPNO=1\n\
+                *SERVERS\nx SRVGRP=G SRVID=1\n";
+    let none = |_: &Path| Err(io::Error::from(io::ErrorKind::NotFound));
+    let conversion = convert("ubb", text, None, &none).expect("sound");
+    assert_eq!(conversion.environment, "export NDRX_QPREFIX=/ubb\n");
+    let said = said(&conversion);
+    assert!(
+        said.contains(
+            "ubb:4: APPDIR=<Replace with the folder> of *MACHINES: it is to be filled in"
+        ),
+        "{said}"
+    );
+}
