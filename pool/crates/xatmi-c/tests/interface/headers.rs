@@ -146,7 +146,8 @@ fn link_all(compiler: &'static str, language: &str) {
 /// The name of the function that a line declares.
 pub(crate) fn function(line: &str) -> Option<String> {
     let declaration = line.strip_prefix("extern ").filter(|rest| !rest.starts_with('"'))?;
-    let before = declaration.split('(').next()?;
+    // Variables have no parenthesis.
+    let before = declaration.split_once('(')?.0;
     Some(before.rsplit([' ', '*']).next()?.to_owned())
 }
 
