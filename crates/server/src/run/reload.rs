@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pollux_settings::command::output::error_chain;
 
-use crate::config::{Answer, ServeConfig};
+use crate::config::{Answer, Limits, Monitoring, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::front::state::Replacements;
 use crate::run::privileges::{Privileged, Sandbox};
@@ -23,7 +23,8 @@ pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sy
 /// ```
 ///
 /// All replacements are made before the first one is offered, so a server never answers by two settings
-/// for longer than a turn takes. What is fixed when loops start is refused by its name.
+/// for longer than a turn takes. What is fixed when loops start is refused by its name, and what is not known here to be taken is
+/// refused as well: a setting that comes to it is never reported as taken when it is not.
 pub(crate) struct Reload {
     pub(crate) config: ServeConfig,
     pub(crate) replacements: Arc<Replacements<LoopState>>,
@@ -120,8 +121,41 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("stats", monitoring.stats != new.monitoring.stats),
         ("control", monitoring.control != new.monitoring.control),
         ("pid_file", monitoring.pid_file != new.monitoring.pid_file),
+        ("quiet", monitoring.is_quiet != new.monitoring.is_quiet),
     ];
-    settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    let named: Vec<_> =
+        settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect();
+    match named {
+        named if named.is_empty() && with_what_is_taken(old, new) != *new => vec!["other settings"],
+        named => named,
+    }
+}
+
+/// The `old` settings with all that a reload takes of the `new` ones.
+fn with_what_is_taken(old: &ServeConfig, new: &ServeConfig) -> ServeConfig {
+    let limits = new.limits.clone();
+    ServeConfig {
+        answer: new.answer.clone(),
+        extras: new.extras.clone(),
+        http2: new.http2.clone(),
+        is_timing_requests: new.is_timing_requests,
+        limits: Limits {
+            header_timeout: limits.header_timeout,
+            body_timeout: limits.body_timeout,
+            body_rate_min_bytes: limits.body_rate_min_bytes,
+            idle_timeout: limits.idle_timeout,
+            drain_timeout: limits.drain_timeout,
+            body_bytes_max: limits.body_bytes_max,
+            heads: limits.heads,
+            ..old.limits.clone()
+        },
+        monitoring: Monitoring {
+            access_log: new.monitoring.access_log.clone(),
+            access_log_format: new.monitoring.access_log_format,
+            ..old.monitoring.clone()
+        },
+        ..old.clone()
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +177,15 @@ mod tests {
             ("reply = 1\nthreads = 2\nlisten = \":1\"", vec!["listen", "threads"]),
             ("reply = 1\nsplit_reply = true", vec!["split_reply"]),
             ("reply = 1\ncert = \"a\"\nkey = \"b\"", vec!["cert and key"]),
+            ("reply = 1\nquiet = true\nlog_level = \"warn\"", vec!["quiet"]),
+            (
+                "echo = true\nbody_timeout = \"1s\"\nbody_rate_min = 0\ndrain_timeout = \"1s\"",
+                vec![],
+            ),
+            (
+                "reply = 1\nmax_head = \"8KiB\"\nhttp2_streams = 7\naccess_log = \"-\"\naccess_log_format = \"json\"",
+                vec![],
+            ),
             (
                 "reply = 1\nwrite_timeout = \"1s\"\nread_rate_min = 0",
                 vec!["write_timeout", "read_rate_min"],
