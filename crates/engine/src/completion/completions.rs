@@ -192,7 +192,9 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// The socket took some of a piece, or failed.
+    /// The socket took some of a piece, or failed. EINTR is not a failure, and nothing was taken: the kernel gave the send to a
+    /// thread of its own, and the process was stopped while that waited. ECANCELED follows from [`Self::abandon`] alone, whose
+    /// output has nothing under way any more.
     fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
         let now = self.state.clock.now().at;
         let Some((output, PendingOutput::Send { from, .. })) = self.under_way(token) else {
@@ -201,6 +203,10 @@ impl<S: Session> CompletionLoop<S> {
         let Ok(taken) = usize::try_from(completion.result) else {
             if let Some(bytes) = completion.returned {
                 output.push_front(Piece::Bytes(bytes, from));
+            }
+            if is_errno(completion.result, Errno::INTR) {
+                self.state.counters.count(Counter::SendsShort);
+                return self.send_waiting(token);
             }
             return self.send_failed(token, cause_of(errno(completion.result)));
         };
@@ -362,6 +368,55 @@ mod tests {
         // Its end comes as well, and counts once.
         this.source_readable(id, -Errno::CANCELED.raw_os_error());
         assert_eq!(this.state.counters.value(Counter::SourcesFailed), 1);
+    }
+
+    /// A test can't have the kernel's own thread interrupted while that sends: a send that was cancelled is made one here.
+    #[test]
+    fn a_waiting_send_that_was_interrupted_is_made_again() {
+        let clock = Clock::new(Arc::default());
+        let opened = CompletionLoop::with_sizes(TINY, (), Limits::default(), clock, Arc::default());
+        let Some(mut this) = pollux_testing::or_skip(opened) else { return };
+        let (ours, mut peer) = UnixStream::pair().expect("two descriptors");
+        set_socket_send_buffer_size(&ours, 2_000).expect("set");
+        ours.set_nonblocking(true).expect("set");
+        let ConnectionId(token) = this.adopt(ours.into(), Speaker { is_first: true });
+        this.drain();
+        let end = Instant::now() + Duration::from_secs(60);
+        let request = loop {
+            assert!(Instant::now() < end, "no send waits");
+            this.turn(Some(Duration::from_millis(1))).expect("turned");
+            let state = this.connections.get_mut(token).map(|found| &found.output_state);
+            if let Some(OutputState::Waiting(output)) = state
+                && let Some(PendingOutput::Send { request, .. }) = &output.under_way
+            {
+                break *request;
+            }
+        };
+        this.push(|ring| ring.cancel_owned(request, numbered(Kind::Cleanup, 0)));
+        let mut completion = loop {
+            assert!(Instant::now() < end, "it is not cancelled");
+            match this.next_completion() {
+                Some(it) if read_label(it.user_data).0 == Kind::SendWaiting => break it,
+                Some(other) => this.dispatch(other),
+                None => drop(this.ring.enter(1, Some(Duration::from_millis(1)))),
+            }
+        };
+        assert_eq!(completion.result, -Errno::CANCELED.raw_os_error());
+        completion.result = -Errno::INTR.raw_os_error();
+        this.dispatch(completion);
+        peer.set_nonblocking(true).expect("set");
+        let mut received = Vec::new();
+        while received.len() < FIRST_BYTES {
+            assert!(Instant::now() < end, "{} bytes came", received.len());
+            this.turn(Some(Duration::from_millis(1))).expect("turned");
+            let mut piece = [0; 4096];
+            match peer.read(&mut piece) {
+                Ok(0) => panic!("the connection was closed after {} bytes", received.len()),
+                Ok(len) => received.extend_from_slice(&piece[..len]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(received.iter().all(|byte| *byte == b'1'));
     }
 
     /// The completion that reports the cut answer lies behind more receives than the queue holds,

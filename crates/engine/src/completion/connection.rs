@@ -437,6 +437,9 @@ impl<S: Session> CompletionLoop<S> {
     /// A send out of the arena was not taken whole: its rest waits, in front of what followed.
     /// `send` is its number among those of its submission, which may be the one that is being
     /// filled: a full queue is submitted in the middle of a turn.
+    ///
+    /// EAGAIN says that the socket was full. As it is tried once and never waits (MSG_DONTWAIT), it is neither interrupted nor
+    /// cancelled: every other errno is the socket's own.
     pub(super) fn fell_short(&mut self, send: Token, result: i32) {
         self.state.counters.count(Counter::SendsShort);
         let is_of_this = send.generation() == self.submission & 1;
