@@ -249,6 +249,11 @@ pub trait Experiment: Sync {
     /// What a point needs of the machine.
     fn needs(&self, axes: &Axes) -> Needs;
 
+    /// How many requests are under way at a time: a turn that ends by its units holds some such waves.
+    fn wave(&self, _axes: &Axes) -> u64 {
+        1
+    }
+
     /// The load generator of a point; none where an experiment needs none.
     fn generator(&self, _axes: &Axes) -> Option<Generator> {
         None

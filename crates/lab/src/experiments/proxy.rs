@@ -124,6 +124,10 @@ impl Experiment for Proxy {
         }
     }
 
+    fn wave(&self, axes: &Axes) -> u64 {
+        http::wave(axes)
+    }
+
     fn generator(&self, _: &Axes) -> Option<Generator> {
         Some(Generator::Pollux)
     }

@@ -55,9 +55,7 @@ impl PlannedPoint {
     /// How an arm takes turns here, where a look at it says so.
     pub(crate) fn pace(&self, arm: &str) -> Option<Pace> {
         let index = self.arms.iter().position(|known| known.name == arm)?;
-        let axes = &self.point.axes;
-        let number = |axis: &str| axes.get(axis).map_or(1, |_| axes.number(axis));
-        let wave = number("connections") * number("pipeline") * number("streams");
+        let wave = self.experiment.wave(&self.point.axes);
         Some(Pace::of(self.times[index].as_ref()?, wave, self.turn_min()))
     }
 

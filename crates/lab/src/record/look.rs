@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::axis::{Axes, PROCESSES};
 
-/// Axes that say how a server is asked; the others say what is started, and asked for.
+/// Axes that say how a server is asked; the others say what is started, and asked for. A test wants each axis of `http` and
+/// `proxy` named as one or the other.
 const OF_LOAD: [&str; 10] = [
     "connections",
     "pipeline",
@@ -312,5 +313,16 @@ mod tests {
         let at_once = look(1.0, 1.0).times(32);
         assert_eq!(at_once.wave, Duration::from_secs(1));
         assert_eq!(Look::default().times(64), ArmTimes::default());
+    }
+
+    #[test]
+    fn each_axis_of_servers_says_how_one_is_asked_or_what_is_started() {
+        let started = ["reply_bytes", "request_bytes", "http", "encrypted", "file", "log", "path"];
+        for name in ["http", "proxy"] {
+            for axis in known(name).axes {
+                let is_of_load = OF_LOAD.contains(&axis.name);
+                assert!(is_of_load != started.contains(&axis.name), "{name}: {}", axis.name);
+            }
+        }
     }
 }

@@ -436,6 +436,10 @@ impl Experiment for Http {
         }
     }
 
+    fn wave(&self, axes: &Axes) -> u64 {
+        wave(axes)
+    }
+
     fn generator(&self, axes: &Axes) -> Option<Generator> {
         Some(Generator::of(axes))
     }
@@ -491,6 +495,12 @@ pub(crate) fn in_words(axes: &Axes) -> String {
         words += &format!(", replies of {}", size(REPLY_BYTES));
     }
     words
+}
+
+/// How many requests are under way at a time.
+pub(crate) fn wave(axes: &Axes) -> u64 {
+    let number = |axis: &str| axes.get(axis).map_or(1, |_| axes.number(axis));
+    number(CONNECTIONS.name) * number("pipeline") * number(STREAMS.name)
 }
 
 /// Whether HTTP/2 is spoken.
