@@ -10,7 +10,8 @@ use futures_util::StreamExt;
 use pollux_engine::CpuList;
 use pollux_load::campaign::{
     AgentFacts, AgentName, AgentState, CampaignReply, CampaignRequest, Demand, LoadBounds,
-    MESSAGE_BYTES_MAX, MessageError, Said, TurnsDemand, TurnsNumber, TurnsOrder, VERSION,
+    LoadOrder, MESSAGE_BYTES_MAX, MessageError, Said, TurnsDemand, TurnsNumber, TurnsOrder,
+    VERSION,
 };
 use pollux_load::{ScrapeListener, ScrapedPage};
 use pollux_settings::command::output::{self, Failure};
@@ -254,48 +255,7 @@ impl Agent<'_> {
                 }
                 Some(Said::Pong)
             }
-            // The answer to the first one was lost.
-            (Demand::Prepare(_), Some(work)) if is_current => {
-                work.take_beat();
-                Some(Said::Accepted)
-            }
-            (Demand::Prepare(_), Some(work)) => {
-                let why = format!("it is busy with {}", work.campaign());
-                self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
-                Some(Said::Refused(why))
-            }
-            (Demand::Prepare(_), None) if self.campaigns.contains(&request.campaign) => {
-                let why = "its run is over";
-                self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
-                Some(Said::Refused(why.to_owned()))
-            }
-            (Demand::Prepare(_), None) if self.held.as_ref().is_some_and(HeldLoads::is_taken) => {
-                let why = format!("it is busy with {}", self.busy_with()?);
-                self.refuse_order(&format!("{}: order refused: {why}", request.campaign));
-                Some(Said::Refused(why))
-            }
-            (Demand::Prepare(order), None) => {
-                self.forget_held();
-                let campaign = request.campaign;
-                let len_bytes = self.piece_len_bytes();
-                let bounds = (&self.bounds, &*self.flags.source);
-                match Work::begin(campaign.clone(), &order, bounds, len_bytes) {
-                    Ok((work, about)) => {
-                        self.work = Some(work);
-                        self.campaigns.push_back(campaign.clone());
-                        if self.campaigns.len() > CAMPAIGNS_MAX {
-                            self.campaigns.pop_front();
-                        }
-                        self.counts.orders += 1;
-                        output::remark(&format!("{}: {campaign}: order: {about}", self.who));
-                        Some(Said::Accepted)
-                    }
-                    Err(why) => {
-                        self.refuse_order(&format!("{campaign}: order refused: {why}"));
-                        Some(Said::Refused(why))
-                    }
-                }
-            }
+            (Demand::Prepare(order), _) => self.prepare(request.campaign, &order),
             (Demand::Status { .. }, None) => Some(Said::Status(Box::new(Self::idle()))),
             // Of a campaign that is over: ignored, and never taken for the one that runs.
             (_, Some(_)) if !is_current => {
@@ -313,6 +273,49 @@ impl Agent<'_> {
             // Answered before.
             (Demand::Turns(_), None) => None,
         }
+    }
+
+    /// What is said to the order for a run, which is begun unless there is something else to do.
+    fn prepare(&mut self, campaign: AgentName, order: &LoadOrder) -> Option<Said> {
+        let refusal = match &mut self.work {
+            // The answer to the first one was lost.
+            Some(work) if *work.campaign() == campaign => {
+                work.take_beat();
+                return Some(Said::Accepted);
+            }
+            Some(work) => Some(format!("it is busy with {}", work.campaign())),
+            None if self.campaigns.contains(&campaign) => Some("its run is over".to_owned()),
+            None if self.held.as_ref().is_some_and(HeldLoads::is_taken) => {
+                Some(format!("it is busy with {}", self.busy_with()?))
+            }
+            None => None,
+        };
+        let begun = refusal.map_or_else(|| self.begin(&campaign, order), Err);
+        Some(match begun {
+            Ok(about) => {
+                output::remark(&format!("{}: {campaign}: order: {about}", self.who));
+                Said::Accepted
+            }
+            Err(why) => {
+                self.refuse_order(&format!("{campaign}: order refused: {why}"));
+                Said::Refused(why)
+            }
+        })
+    }
+
+    /// Begins a run, in the place of loads that are held; what it is, or why it can't be.
+    fn begin(&mut self, campaign: &AgentName, order: &LoadOrder) -> Result<String, String> {
+        self.forget_held();
+        let len_bytes = self.piece_len_bytes();
+        let bounds = (&self.bounds, &*self.flags.source);
+        let (work, about) = Work::begin(campaign.clone(), order, bounds, len_bytes)?;
+        self.work = Some(work);
+        self.campaigns.push_back(campaign.clone());
+        if self.campaigns.len() > CAMPAIGNS_MAX {
+            self.campaigns.pop_front();
+        }
+        self.counts.orders += 1;
+        Ok(about)
     }
 
     /// The same of loads that come in turns.

@@ -90,7 +90,6 @@ impl Runner<'_> {
         point: &PlannedPoint,
         state: &mut State,
     ) {
-        let plan = self.plan;
         let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
         let planned = self.taking_part(group, &label, point, state);
         let mut all = group.iter().map(|arm| &point.arms[*arm]);
@@ -102,8 +101,7 @@ impl Runner<'_> {
         self.observer.run_started(&RunLabel { arm: "all arms".to_owned(), ..label.clone() });
         let start = Instant::now();
         let key = (label.experiment.clone(), label.point.clone(), number);
-        let kept_key = |arm: &Arm| (key.0.clone(), key.1.clone(), number, arm.name.clone());
-        let kept = planned.iter().map(|arm| state.kept.remove(&kept_key(arm))).collect();
+        let kept = planned.iter().map(|arm| state.kept.remove(&kept_key(&key, arm))).collect();
         // What a share of the first set is for can be known only once its arms are there.
         let start_until = self.set_until(set.max(1), point, state);
         let mut arms = self.arms(set, &planned, kept, point, start_until);
@@ -156,19 +154,25 @@ impl Runner<'_> {
                 end.and_then(|life| figures.measurement(position, arm, &length, point, life));
             self.note_outcome(label, position, outcome, state);
         }
+        state.record.rounds.push(self.rounds_of(set, number, point, &arms));
         state.lengths.insert(key.clone(), length);
-        state.record.rounds.push(RoundsOfSet {
+        keep(&key, arms.into_iter().zip(lives_on), state);
+    }
+
+    /// What the record has of the rounds of a group.
+    fn rounds_of(
+        &self,
+        set: u32,
+        group: usize,
+        point: &PlannedPoint,
+        arms: &[SetArm<'_>],
+    ) -> RoundsOfSet {
+        RoundsOfSet {
             set,
-            experiment: plan.part_name(point).to_owned(),
+            experiment: self.plan.part_name(point).to_owned(),
             point: point.point.label.clone(),
-            group: number,
+            group,
             arms: arms.iter().map(|arm| (arm.planned.name.clone(), arm.rounds.clone())).collect(),
-        });
-        for (arm, _) in arms.into_iter().zip(lives_on).filter(|(_, lives_on)| *lives_on) {
-            let SetArm { planned, living, described, .. } = arm;
-            if let Ok(living) = living {
-                state.kept.insert(kept_key(planned), Kept { living, described });
-            }
         }
     }
 
@@ -423,6 +427,22 @@ impl Runner<'_> {
         for Kept { living, .. } in kept.values_mut() {
             // Its sets stand; one that does not end well is ended with its handle.
             let _ = living.ended(&|| self.stop.is_urgent());
+        }
+    }
+}
+
+/// What a group of a set is known by from one set to the next: part, point, number.
+type GroupKey = (String, String, usize);
+
+fn kept_key((part, point, number): &GroupKey, arm: &Arm) -> (String, String, usize, String) {
+    (part.clone(), point.clone(), *number, arm.name.clone())
+}
+
+/// Keeps the arms that live on for the next set.
+fn keep<'p>(key: &GroupKey, arms: impl Iterator<Item = (SetArm<'p>, bool)>, state: &mut State) {
+    for (SetArm { planned, living, described, .. }, lives_on) in arms {
+        if let (Ok(living), true) = (living, lives_on) {
+            state.kept.insert(kept_key(key, planned), Kept { living, described });
         }
     }
 }

@@ -234,7 +234,6 @@ impl Pool {
     /// # Errors
     /// [`PoolError`]; nothing stays behind.
     pub fn open(options: PoolOptions, log: Log) -> Result<Self, PoolError> {
-        let system = |what| move |cause| PoolError::System { what, cause };
         let config = PoolConfig::from_file(&options.config).map_err(PoolError::Config)?;
         let prefix = options.environment.prefix.clone();
         let group = options.environment.group.clone().or_else(|| config.settings.group.clone());
@@ -264,18 +263,13 @@ impl Pool {
         let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
         let endpoint = endpoint.map_err(PoolError::Metrics)?;
         let memory = match transport {
-            // Clients that have one come here when they see that its manager is gone.
             Transport::Queues => None,
-            Transport::Memory => Some(match previous::memory(&prefix) {
-                Some(left) => left,
-                None => Memory::create(&prefix, slots_max, sizes.service.message_len_bytes)
-                    .map_err(system("the memory of the requests"))?,
-            }),
+            Transport::Memory => {
+                let memory = memory(&prefix, slots_max, &sizes)?;
+                memory.set_always_spins(config.settings.spin == Spinning::Always);
+                Some(Rc::new(memory))
+            }
         };
-        if let Some(memory) = &memory {
-            memory.set_always_spins(config.settings.spin == Spinning::Always);
-        }
-        let memory = memory.map(Rc::new);
         let started = Instant::now();
         let key = std::env::var("NDRX_RNDK").unwrap_or_else(|_| prefix.as_str()[1..].to_owned());
         for warning in &config.warnings {
@@ -352,6 +346,20 @@ impl Pool {
         if Rc::ptr_eq(&slot_handle.slots, &self.slots) {
             self.slots_free.push(slot_handle.index);
         }
+    }
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> PoolError {
+    move |cause| PoolError::System { what, cause }
+}
+
+/// The memory of requests: that which an earlier manager left, where there is one. Clients that have a part in it come here when
+/// they see that its manager is gone.
+fn memory(prefix: &Prefix, slots_max: usize, sizes: &Sizes) -> Result<Memory, PoolError> {
+    match previous::memory(prefix) {
+        Some(left) => Ok(left),
+        None => Memory::create(prefix, slots_max, sizes.service.message_len_bytes)
+            .map_err(system("the memory of the requests")),
     }
 }
 
