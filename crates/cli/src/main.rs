@@ -26,7 +26,7 @@ mod run;
 mod servers;
 
 fn main() -> ExitCode {
-    let internal = lab::find_internal(std::env::args_os().skip(1));
+    let internal = lab::processes::find_internal(std::env::args_os().skip(1));
     program::ended(internal.map_or_else(handed_over_or_run, |run| run()))
 }
 
