@@ -74,7 +74,8 @@ fn requesting<T>(work: impl FnOnce(&mut Client) -> Result<T, Fault>) -> Result<T
     })
 }
 
-/// Calls a service and waits for its reply.
+/// Calls a service and waits for its reply: `Client::call_into`, in `client/call.rs` of `pollux_xatmi`. What came is given to the
+/// program by `Wanted::give` (`messages.rs`).
 ///
 /// # Safety
 /// A sound `svc` is that of a text, `odata` and `olen` those of a pointer and a long; no other thread

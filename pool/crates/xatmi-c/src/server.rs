@@ -85,8 +85,8 @@ pub(crate) fn end_as_failed() {
     }
 }
 
-/// Offers a service. What tells functions apart is where they are, not what they are called: one
-/// has as many names as a program has ways to write it.
+/// Offers a service: the worker calls `run_function` (`service.rs`) for each of its requests. What tells functions apart is
+/// where they are, not what they are called: one has as many names as a program has ways to write it.
 fn advertise(
     registry: &Registry,
     name: &str,

@@ -68,7 +68,11 @@ unsafe extern "C" {
     fn pollux_leave_by_continue();
 }
 
-/// Runs `function` for a request.
+/// Runs `function` for a request, and gives back how it ended: what the handler does that `advertise` in `server.rs` offers. The
+/// way continues where it was called, in `worker/dispatch.rs` of `pollux_xatmi`, `answer_to`.
+///
+/// `pollux_run_service` (C, `leave.c`) calls the function; where that calls `tpreturn` or `tpforward`, `pollux_record_return` and
+/// its like keep the outcome in `OUTCOME`, and the function is left by a jump to here.
 pub(crate) fn run_function(
     function: Function,
     mut incoming: Incoming,

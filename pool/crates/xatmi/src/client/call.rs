@@ -1,7 +1,8 @@
 //! A request and what comes of it in one: a call, which waits for the reply; a request that is sent and not waited for; the begin
 //! of a conversation, which waits for the service to join, or for a reply in its place.
 //!
-//! A call goes `send.rs` (out) ─► `receive.rs` (back), here as elsewhere. Calls are there with the caller's own memory for the
+//! A call goes `send.rs` (out) ─► in memory `client/mailbox.rs`, by queues `client/queues.rs` ─► the worker,
+//! `worker/dispatch.rs` ─► `receive.rs` (back), here as elsewhere. Calls are there with the caller's own memory for the
 //! reply, and on those with a [`Buffer`] each way.
 
 use std::time::Duration;
@@ -27,6 +28,8 @@ impl Client {
     /// `room` is called once, when the reply is there, and must return exactly as many bytes as it
     /// is given. The call is over afterwards, whatever came of it. TPNOBLOCK forbids to wait for
     /// room in the queue only; TPNOREPLY and TPGETANY have no meaning here.
+    ///
+    /// The way: `send_call` (`send.rs`), then `wait_until` (`receive.rs`).
     ///
     /// # Errors
     /// Those of [`send_request`](Self::send_request), of

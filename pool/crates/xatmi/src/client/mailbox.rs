@@ -2,6 +2,9 @@
 //!
 //! The [`Transport`] of `send` and `receive` in place of queues; a reply is handed to them as the bytes of a message, so
 //! that the rest is the same. Only [`wait`](Transport::wait) waits for a worker.
+//!
+//! A request that leaves is written to its cell (`memory/request.rs`) and its number put into the ring of the service
+//! (`memory/ring.rs`); a worker takes it out in `worker/mailbox.rs`, `take`, and answers it there, `send`.
 
 use std::cell::Cell;
 use std::io;

@@ -135,7 +135,8 @@ impl Client {
         arrived
     }
 
-    /// Waits for the reply to `wanted`, or any, until the monotonic clock shows `deadline_ns`.
+    /// Waits for the reply to `wanted`, or any, until the monotonic clock shows `deadline_ns`: each message comes of
+    /// `next_message`, which asks the transport, and is matched by `recognise`.
     pub(super) fn wait_until<'b>(
         &mut self,
         wanted: Option<u64>,

@@ -1,4 +1,7 @@
 //! Requests on their way out: written, sent by a [`Transport`](super::transport::Transport), room waited for, calls opened.
+//!
+//! `send_call` ─► `submit` ─► `send_when_room` ─► in memory `client/mailbox.rs`, `try_send`, by queues `client/queues.rs`, `send`; there a
+//! worker is woken, whose side begins in `worker/dispatch.rs`, `serve_next` or `serve_queue`.
 
 use super::out_calls::descriptor_of;
 use super::poll_lock::Guard;
@@ -155,6 +158,7 @@ impl Client {
         sent
     }
 
+    /// Hands it to the transport: `Mailbox::send` in memory, `Queues::send` by queues; waits for room and tries again.
     fn send_when_room(&mut self, order: &OutgoingCall, len: usize) -> Result<(), Error> {
         let mut begun_ns = Some(order.begun_ns);
         let mut lock = None;

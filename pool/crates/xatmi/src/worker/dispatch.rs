@@ -1,5 +1,8 @@
 //! One request from its queue through the service function to the reply, and the buffer it is received into.
 //!
+//! `serve_next` or `serve_queue` ─► `open` ─► `answer_to`: the service function (of C `xatmi-c/src/service.rs`, `run_function`), then
+//! `finish` ─► `reply.rs` ─► `mailbox.rs` or `queues.rs`, `send`.
+//!
 //! The loop calls it in memory for the next request of any service, by queues for every queue that became ready. It records the caller in the worker's slot before
 //! anything else can fail, so that the manager can answer for a worker that dies.
 
@@ -114,7 +117,7 @@ impl Dispatch {
         found.unwrap_or(DispatchResult::Message)
     }
 
-    /// Runs the service function and sends what it wants sent.
+    /// Runs the service function, the handler that was offered for it, and sends what it wants sent: `finish`, by `Replies`.
     #[inline]
     fn answer_to(
         &mut self,
