@@ -1,7 +1,8 @@
 //! The `pollux` command: flags in, exit codes out.
 //!
 //! Everything that it does is in the crates below; here flags are read, progress is drawn and
-//! the outcome becomes an exit code.
+//! the outcome becomes an exit code. What its modules call `crate::output` is
+//! that of `pollux_settings::command`.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

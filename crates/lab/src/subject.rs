@@ -10,7 +10,8 @@
 //! The figure of a turn is the CPU time that the measured side used in it over the units of work
 //! that were done: both are read while it sleeps, so they are exact and belong together. A
 //! `Subject` is whatever does the work: the thread that runs the workload, a server with its load
-//! generator, a herd with its callers. Nothing outside knows which.
+//! generator, a herd with its callers. Nothing outside knows which: `Experiment::start` makes it. Processes of arms are started by
+//! `run/set.rs`, and serve it by `child.rs`.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
