@@ -450,7 +450,6 @@ fn a_mebibyte_goes_both_ways_and_few_memfds_are_kept() {
 }
 
 fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
-    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     let mut outbox = Outbox::default();
     let large = outbox.put(b"for another client", 0, None, 1).expect("held");
@@ -474,7 +473,6 @@ fn a_reply_for_an_earlier_owner_of_the_queue_is_released() {
 }
 
 fn a_client_that_ends_holds_its_last_request_until_that_is_read() {
-    let _memfds = MEMFDS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut pool = Pool::start();
     let (go, may_go) = mpsc::channel::<()>();
     let (report, reported) = mpsc::channel();
