@@ -126,7 +126,7 @@ extern int tplogdump(int level, const char *comment, const void *data, int len);
 extern int tplogdumpdiff(int level, const char *comment, const void *one, const void *other, int len);
 extern int tplogprintubf(int level, const char *title, UBFH *ubf);
 
-/* `level` -1 and `file` NULL stay as they are; `settings` is as NDRX_DEBUG_STR or NULL; `module` is
+/* `level` -1 and `file` NULL or "" stay as they are; `settings` is as NDRX_DEBUG_STR or NULL; `module` is
  * not looked at. */
 extern int tplogconfig(int parts, int level, const char *settings, const char *module,
                        const char *file);

@@ -386,7 +386,7 @@ pub unsafe extern "C" fn tplogconfig(
             newer.level = Some(level_of(&level.to_string()).map_err(Fault::invalid)?);
         }
         // SAFETY: the caller's promise.
-        if let Some(file) = unsafe { caller::text(file) } {
+        if let Some(file) = unsafe { caller::text(file) }.filter(|file| !file.is_empty()) {
             newer.path = Some(PathBuf::from(OsStr::from_bytes(file.to_bytes())));
         }
         if let Some(path) = newer.path.as_ref().filter(|path| !path.as_os_str().is_empty()) {

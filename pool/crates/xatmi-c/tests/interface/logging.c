@@ -110,6 +110,9 @@ int main(int argc, char **argv) {
   CHECK(tplog(log_warn, "no") == 0 && taken("process.log")[0] == '\0');
   CHECK(tplogconfig(LOG_FACILITY_TP | LOG_FACILITY_NDRX, log_warn, NULL, NULL, NULL) == 0);
   CHECK(tplog(log_warn, "yes") == 0 && taken("process.log")[0] != '\0');
+  /* Bindings give texts without a letter for what is left out. */
+  CHECK(tplogconfig(LOG_FACILITY_TP, -1, "", "", "") == 0 && tplog(log_warn, "still") == 0);
+  CHECK(strstr(taken("process.log"), "still\n") != NULL);
   CHECK(tplogconfig(LOG_FACILITY_NDRX_THREAD | LOG_FACILITY_UBF_REQUEST, log_debug, NULL, NULL, NULL) == 0);
   CHECK(tplogqinfo(log_error, TPLOGQI_GET_TP) == (LOG_FACILITY_TP | (long)log_warn << 24));
   CHECK(tplogconfig(0, 1, NULL, NULL, NULL) == -1 && tperrno == TPEINVAL);
