@@ -248,7 +248,7 @@ impl<'a> Work<'a> {
         if let Some(units) = self.number(entry, "BLOCKTIME", 0, SECONDS_MAX / SCAN_UNIT_S) {
             let wait_ms = units * unit_ms.unwrap_or(SCAN_UNIT_S * 1000);
             let seconds = wait_ms.div_ceil(1000);
-            if wait_ms % 1000 != 0 {
+            if !wait_ms.is_multiple_of(1000) {
                 let line = entry.parameter("BLOCKTIME").map_or(entry.line, |found| found.line);
                 let what = format!("BLOCKTIME={units}, which is {wait_ms} ms");
                 let why = format!("a call waits for whole seconds: {seconds}");

@@ -420,6 +420,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Spare(Option<Buffer>);
 
+/// Fields that came beside the data of a request, as they came.
+type FieldsBeside = Box<[u8]>;
+
 /// Why a request's data could not be obtained.
 #[derive(Debug)]
 pub(super) enum Unusable {
@@ -447,7 +450,7 @@ impl Spare {
     pub(super) fn fill_beside_info(
         &mut self,
         payload: &Payload<'_>,
-    ) -> Result<(Option<Buffer>, Option<Box<[u8]>>), Unusable> {
+    ) -> Result<(Option<Buffer>, Option<FieldsBeside>), Unusable> {
         if !payload.has_info {
             return Ok((self.fill(payload)?, None));
         }
