@@ -17,7 +17,7 @@ use crate::messages::{Landing, outgoing};
 /// Room for more fields in a buffer that is made for a copy.
 const ROOM_BYTES: usize = 1024;
 /// `TPCI_NOEOFERR`.
-const NONE_IS_NO_ERROR: c_long = 0x1;
+const MAY_BE_MISSING: c_long = 0x1;
 
 /// Keeps a copy of the fields `info` with the buffer `message`, in place of what was there.
 #[unsafe(no_mangle)]
@@ -58,10 +58,10 @@ pub unsafe extern "C" fn tpgetcallinfo(
     flags: c_long,
 ) -> c_int {
     fault::atmi(-1, || {
-        if flags & !NONE_IS_NO_ERROR != 0 {
+        if flags & !MAY_BE_MISSING != 0 {
             return Err(Fault::invalid(format!("flags {flags:#x}: expected 0 or TPCI_NOEOFERR")));
         }
-        let is_asking = flags == NONE_IS_NO_ERROR;
+        let is_asking = flags == MAY_BE_MISSING;
         // SAFETY: the caller's promise.
         let there = unsafe { caller::read(info) };
         let there =
