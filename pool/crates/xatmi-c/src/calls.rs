@@ -74,7 +74,7 @@ fn requesting<T>(work: impl FnOnce(&mut Client) -> Result<T, Fault>) -> Result<T
     })
 }
 
-/// Calls a service and waits for its reply: `Client::call_into`, in `client/call.rs` of `pollux_xatmi`. What came is given to the
+/// Calls a service and waits for its reply: `Client::call_into`, in `pool/crates/xatmi/src/client/call.rs`. What came is given to the
 /// program by `Wanted::give` (`messages.rs`).
 ///
 /// # Safety

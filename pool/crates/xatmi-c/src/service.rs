@@ -69,7 +69,7 @@ unsafe extern "C" {
 }
 
 /// Runs `function` for a request, and gives back how it ended: what the handler does that `advertise` in `server.rs` offers. The
-/// way continues where it was called, in `worker/dispatch.rs` of `pollux_xatmi`, `answer_to`.
+/// way continues where it was called, in `pool/crates/xatmi/src/worker/dispatch.rs`, `answer_to`.
 ///
 /// `pollux_run_service` (C, `leave.c`) calls the function; where that calls `tpreturn` or `tpforward`, `pollux_record_return` and
 /// its like keep the outcome in `OUTCOME`, and the function is left by a jump to here.

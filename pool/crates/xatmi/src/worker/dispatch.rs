@@ -1,6 +1,6 @@
 //! One request from its queue through the service function to the reply, and the buffer it is received into.
 //!
-//! `serve_next` or `serve_queue` ─► `open` ─► `answer_to`: the service function (of C `xatmi-c/src/service.rs`, `run_function`), then
+//! `serve_next` or `serve_queue` ─► `open` ─► `answer_to`: the service function (of C `pool/crates/xatmi-c/src/service.rs`, `run_function`), then
 //! `finish` ─► `reply.rs` ─► `mailbox.rs` or `queues.rs`, `send`.
 //!
 //! The loop calls it in memory for the next request of any service, by queues for every queue that became ready. It records the caller in the worker's slot before
