@@ -255,7 +255,7 @@ impl Agent<'_> {
                 }
                 Some(Said::Pong)
             }
-            (Demand::Prepare(order), _) => self.prepare(request.campaign, &order),
+            (Demand::Prepare(order), _) => self.prepare(&request.campaign, &order),
             (Demand::Status { .. }, None) => Some(Said::Status(Box::new(Self::idle()))),
             // Of a campaign that is over: ignored, and never taken for the one that runs.
             (_, Some(_)) if !is_current => {
@@ -276,21 +276,21 @@ impl Agent<'_> {
     }
 
     /// What is said to the order for a run, which is begun unless there is something else to do.
-    fn prepare(&mut self, campaign: AgentName, order: &LoadOrder) -> Option<Said> {
+    fn prepare(&mut self, campaign: &AgentName, order: &LoadOrder) -> Option<Said> {
         let refusal = match &mut self.work {
             // The answer to the first one was lost.
-            Some(work) if *work.campaign() == campaign => {
+            Some(work) if work.campaign() == campaign => {
                 work.take_beat();
                 return Some(Said::Accepted);
             }
             Some(work) => Some(format!("it is busy with {}", work.campaign())),
-            None if self.campaigns.contains(&campaign) => Some("its run is over".to_owned()),
+            None if self.campaigns.contains(campaign) => Some("its run is over".to_owned()),
             None if self.held.as_ref().is_some_and(HeldLoads::is_taken) => {
                 Some(format!("it is busy with {}", self.busy_with()?))
             }
             None => None,
         };
-        let begun = refusal.map_or_else(|| self.begin(&campaign, order), Err);
+        let begun = refusal.map_or_else(|| self.begin(campaign, order), Err);
         Some(match begun {
             Ok(about) => {
                 output::remark(&format!("{}: {campaign}: order: {about}", self.who));

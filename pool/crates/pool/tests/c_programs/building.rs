@@ -388,7 +388,7 @@ fn an_exception_that_leaves_a_server_in_cpp_is_named_in_its_output() {
     let call = Process::run(pool.tool(POLLUX_POOL).args(["call", "THROW", "--string", "x"]));
     assert!(call.stderr.contains("TPESVCERR"), "{}", call.stderr);
     for file in ["start.err", "call.err"] {
-        let read = || std::fs::read_to_string(workshop.path(file)).unwrap_or_default();
+        let read = || fs::read_to_string(workshop.path(file)).unwrap_or_default();
         wait_until("the exception is named", || read().contains("no such door"));
         let said = read();
         assert!(said.contains("std::out_of_range") && !said.contains("Rust"), "{file}: {said}");
