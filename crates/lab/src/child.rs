@@ -1,7 +1,7 @@
 //! The measuring process: what the runner orders, and what it does.
 //!
 //! The runner starts a fresh process for each arm and hands it a [`Task`], which is made of the arm and the planned point. `pollux lab subject` calls
-//! [`serve`], which does turns as they are ordered; `pollux lab measure` calls [`measure()`], which does
+//! [`take_orders`], which does turns as they are ordered; `pollux lab measure` calls [`measure()`], which does
 //! one run by itself. Both read the types that the plan was made of.
 
 use std::io::{BufRead, Write};

@@ -28,9 +28,9 @@
 //! | `workers` | what a worker takes and holds, for the manager after its death; which sleep, their wake flags | yes |
 //! | `request` | one request and its reply, with generations | yes |
 //! | `runnable` | which threads can run, so that none spins while another waits for a CPU | yes |
-//! | `patience` | what a thread does before it sleeps: it looks, or gives way | yes |
+//! | `patience` | what a thread does before it sleeps: it looks, and gives way | |
 //! | `records` | where everything is, the services and the workers that offer them | |
-//! | `exchange` | the part that all processes write, waking, and whether a moment's look pays before a sleep | |
+//! | `exchange` | the part that all processes write, waking | |
 //! | `manager` | answers for dead workers, ends of clients, rebuilding, takeover | |
 //!
 //! `docs/pool-internals.md` says what can go wrong and what was chosen;

@@ -18,7 +18,8 @@
 //! Giving way is free where nobody else wants the CPU, and evens out among threads that all do it. But Linux from 6.18 on takes
 //! a whole slice from a thread that gives way: beside a program that computes, and beside threads that sleep and are woken
 //! instead, it waits for theirs. So the time lost in absences beyond a millisecond is counted for the whole pool; beyond a 32nd
-//! of all time everyone rests from giving way, and sleeps, until it is paid.
+//! of all time, and 50 ms at once, everyone rests from giving way, and sleeps, until less than that is unpaid. The sum is an estimate:
+//! threads write it without waiting for each other.
 
 use std::hint::spin_loop;
 use std::sync::OnceLock;
@@ -35,6 +36,8 @@ const LOOKS: u32 = 8;
 const GIVES_WAY: u32 = 4;
 /// A thread that is away for longer waited for the slice of another, or for more threads than giving way is for.
 const AWAY_NS_MAX: u64 = 1_000_000;
+/// What one absence counts for at most: a client that is stopped, or has used up its share, says nothing about the others.
+const ABSENCE_NS_MAX: u64 = 20_000_000;
 /// One part of the time in so many may be lost in such absences.
 const LOST_ONE_IN: u64 = 32;
 /// How far ahead of that part they may be: 50 ms lost at once, which those that begin together need until all of them give way.
@@ -73,9 +76,12 @@ impl Patience {
         is_crowded: impl Fn() -> bool,
         missed: impl FnMut(),
     ) -> bool {
+        if is_there() {
+            return true;
+        }
         if cpus() > 1
-            && self.spins.is_worth_it()
             && !is_crowded()
+            && self.spins.is_worth_it()
             && self.spin(&mut is_there, is_crowded)
         {
             return true;
@@ -185,16 +191,18 @@ impl GivingWay<'_> {
         true
     }
 
-    /// Words that two write at the same moment keep what one of them wrote.
+    /// Counts an absence. Words that two write at the same moment keep what one of them wrote.
     #[cold]
     fn note_loss(self, before_ns: u64, after_ns: u64) {
-        let counted_ns = self.lost_until_ns.swap(after_ns, Ordering::Relaxed);
-        let begin_ns = if counted_ns > after_ns { before_ns } else { before_ns.max(counted_ns) };
         let most_ns = after_ns + AHEAD_NS_MAX + REST_NS_MAX;
-        let paid_at_ns = self.paid_at_ns.load(Ordering::Relaxed);
-        let from_ns = if paid_at_ns > most_ns { after_ns } else { after_ns.max(paid_at_ns) };
-        let next_ns = from_ns + (after_ns - begin_ns).saturating_mul(LOST_ONE_IN);
-        self.paid_at_ns.store(next_ns.min(most_ns), Ordering::Relaxed);
+        let sane =
+            |word: &AtomicU64| Some(word.load(Ordering::Relaxed)).filter(|ns| *ns <= most_ns);
+        let counted_ns = sane(self.lost_until_ns).unwrap_or(0);
+        let lost_ns = after_ns.saturating_sub(before_ns.max(counted_ns)).min(ABSENCE_NS_MAX);
+        self.lost_until_ns.store(after_ns.max(counted_ns), Ordering::Relaxed);
+        let from_ns = sane(self.paid_at_ns).unwrap_or(0).max(after_ns);
+        let next_ns = from_ns.saturating_add(lost_ns * LOST_ONE_IN).min(most_ns);
+        self.paid_at_ns.store(next_ns, Ordering::Relaxed);
     }
 }
 
@@ -252,7 +260,7 @@ mod tests {
             false
         };
         assert!(!patience.wait(None, is_there, || true, || {}));
-        assert_eq!(looks.get(), 0);
+        assert_eq!(looks.take(), 1, "what is there already is seen");
         assert!(!patience.spin(is_there, || true));
         assert_eq!(
             (looks.get(), patience.spins.score),
@@ -309,6 +317,14 @@ mod tests {
             of(&words).note_loss(1_000 * MS, 1_010 * MS);
         }
         let clock = Cell::new(1_010 * MS);
+        assert!(give_way(&words, &clock, 0));
+    }
+
+    #[test]
+    fn a_thread_that_was_stopped_for_long_does_not_stop_the_others() {
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        let clock = Cell::new(1_000 * MS);
+        assert!(give_way(&words, &clock, 60_000 * MS));
         assert!(give_way(&words, &clock, 0));
     }
 

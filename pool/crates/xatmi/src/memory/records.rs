@@ -9,7 +9,7 @@
 //!  records    head, a row for each service                            (the manager writes)
 //!  claims     a claim for each worker                  (workers write, clients do not have it)
 //!  exchange   idle, spinning, present and awake bits and wake flags of workers,    (all write)
-//!             blocks used, calling and asleep bits, owners and wake flags of blocks, rings, requests with
+//!             blocks used, what giving way has cost, calling and asleep bits, owners and wake flags of blocks, rings, requests with
 //!             their messages: BLOCK_REQUESTS belong to one block
 //!
 //!  a row:  word 0 life: odd while the service is offered, one more with each change

@@ -2,7 +2,7 @@
 //!
 //! A thread that spins takes the CPU from one that could run. Where more can run than there are CPUs, a worker or a
 //! client whose slice ends inside a call waits until all others have had theirs, and the more threads spend their slices
-//! on looking, the longer that takes. So those who are about to look count first (`exchange::Spin`).
+//! on looking, the longer that takes. So those who are about to look count first (`patience`).
 //!
 //! ```text
 //!  worker   can run while its bit of `present` is set and its bit of `idle` is not

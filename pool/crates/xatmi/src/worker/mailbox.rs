@@ -138,8 +138,8 @@ impl Mailbox {
         workers::take_flag(self.memory.exchange().wake_flag(self.number))
     }
 
-    /// Waits a moment for a request or the wake flag, as far as that pays; whether there is one. No other worker is
-    /// woken meanwhile.
+    /// Waits a moment for a request or the wake flag, as far as that pays; whether there is one. For a call that is
+    /// waited for, no other worker is woken meanwhile.
     #[inline]
     pub(super) fn wait_a_moment(&mut self) -> bool {
         let Self { memory, number, rows, patience, .. } = self;
