@@ -3,7 +3,7 @@
 //!
 //! The plan, the runner, the judge, the report, the doctor and the documents ask the questions of
 //! [`Description`] and [`Experiment`], and know no experiment by its name. One more is a file or folder with its
-//! answers, its module and its line in [`LIST`]. No macro makes one of both: rustfmt finds no module in a
+//! answers, its module and its line in `LIST`. No macro makes one of both: rustfmt finds no module in a
 //! macro.
 
 use std::collections::BTreeMap;
