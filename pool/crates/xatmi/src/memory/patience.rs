@@ -279,10 +279,15 @@ mod tests {
         assert_eq!(missed.take(), 1);
         assert!(!a_few_times(|| false, || true, miss), "all rest");
         assert_eq!(missed.take(), 0);
+        let word = AtomicU64::new(0);
+        let unused = Some(GivingWay { paid_at_ns: &word, lost_until_ns: &word });
+        let there = Patience::default().wait(unused, || true, || true, || panic!("it is there"));
+        assert!(there);
         assert!(
-            !Patience::default().wait(None, || true, || true, miss),
+            !Patience::default().wait(None, || false, || true, miss),
             "a pool that always spins"
         );
+        assert_eq!(missed.take(), 0);
     }
 
     #[test]
